@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.transport.writer import HIGH_WATER
@@ -26,6 +25,7 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
 )
 from pyjms_broker.service import BrokerService
+from tests.kit.waiting import until
 
 KIB = 1024
 Q, T = Queue("q"), Topic("t")
@@ -95,8 +95,7 @@ async def test_questions_whose_answers_nobody_reads(peer, gone, serves, service)
     async with anyio.create_task_group() as group:
         group.start_soon(ask_for_ever)
         with anyio.fail_after(60):
-            while not connection.congested:
-                await checkpoint()
+            await until(lambda: connection.congested)
         await settled()
         assert waiting_bytes(connection) <= HIGH_WATER + 256 * KIB
         await serves()
@@ -134,8 +133,7 @@ async def test_sends_that_wait_for_memory_are_bounded_and_go_with_their_client(
     async with anyio.create_task_group() as group:
         group.start_soon(flood)
         with anyio.fail_after(60):
-            while len(state.context.blocked_sends) <= 1000:
-                await checkpoint()
+            await until(lambda: len(state.context.blocked_sends) > 1000)
         await settled()
         assert 1000 < len(state.context.blocked_sends) < 2000
         group.cancel_scope.cancel()
@@ -171,8 +169,7 @@ async def test_a_transaction_that_never_ends_is_within_the_memory_limit(
     async with anyio.create_task_group() as group:
         group.start_soon(flood)
         with anyio.fail_after(60):
-            while not state.context.blocked_sends:
-                await checkpoint()
+            await until(lambda: state.context.blocked_sends)
         await settled()
         assert len(state.context.blocked_sends) == 1  # no window: the connection is read no further
         used = service.system_usage.memory.used

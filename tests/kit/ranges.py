@@ -24,6 +24,7 @@ from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.service import BrokerService
 from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from pyjms_broker.store.jdbc.settings import JDBCSettings
+from tests.kit.small_stores import SMALL_SEGMENTS
 
 RANGES = Queue("PyJMS.Ranges")
 HEAD = struct.Struct(">qi")
@@ -110,6 +111,8 @@ class Broker:
             how["persistent"] = False
         elif self.kind == "jdbc":
             how["persistence_adapter"] = JDBCPersistenceAdapter(self.folder / "sql", JDBCSettings())
+        else:
+            how["persistence"] = SMALL_SEGMENTS
         self.service = BrokerService(
             self.name, data_directory=self.folder, **how, **self.attributes
         )

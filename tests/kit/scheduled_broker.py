@@ -18,6 +18,7 @@ from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.message import Message
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
+from tests.kit.small_stores import SMALL_SEGMENTS
 
 _numbers = itertools.count(1)
 
@@ -33,7 +34,7 @@ class Scheduling:
         """When the last received messages arrived, in seconds from the start."""
 
     async def start(self) -> None:
-        how = {"scheduler_support": True, **self._attributes}
+        how = {"scheduler_support": True, "persistence": SMALL_SEGMENTS, **self._attributes}
         self.service = BrokerService(
             self._name, persistent=self._persistent, data_directory=self._folder, **how
         )

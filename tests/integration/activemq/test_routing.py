@@ -12,6 +12,7 @@ from pyjms import _clock
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Queue, Topic
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.activemq
 
@@ -210,8 +211,7 @@ async def test_what_a_lost_connection_held_goes_to_another(connect: Any, name: s
     consumer = await session.create_consumer(Queue(name))
     assert await take(consumer, 1) == ["1"]
     with _clock.timeout(30):
-        while not consumer._buffer:  # the broker dispatches one message after the other
-            await checkpoint()
+        await until(lambda: consumer._buffer)
     await holder.transport.stop()
     other = await (await connect()).create_session()
     waiting = await other.create_consumer(Queue(name))

@@ -30,6 +30,7 @@ from pyjms.aio import ConnectionFactory
 from pyjms.aio import JmsTemplate as AioTemplate
 from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
+from tests.kit.waiting import until
 
 
 def settings(url: str, **more: Any) -> PyjmsSettings:
@@ -368,8 +369,7 @@ async def test_a_name_says_its_kind(domain, jms_app) -> None:
     await jms_app.template.convert_and_send("topic://news", "by topic")
     await jms_app.template.convert_and_send("queue://in", "by queue")
     await jms_app.drained("in", raise_errors=True)
-    while len(got) < 2:
-        await anyio.lowlevel.checkpoint()
+    await until(lambda: len(got) >= 2)
     assert sorted(map(str, got)) == ["BY QUEUE", "BY TOPIC"]
 
 

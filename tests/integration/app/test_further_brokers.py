@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 from dependency_injector.wiring import Provide
 
 from pyjms import (
@@ -18,6 +17,7 @@ from pyjms import (
 )
 from pyjms.aio import JmsTemplate as AioTemplate
 from pyjms_broker import BrokerService
+from tests.kit.waiting import until
 
 
 @pytest.fixture
@@ -67,8 +67,7 @@ async def test_handlers_get_the_template_of_a_further_broker(
             await got.wait()
     assert sorted(texts) == ["all all", "application", "blocking orders", "coroutine other"]
     with anyio.fail_after(10):  # the application closed its connections to that broker
-        while audit_broker.connections.by_id:
-            await checkpoint()
+        await until(lambda: not audit_broker.connections.by_id)
 
 
 async def test_a_send_to_its_own_broker_belongs_to_the_handlers_transaction(

@@ -18,6 +18,7 @@ from pyjms import (
 )
 from pyjms.aio import DefaultMessageListenerContainer, JmsTemplate
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
+from tests.kit.waiting import until
 
 
 class Container(ApplicationContainer):
@@ -52,8 +53,7 @@ async def test_a_lower_phase_stops_when_higher_ones_have_finished(
         await at_work.wait()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(application.stop)
-            while first.is_running:
-                await anyio.lowlevel.checkpoint()
+            await until(lambda: not first.is_running)
             assert last.is_running
             await jms_template.convert_and_send("results", "of the order in progress")
             await handled.wait()

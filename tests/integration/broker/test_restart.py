@@ -34,6 +34,7 @@ from pyjms_broker.service import BrokerService, PersistenceFactory
 from pyjms_broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
 from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.waiting import until
 
 Q, OUT, NEWS = Queue("q"), Queue("out"), Topic("news")
 XA = XATransactionId(4660, b"global", b"branch")
@@ -356,8 +357,7 @@ async def test_a_slave_takes_over(tmp_path: Path, raw_client: Any) -> None:
     await client.send(Q, "1")
     async with anyio.create_task_group() as group:
         group.start_soon(slave.start)
-        while not slave.slave:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: slave.slave)
         assert not slave.started
         assert door.connect_uri.endswith(":0")  # it is not bound
         await client.cut()

@@ -24,6 +24,7 @@ from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.embedded_urls import broker, url
+from tests.kit.waiting import until
 
 __all__ = ["broker", "url"]
 
@@ -220,8 +221,7 @@ async def test_a_request_without_reply_ends_alone(url: str) -> None:
             with anyio.CancelScope() as cancelled:
                 async with anyio.create_task_group() as others:
                     others.start_soon(ask, "silence", None)
-                    while len(requests) < 3:
-                        await anyio.lowlevel.checkpoint()
+                    await until(lambda: len(requests) >= 3)
                     cancelled.cancel()
             tasks.start_soon(ask, "b", 5.0)
         assert sorted(answers, key=str) == [None, "re: a", "re: b"]
@@ -275,8 +275,7 @@ async def test_a_lost_connection_fails_waiting_requests_and_the_next_one_works()
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(ask)
-                while len(requests) < 4:
-                    await anyio.lowlevel.checkpoint()
+                await until(lambda: len(requests) >= 4)
                 await service.connectors[0].stop_connections()
             assert len(failed) == 3
             assert any(isinstance(error, ConnectionFailedException) for error in failed)

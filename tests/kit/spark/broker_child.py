@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 
 from pyjms_broker.service import BrokerService
+from tests.kit.small_stores import SMALL_SEGMENTS
 from tests.kit.spark.killing import Killer, oneself
 
 
@@ -24,7 +25,12 @@ def killer(inner: Any) -> Killer:
 
 
 async def main() -> None:
-    service = BrokerService("spark", data_directory=Path(sys.argv[1]), plugins=[killer])
+    service = BrokerService(
+        "spark",
+        data_directory=Path(sys.argv[1]),
+        persistence=SMALL_SEGMENTS,
+        plugins=[killer],
+    )
     service.add_connector(f"tcp://127.0.0.1:{sys.argv[2]}")
     await service.start()
     print("openwire accepts connections at", service.connect_uri, flush=True)

@@ -16,6 +16,7 @@ from pyjms.sync.shared_loop import shared_loop
 from pyjms_broker.service import BrokerService
 from tests.kit.messages import send_texts, take_texts
 from tests.kit.processes import BrokerProcess
+from tests.kit.small_stores import SMALL_SEGMENTS
 from tests.kit.spark import killing
 
 
@@ -55,6 +56,7 @@ class SparkBroker:
         self.service = BrokerService(
             f"spark-{self.folder.name}",
             data_directory=self.folder,
+            persistence=SMALL_SEGMENTS,
             plugins=[self._killer, self._guarded],
             **self.attributes,
         )

@@ -10,6 +10,7 @@ import pytest
 from pyjms_broker.cli.start import serve
 from pyjms_broker.service import BrokerService
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
+from tests.kit.waiting import until
 
 
 class Store(MemoryPersistenceAdapter):
@@ -44,8 +45,7 @@ async def test_a_broker_that_lost_its_lock_restarts_if_allowed(
         await store.lose()
         await store.lose()
         await store.opened.wait()
-        while not service.started:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: service.started)
         await service.stop()
     assert store.starts == 3
     assert not service.restart_requested

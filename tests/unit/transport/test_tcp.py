@@ -34,6 +34,7 @@ from pyjms.wire.openwire.commands import (
     ShutdownInfo,
 )
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from tests.kit.waiting import until
 
 
 class Pair:
@@ -307,8 +308,7 @@ async def test_the_negotiation_and_its_failures() -> None:
             async with anyio.create_task_group() as group:
                 transport = create_transport(f"tcp://127.0.0.1:{port}{query}")
                 group.start_soon(_start, transport, failures)
-                while len(accepted) == known:
-                    await anyio.lowlevel.checkpoint()
+                await until(lambda: len(accepted) != known)
                 # both sides send WireFormatInfo at once: ours comes before the peer said a word
                 assert (await accepted[-1].receive())[4:13] == b"\x01ActiveMQ"
                 transport.oneway(ShutdownInfo())

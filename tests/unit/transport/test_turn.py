@@ -11,6 +11,7 @@ from pyjms import _clock
 from pyjms._wakeup import LoopHandle, Turn, Waiter
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.socket_writer import SocketWriter
+from tests.kit.waiting import until
 
 
 class Loop:
@@ -187,8 +188,7 @@ async def test_waits_for_space_end_when_a_send_takes_everything() -> None:
             await anyio.wait_all_tasks_blocked()
             with anyio.fail_after(5):
                 writer.wake()
-                while writer.congested:
-                    await anyio.lowlevel.checkpoint()
+                await until(lambda: not writer.congested)
                 await anyio.wait_all_tasks_blocked()
     finally:
         own.close()

@@ -8,7 +8,6 @@ import threading
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 
 from pyjms._wakeup import spawn
 from pyjms.enums import AcknowledgeMode
@@ -18,6 +17,7 @@ from pyjms.errors import (
     ListenerExecutionFailedException,
     TransactionInProgressException,
 )
+from tests.kit.waiting import until
 
 ENDINGS = ("Session.commit", "Session.rollback", "Session.recover", "Message.acknowledge")
 MODES = {
@@ -248,8 +248,7 @@ async def test_after_a_shutdown_a_failure_is_only_a_debug_line(
 
     async def listener(message):
         shutdown.append(spawn(container.shutdown, name="shutdown"))
-        while container.is_active:
-            await checkpoint()
+        await until(lambda: not container.is_active)
         raise RuntimeError("late")
 
     container.message_listener = listener
@@ -366,8 +365,7 @@ async def test_def_listeners_run_in_the_consumers_thread(provider, recorder, bui
     container = build(listener, bean_name="orders")
     provider.send("q", "a", "b")
     await container.start()
-    while len(threads) < 2:
-        await checkpoint()
+    await until(lambda: len(threads) >= 2)
     assert [thread.name for thread in threads] == ["orders-1", "orders-1"]
     assert threads[0] is threads[1]
     await container.shutdown()

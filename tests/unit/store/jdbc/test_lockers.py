@@ -16,6 +16,7 @@ from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from pyjms_broker.store.jdbc.execution.database import Database
 from pyjms_broker.store.jdbc.locker import LeaseDatabaseLocker
 from pyjms_broker.store.jdbc.settings import JDBCSettings, Locker
+from tests.kit.waiting import until
 
 LEASE = {"locker": Locker.LEASE, "lock_keep_alive_period": 5.0}
 
@@ -148,12 +149,10 @@ async def test_a_broker_says_that_it_is_a_slave(open_store, tmp_path):
     service = BrokerService("slave", persistence_adapter=store)
     async with VirtualClock() as clock, anyio.create_task_group() as group:
         group.start_soon(service.start)
-        while not service.slave:
-            await clock.advance(0)
+        await until(lambda: service.slave, turn=lambda: clock.advance(0))
         assert not service.started
         await master.adapter.stop()
-        while not service.started:
-            await clock.advance(10)
+        await until(lambda: service.started, turn=lambda: clock.advance(10))
         assert not service.slave
     await service.stop()
 

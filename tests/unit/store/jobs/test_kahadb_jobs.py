@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio.lowlevel import checkpoint
 
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.jms.destination import Queue
@@ -21,6 +20,7 @@ from pyjms_broker.store.jobs import KahaDBJobSchedulerStore, ScheduledJob
 from pyjms_broker.store.jobs.recovery import INDEX
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.journal.settings import JournalSettings
+from tests.kit.waiting import until
 
 PRODUCER = ProducerId("c", 1, 1)
 SMALL = JournalSettings(max_file_length=16384)
@@ -67,8 +67,7 @@ def killed(store: KahaDBJobSchedulerStore, to: Path) -> Path:
 
 async def written(store: KahaDBJobSchedulerStore) -> None:
     waiter = store.journal.barrier(sync=False)
-    while not waiter.done:
-        await checkpoint()
+    await until(lambda: waiter.done)
 
 
 async def check(folder: Path, jobs: list[ScheduledJob], **options) -> KahaDBJobSchedulerStore:
@@ -105,8 +104,7 @@ async def test_only_what_the_index_does_not_cover_is_replayed(tmp_path, caplog):
     fill(store)
     await store.checkpoint()
     answer = store.scheduler().add(ScheduledJob("j77", 5, 7), message("m77"))
-    while not answer.done:
-        await checkpoint()
+    await until(lambda: answer.done)
     jobs = list(store.scheduler().jobs())
     copy = killed(store, tmp_path / "b")
     await store.stop()
@@ -276,14 +274,18 @@ async def test_checkpoints_and_cleanups_come_by_themselves(tmp_path):
         store = await opened(tmp_path / "a", checkpoint_interval=5, cleanup_interval=30)
         fill(store)
         await clock.advance(5)
-        while store.index.covered() is None or store._maintenance_lock.locked():
-            await checkpoint()
+        await until(
+            lambda: store.index.covered() is not None and not store._maintenance_lock.locked()
+        )
         fill(store, range(20, 80), size=1000)
         store.scheduler().remove_range()
         before = store.journal.segments()
         await clock.advance(30)
-        while store.journal.segments()[:1] == before[:1] or store._maintenance_lock.locked():
-            await checkpoint()
+        await until(
+            lambda: (
+                store.journal.segments()[:1] != before[:1] and not store._maintenance_lock.locked()
+            )
+        )
         assert store.state is StoreState.RUNNING
         await store.stop()
 
@@ -324,8 +326,7 @@ async def test_a_full_disk_does_not_keep_it_from_its_end(tmp_path):
     await written(store)
     disk.full = True
     answer = store.scheduler().add(ScheduledJob("j77", 5, 7), message("m77"))
-    while store.state is not StoreState.SUSPENDED:
-        await checkpoint()
+    await until(lambda: store.state is StoreState.SUSPENDED)
     await store.stop()
     assert isinstance(answer.error, ResourceAllocationException)
     disk.full = False

@@ -17,6 +17,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import DiskSyncStrategy, JournalSettings
+from tests.kit.waiting import until
 
 Answer = Callable[[Completion], Awaitable[Exception | None]]
 FOLDER = Path("/journal")
@@ -67,8 +68,7 @@ async def test_a_full_disk_is_tried_again_until_it_has_space(
             assert not first.done
             calls = simulated_disk.calls
             await clock.advance(5.0)
-            while simulated_disk.calls == calls:
-                await anyio.lowlevel.checkpoint()
+            await until(lambda calls=calls: simulated_disk.calls != calls)
         assert await answer(first) is None
         assert await answer(second) is None
         assert states == [StoreState.SUSPENDED, StoreState.RUNNING]
@@ -215,8 +215,7 @@ async def test_records_appended_during_a_failing_write_fail_too(
         first, second = Completion(), Completion()
         with simulated_disk._lock:
             journal.append(b"first", first)
-            while journal._commit is not None and journal._commit.job is None:
-                await anyio.lowlevel.checkpoint()
+            await until(lambda: journal._commit is None or journal._commit.job is not None)
             journal.append(b"second", second)
         assert await answer(second) is not None
         assert first.done
@@ -296,8 +295,7 @@ async def test_a_periodic_sync_that_fails_ends_it(simulated_disk: Any, answer: A
         assert await answer(waiter) is None
         simulated_disk.fail_once("sync", errno.EIO)
         await clock.advance(1.0)
-        while not states:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: states)
         assert states == [StoreState.FAILED]
         await clock.advance(1.0)
 
@@ -311,8 +309,7 @@ def test_an_event_loop_that_ends_before_the_close_is_logged(
         await journal.open()
         simulated_disk._lock.acquire()  # the write goes on only after the loop's end
         journal.append(b"record")
-        while journal._commit is not None and journal._commit.job is None:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: journal._commit is None or journal._commit.job is not None)
 
     anyio.run(leave_it_open)
     simulated_disk._lock.release()

@@ -26,6 +26,7 @@ from pyjms_broker.store.journal.settings import (
     PreallocationScope,
     PreallocationStrategy,
 )
+from tests.kit.waiting import until
 
 Answer = Callable[[Completion], Awaitable[Exception | None]]
 SMALL = JournalSettings(max_file_length=4096, max_write_batch_size=1024)
@@ -81,13 +82,11 @@ async def test_records_appended_soon_are_written_without_a_further_call(tmp_path
         journal.append(b"too", soon=True)
         assert journal.written == Location(1, 0)
         with anyio.fail_after(30):
-            while journal.written != journal.end:
-                await anyio.lowlevel.checkpoint()
+            await until(lambda: journal.written == journal.end)
         assert (journal.batches, journal.syncs) == (1, 0)
         journal.append(b"again", soon=True)
         with anyio.fail_after(30):
-            while journal.written != journal.end:
-                await anyio.lowlevel.checkpoint()
+            await until(lambda: journal.written == journal.end)
         journal.append(b"last", soon=True)
     await anyio.sleep(0.02)  # its time comes, and the journal is closed
     assert on_disk(tmp_path) == [b"soon", b"too", b"again", b"last"]
@@ -97,8 +96,7 @@ async def test_a_mebibyte_of_lazy_records_is_written_without_being_asked(tmp_pat
     async with Journal(tmp_path) as journal:
         for _ in range(11):
             journal.append(bytes(100_000), lazy=True)
-        while journal.written.offset < 1 << 20:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: journal.written.offset >= 1 << 20)
         assert journal.batches == 1
 
 
@@ -125,8 +123,7 @@ async def test_the_next_batch_fills_while_one_is_on_its_way(
         with simulated_disk._lock:  # the writer's thread gets no further than this
             first = Completion()
             journal.append(b"first", first, sync=True)
-            while journal._commit is not None and journal._commit.job is None:
-                await anyio.lowlevel.checkpoint()
+            await until(lambda: journal._commit is None or journal._commit.job is not None)
             rest = [Completion() for _ in range(15)]
             places = [journal.append(b"next", waiter, sync=True) for waiter in rest]
             assert journal.read(Location(1, 28)) == b"first"

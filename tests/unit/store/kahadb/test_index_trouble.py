@@ -21,6 +21,7 @@ from pyjms_broker.store.kahadb.index import IndexCorrupt
 from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT
 from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 from tests.kit.simulated_disk import SimulatedDisk
+from tests.kit.waiting import until, until_stored
 
 Q = Queue("Q")
 HALF = "a\ud800b"
@@ -33,9 +34,14 @@ async def clock() -> AsyncIterator[VirtualClock]:
         yield clock
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
+async def until_stored_with(clock: VirtualClock, condition: Callable[[], bool]) -> None:
+    """Let checkpoints come due until the condition holds."""
+
+    async def checkpoint_interval() -> None:
+        await clock.advance(6)
         await anyio.to_thread.run_sync(lambda: None)
+
+    await until(condition, turn=checkpoint_interval)
 
 
 @pytest.mark.fact("activemq-persistence K24")
@@ -60,12 +66,10 @@ async def test_a_full_disk_under_the_index_suspends_the_store_before_memory_is_f
             await clock.advance(6)
         if adapter.state is StoreState.SUSPENDED:
             break
-    await until(lambda: adapter.state is StoreState.SUSPENDED)
+    await until_stored(lambda: adapter.state is StoreState.SUSPENDED)
     assert told == [StoreState.SUSPENDED]
     writer.execute("PRAGMA max_page_count = 1000000")
-    while adapter.state is not StoreState.RUNNING:
-        await clock.advance(6)
-        await anyio.to_thread.run_sync(lambda: None)
+    await until_stored_with(clock, lambda: adapter.state is StoreState.RUNNING)
     assert told == [StoreState.SUSPENDED, StoreState.RUNNING]
     assert store.message_count == number
     await home.rebuild(journal={"max_file_length": 32 << 20})
@@ -95,9 +99,7 @@ async def test_a_damaged_index_fails_the_store_and_is_built_anew_at_the_next_sta
     store = adapter.queue_message_store(Q)
     with pytest.raises(IndexCorrupt):
         store.next_messages(None, 3000)
-    while adapter.state is not StoreState.FAILED:
-        await clock.advance(6)
-        await anyio.to_thread.run_sync(lambda: None)
+    await until_stored_with(clock, lambda: adapter.state is StoreState.FAILED)
     await home.close()
     adapter = await home.open()
     assert adapter.rebuilt

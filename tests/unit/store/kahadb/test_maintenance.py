@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -16,6 +16,7 @@ from pyjms.wire.kahadb.commands import KahaRollbackCommand
 from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
 from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
+from tests.kit.waiting import until_stored
 
 Q = Queue("Q")
 
@@ -24,12 +25,6 @@ Q = Queue("Q")
 async def clock() -> AsyncIterator[VirtualClock]:
     async with VirtualClock() as clock:
         yield clock
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for the store's tasks and their threads."""
-    while not condition():
-        await anyio.to_thread.run_sync(lambda: None)
 
 
 @pytest.mark.fact("activemq-persistence K16")
@@ -41,15 +36,15 @@ async def test_checkpoints_and_cleanups_come_by_themselves(home: Any, clock: Any
     await clock.advance(4.9)
     assert db.index.covered() is None
     await clock.advance(0.2)
-    await until(lambda: db.index.covered() is not None)
+    await until_stored(lambda: db.index.covered() is not None)
     assert db.index.covered()[0] == db.last
     await home.remove(store, *references)
     segments = home.adapter.journal.segments()
     await clock.advance(6)
-    await until(lambda: db.index.covered()[0] == db.last)
+    await until_stored(lambda: db.index.covered()[0] == db.last)
     assert home.adapter.journal.segments() == segments
     await clock.advance(30)
-    await until(lambda: len(home.adapter.journal.segments()) < len(segments))
+    await until_stored(lambda: len(home.adapter.journal.segments()) < len(segments))
 
 
 @pytest.mark.fact("activemq-persistence H2")

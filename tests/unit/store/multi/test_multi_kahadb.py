@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import anyio
-import anyio.to_thread
 import pytest
 
 from pyjms.errors import (
@@ -43,6 +41,7 @@ from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXAT
 from pyjms_broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
 from pyjms_broker.store.multi.decision_log import LOCAL_FORMAT_ID, as_xa
 from pyjms_broker.store.multi.directories import activemq_name, directory_name
+from tests.kit.waiting import until_stored
 
 JOURNAL = JournalSettings(max_file_length=1 << 16, preallocation_scope=PreallocationScope.NONE)
 PRODUCER = ProducerId("ID:host-1", 1, 1)
@@ -402,12 +401,6 @@ class StubbornDisk:
         OS_DISK.remove(path)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for the stores' tasks and their threads."""
-    while not condition():
-        await anyio.to_thread.run_sync(lambda: None)
-
-
 async def test_failed_maintenance_is_retried(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -421,11 +414,11 @@ async def test_failed_maintenance_is_retried(
         assert len(before) > 2
         disk.refusals = 1
         await clock.advance(30.1)
-        await until(lambda: "The maintenance of" in caplog.text)
+        await until_stored(lambda: "The maintenance of" in caplog.text)
         assert disk.refusals == 0
         assert segments() == before
         await clock.advance(30.1)
-        await until(lambda: len(segments()) <= 2)
+        await until_stored(lambda: len(segments()) <= 2)
         await stage.adapter.stop()
 
 

@@ -6,7 +6,6 @@ import errno
 import itertools
 from pathlib import Path
 
-import anyio
 import pytest
 
 from pyjms.errors import ResourceAllocationException
@@ -20,6 +19,7 @@ from pyjms_broker.store.memory import MemoryPersistenceAdapter
 from pyjms_broker.store.temp import TempStore
 from pyjms_broker.store.temp import store as store_module
 from pyjms_broker.store.temp.files import SpoolFiles
+from tests.kit.waiting import until
 
 PRODUCER = ProducerId("c", 1, 1)
 BIG = 300_000
@@ -257,9 +257,8 @@ async def bad_stage(tmp_path: Path) -> tuple[Stage, BadDisk, list]:
     return stage, disk, states
 
 
-async def until(states: list, wanted: StoreState) -> None:
-    while not states or states[-1][0] is not wanted:
-        await anyio.lowlevel.checkpoint()
+async def until_state(states: list, wanted: StoreState) -> None:
+    await until(lambda: states and states[-1][0] is wanted)
 
 
 async def test_a_full_disk_suspends_and_nothing_is_lost(tmp_path):
@@ -269,12 +268,12 @@ async def test_a_full_disk_suspends_and_nothing_is_lost(tmp_path):
         spool = stage.store.spool("Q")
         for _ in range(9):
             spool.append(stage.reference(BIG))
-        await until(states, StoreState.SUSPENDED)
+        await until_state(states, StoreState.SUSPENDED)
         assert states[-1][1] is disk.error
         assert texts(spool.pop(1)) == ["1"]
         disk.error = None
         await clock.advance(5)
-        await until(states, StoreState.RUNNING)
+        await until_state(states, StoreState.RUNNING)
         await stage.store.wait_idle()
         assert texts(spool.pop(9)) == [str(n) for n in range(2, 10)]
         assert [s for s, _ in states] == [StoreState.SUSPENDED, StoreState.RUNNING]
@@ -287,7 +286,7 @@ async def test_a_broken_disk_fails_for_good(tmp_path):
     spool = stage.store.spool("Q")
     for _ in range(5):
         spool.append(stage.reference(BIG))
-    await until(states, StoreState.FAILED)
+    await until_state(states, StoreState.FAILED)
     assert texts(spool.pop(9)) == ["1", "2", "3", "4", "5"]
     await stage.store.stop()
     assert stage.store.state is StoreState.FAILED
@@ -318,8 +317,8 @@ async def test_a_slow_disk_makes_senders_wait(tmp_path):
         for _ in range(store_module.MAX_WAITING // size + 1):
             spool.append(stage.reference(size))
         assert [s for s, _ in states] == [StoreState.CONGESTED]
-        await until(states, StoreState.SUSPENDED)
+        await until_state(states, StoreState.SUSPENDED)
         disk.error = None
         await clock.advance(5)
-        await until(states, StoreState.RUNNING)
+        await until_state(states, StoreState.RUNNING)
         await stage.store.stop()
