@@ -51,6 +51,11 @@ TESTS = (
     "tests/unit/connector",
     "tests/integration/broker",
 )
+UNRELATED = (  # they run the scheduler, the command line and other processes, not the regions
+    "tests/integration/broker/scheduler",
+    "tests/integration/broker/test_command_line.py",
+    "tests/integration/broker/test_transfer_command.py",
+)
 CASES = ("vm listener", "tcp listener", "vm receive", "tcp receive")
 PROOF = """
 import importlib, sys
@@ -97,7 +102,9 @@ def compile_tree(modules: list[str]) -> None:
 
 
 def run_tests() -> int:
-    command = [sys.executable, "-m", "pytest", "-q", "--no-header", *TESTS]
+    ignored = [f"--ignore={path}" for path in UNRELATED]
+    shared_out = ["-n", "auto", "--dist", "loadgroup", "--max-worker-restart", "0"]
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", *shared_out, *ignored, *TESTS]
     return subprocess.run(command, check=False, cwd=TREE).returncode
 
 

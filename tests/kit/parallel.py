@@ -3,7 +3,7 @@
 The unit is a file, so that what is costly to set up once per module stays on one worker. Tests
 that use one costly resource per process share a group instead, whatever their file: one Spark
 session, with its JVM of about 1 GB, serves all tests that ask for the fixture `spark`. A test
-joins a group of its own choice with `pytest.mark.xdist_group("name")`.
+joins a group of its own choice with `pytest.mark.xdist_group`.
 
 Groups start in the order of their expected duration, the longest first: a long group that starts
 last runs alone, while the other workers have nothing left to do.
@@ -19,29 +19,33 @@ import pytest
 from xdist.scheduler import LoadGroupScheduling
 
 GROUPS_BY_FIXTURE = {"spark": "spark"}
+SPARK_DRIVERS: Final = "spark drivers"
+"""Tests that for the most part wait for driver processes, beside the group of the session."""
 
 SECONDS_PER_TEST: Final = 0.03
 SECONDS: Final = {
-    "spark": 300,
-    "tests/contract/store/test_store_contract.py": 60,
-    "tests/integration/crash/test_kill.py": 30,
+    "spark": 280,
+    SPARK_DRIVERS: 110,
+    "tests/contract/store/test_store_contract.py": 45,
+    "tests/integration/spark/test_cluster.py": 40,
+    "tests/integration/crash/test_kill.py": 25,
     "tests/integration/broker/test_restart.py": 25,
-    "tests/integration/spark/test_cluster.py": 25,
-    "tests/integration/spark/test_runner.py": 20,
+    "tests/benchmarks/test_benchmarks.py": 25,
     "tests/integration/broker/scheduler/test_store.py": 20,
-    "tests/unit/cli/test_pipeline_commands.py": 18,
+    "tests/integration/broker/scheduler/test_failures.py": 18,
     "tests/integration/ranges/test_ranges.py": 17,
-    "tests/docs/test_extending_broker.py": 17,
-    "tests/benchmarks/test_benchmarks.py": 17,
+    "tests/examples/test_examples.py": 15,
     "tests/integration/broker_robustness/test_robustness.py": 14,
-    "tests/unit/cli/test_commands.py": 13,
-    "tests/integration/broker/scheduler/test_failures.py": 12,
+    "tests/unit/testing/test_plugin.py": 12,
+    "tests/unit/cli/test_commands.py": 10,
+    "tests/unit/cli/test_pipeline_commands.py": 10,
+    "tests/docs/test_extending_broker.py": 8,
+    "tests/docs/test_specification.py": 8,
+    "tests/typing/test_typing.py": 7,
     "tests/integration/broker/test_stored_bounds.py": 11,
     "tests/property/journal/test_journal.py": 11,
     "tests/property/wire/test_codec.py": 10,
-    "tests/unit/testing/test_plugin.py": 9,
     "tests/integration/broker/test_transfer_command.py": 8,
-    "tests/examples/test_examples.py": 8,
     "tests/unit/store/kahadb/test_crash.py": 8,
 }
 """Expected durations of groups and files that take longer than their number of tests suggests."""
@@ -60,8 +64,10 @@ class FileOrGroupScheduling(LoadGroupScheduling):
 
 
 def add_groups(items: Iterable[pytest.Item]) -> None:
-    """Mark tests that use a resource of `GROUPS_BY_FIXTURE` as members of its group."""
+    """Mark tests that use a resource of `GROUPS_BY_FIXTURE`, and name no group, as its group's."""
     for item in items:
+        if item.get_closest_marker("xdist_group"):
+            continue
         names: Any = getattr(item, "fixturenames", ())
         for fixture, group in GROUPS_BY_FIXTURE.items():
             if fixture in names:

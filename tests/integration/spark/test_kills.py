@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.timeout(400)
+from tests.kit.parallel import SPARK_DRIVERS
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group(SPARK_DRIVERS)]
 LONG_PAUSE = 10.0  # seconds that a broker is away, once a night; section 3.6
 RANGES = ("after partition", "before partition", "before trim", "after trim", "after range")
 EPOCH = ("after stage", "before epoch", "after epoch", "after trim")

@@ -33,6 +33,7 @@ from pyjms.spark.pipeline.reporting.events import (
     Range,
 )
 from pyjms.spark.pipeline.reporting.status import STATUS_FILE, read_status
+from tests.kit.parallel import SPARK_DRIVERS
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -98,6 +99,7 @@ def say(folder: Path) -> str:
     return (folder / "run.log").read_text()
 
 
+@pytest.mark.xdist_group(SPARK_DRIVERS)
 def test_sigterm_lets_the_batch_end_and_leaves_none_to_replay(
     spark, broker, settings, tmp_path
 ) -> None:
