@@ -37,9 +37,9 @@ public final class Ledger {
     static final String WORDS = "gr\u00fc\u00df dich \ud83d\ude00 \u0000 \u20ac";
     /** ActiveMQ itself spoils rarer characters in maps and properties once a selector has looked at them. */
     static final String PLAIN = "gr\u00fc\u00df \u20ac";
-    static final long PATIENCE = 15000;
+    static final long PATIENCE = 60000;
     static final long NOTHING_MORE = 1500;
-    static final long FIRST = 20000;  // where messages are expected: a broker may be busy at first
+    static final long FIRST = 60000;  // where messages are expected: a broker may be busy at first
 
     private final String url;
     private final String salt;
