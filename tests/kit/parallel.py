@@ -2,7 +2,7 @@
 
 The unit is a file, so that what is costly to set up once per module stays on one worker. Tests
 that use one costly resource per process share a group instead, whatever their file: one Spark
-session, with its JVM of about 1 GB, serves all tests that ask for the fixture `spark`. A test
+session, with its JVM of about 1 GB, serves all tests that use it, by whatever fixture. A test
 joins a group of its own choice with `pytest.mark.xdist_group`.
 
 Groups start in the order of their expected duration, the longest first: a long group that starts
@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
-GROUPS_BY_FIXTURE = {"spark": "spark"}
+GROUPS_BY_FIXTURE = {"jms_spark": "spark"}  # that of `spark` and `run_pipeline`
 SPARK_DRIVERS: Final = "spark drivers"
 """Tests that for the most part wait for driver processes, beside the group of the session."""
 
