@@ -1,7 +1,7 @@
 """Limits on what a peer may make us allocate. Exceeding one is an error of the peer.
 
-Counts inside a frame need no limit here: a reader rejects every count that the rest of the frame
-could not hold. (decisions D15)
+A reader rejects every count that the rest of the frame could not hold. The number of elements is
+limited besides, since a small value needs many times its size once it is decoded. (decisions D15)
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ __all__ = [
     "MAX_NEGOTIATION_SIZE",
     "MAX_NEGOTIATION_VALUES",
     "MAX_NESTING_DEPTH",
+    "MAX_PROPERTY_VALUES",
     "MAX_STRING_SIZE",
+    "MAX_STRUCTURES",
     "MAX_TIGHT_STRING_SIZE",
+    "MAX_VALUES",
     "inflate",
 ]
 
@@ -31,6 +34,12 @@ MAX_NEGOTIATION_SIZE: Final = 65536
 MAX_NEGOTIATION_VALUES: Final = 4096
 # The deepest structure of a real conversation is 5 (dispatch, advisory, info, path, id).
 MAX_NESTING_DEPTH: Final = 64
+# Structures, array elements and stack trace elements of one frame; an array has at most 32,767.
+MAX_STRUCTURES: Final = 100000
+# Values in one map or stream with all nested ones. A body; it is decoded by the client.
+MAX_VALUES: Final = 10000000
+# The properties of one message, which the broker decodes on its event loop.
+MAX_PROPERTY_VALUES: Final = 100000
 # A field string has a u16 byte count.
 MAX_STRING_SIZE: Final = 65535
 # ActiveMQ's tight writer refuses longer strings; its reader takes the count as i16.

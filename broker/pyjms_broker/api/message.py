@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConsumerId,
@@ -197,7 +198,9 @@ class MessageReference:
         properties = self._properties
         if properties is None:
             marshalled = self.message.marshalled_properties
-            properties = {} if marshalled is None else dict(decode_map(marshalled))
+            properties = (
+                {} if marshalled is None else dict(decode_map(marshalled, MAX_PROPERTY_VALUES))
+            )
             self._properties = properties
         return properties
 

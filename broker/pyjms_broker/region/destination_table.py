@@ -6,6 +6,7 @@ Subscriptions to patterns and composites attach to existing destinations and to 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from pyjms.errors import InvalidDestinationException, JMSException
@@ -43,6 +44,11 @@ class DestinationTable:
         self._destinations: dict[Destination, BaseDestination] = {}
         self._entry_points: dict[Destination, BrokerDestination] = {}
         self._matches: dict[Destination, tuple[BrokerDestination, ...]] = {}
+
+    @property
+    def destinations(self) -> Collection[Destination]:
+        """The names of all destinations; a view, which changes with them."""
+        return self._destinations.keys()
 
     def get(self, destination: Destination) -> BaseDestination | None:
         """Return the destination itself."""

@@ -235,7 +235,7 @@ class RegionBroker(InnermostBroker):
         return self._create(context, destination)
 
     def _create(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:
-        created = make_destination(self, self.policy_map, self._table.all(), destination)
+        created = make_destination(self, self.policy_map, self._table.destinations, destination)
         entry_point: BrokerDestination = created
         if self.destination_interceptor is not None:
             entry_point = self.destination_interceptor(created)

@@ -17,6 +17,7 @@ from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_PERIOD,
     AMQ_SCHEDULED_REPEAT,
 )
+from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms_broker.scheduler.cron import next_tick
@@ -89,7 +90,7 @@ def read_schedule(message: ActiveMQMessage, max_repeat: int) -> ScheduleProperti
 def properties_of(message: ActiveMQMessage) -> dict[str, object]:
     """Return the application's properties as a new dict."""
     marshalled = message.marshalled_properties
-    return {} if marshalled is None else dict(decode_map(marshalled))
+    return {} if marshalled is None else dict(decode_map(marshalled, MAX_PROPERTY_VALUES))
 
 
 def number_of(properties: Mapping[str, object], name: str) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.jms.mutf8 import decode_mutf8, decode_mutf8_lenient, encode_mutf8, utf16_length
 from pyjms.jms.types import Byte, Char, Float, Long, Short
-from pyjms.wire.limits import MAX_NESTING_DEPTH, MAX_STRING_SIZE
+from pyjms.wire.limits import MAX_NESTING_DEPTH, MAX_STRING_SIZE, MAX_VALUES
 
 __all__ = [
     "decode_map",
@@ -95,13 +95,14 @@ def encode_map(values: Mapping[str, object]) -> bytes:
     return bytes(out)
 
 
-def decode_map(data: bytes) -> dict[str, object]:
+def decode_map(data: bytes, max_values: int = MAX_VALUES) -> dict[str, object]:
     """Return the content of a primitive map; a null map is empty.
 
     Raises:
-        RemoteProtocolError: `data` is not such a map.
+        RemoteProtocolError: `data` is not such a map, or has more than `max_values` values, nested
+            ones included.
     """
-    return _guarded(data, _read_map)
+    return _guarded(data, _read_map, max_values)
 
 
 def encode_values(values: Iterable[object]) -> bytes:
@@ -118,13 +119,13 @@ def encode_values(values: Iterable[object]) -> bytes:
     return bytes(out)
 
 
-def decode_values(data: bytes) -> list[object]:
+def decode_values(data: bytes, max_values: int = MAX_VALUES) -> list[object]:
     """Return the values of a StreamMessage's body.
 
     Raises:
-        RemoteProtocolError: `data` is not such a body.
+        RemoteProtocolError: `data` is not such a body, or has more than `max_values` values.
     """
-    return _guarded(data, _read_stream)
+    return _guarded(data, _read_stream, max_values)
 
 
 def encode_text(text: str | None) -> bytes:
@@ -244,11 +245,12 @@ def _write_char(out: bytearray, value: str) -> None:
 class _Reader:
     """Reads values one after another."""
 
-    __slots__ = ("data", "pos")
+    __slots__ = ("data", "left", "max_values", "pos")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, max_values: int) -> None:
         self.data = data
         self.pos = 0
+        self.left = self.max_values = max_values
 
     def i32(self) -> int:
         value: int = _I32.unpack_from(self.data, self.pos)[0]
@@ -319,6 +321,14 @@ class _Reader:
                 f"Count {count} is more than the {len(self.data) - self.pos} bytes left can hold",
                 position=self.pos,
             )
+        self.left -= count
+        if self.left < 0:
+            raise self.too_many()
+
+    def too_many(self) -> RemoteProtocolError:
+        return RemoteProtocolError(
+            f"There are more than the {self.max_values} values allowed", position=self.pos
+        )
 
 
 def _read_map(reader: _Reader) -> dict[str, object]:
@@ -331,6 +341,8 @@ def _read_stream(reader: _Reader) -> list[object]:
         if reader.data[reader.pos] in (MAP, LIST):
             raise RemoteProtocolError("A stream cannot hold a map or a list", position=reader.pos)
         values.append(reader.value(0, decode_mutf8))
+        if len(values) > reader.max_values:
+            raise reader.too_many()
     return values
 
 
@@ -339,8 +351,8 @@ def _read_text(reader: _Reader) -> str | None:
     return None if count == -1 else decode_mutf8(reader.read_bytes(count))
 
 
-def _guarded(data: bytes, read: Callable[[_Reader], _T]) -> _T:
-    reader = _Reader(data)
+def _guarded(data: bytes, read: Callable[[_Reader], _T], max_values: int = MAX_VALUES) -> _T:
+    reader = _Reader(data, max_values)
     try:
         return read(reader)
     except (struct.error, IndexError) as e:

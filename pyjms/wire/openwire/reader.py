@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyjms.errors import InvalidDestinationException, RemoteProtocolError
 from pyjms.jms.mutf8 import decode_mutf8
-from pyjms.wire.limits import MAX_NESTING_DEPTH
+from pyjms.wire.limits import MAX_NESTING_DEPTH, MAX_STRUCTURES
 from pyjms.wire.openwire.cache import ReadCache
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -79,6 +79,7 @@ class Reader(ABC):
         self.stack_trace = stack_trace
         self.cache = cache
         self.depth = 0
+        self.elements = 0
 
     def read_frame(self) -> Structure | None:
         """Return the structure whose type byte is the first byte; None for the null frame.
@@ -153,6 +154,7 @@ class Reader(ABC):
     def _structure(self, code: int) -> Structure:
         if code not in STRUCTURES:
             raise RemoteProtocolError(f"Unknown data type {code}")
+        self._count(1)
         self.depth += 1
         if self.depth > MAX_NESTING_DEPTH:
             raise RemoteProtocolError(f"Structures nest deeper than {MAX_NESTING_DEPTH}")
@@ -211,7 +213,13 @@ class Reader(ABC):
         count = self._fixed(_I16)
         if count < 0:
             raise RemoteProtocolError(f"Count {count} is negative")
+        self._count(count)
         return [self.nested(accepts) for _ in range(count)]
+
+    def _count(self, more: int) -> None:
+        self.elements += more
+        if self.elements > MAX_STRUCTURES:
+            raise RemoteProtocolError(f"A frame has more than {MAX_STRUCTURES} structures")
 
     def _throwable(self, depth: int) -> Throwable | None:
         if not self._flag():
@@ -228,6 +236,7 @@ class Reader(ABC):
         least_end = self.pos + count * _SMALLEST_ELEMENT
         if least_end > len(self.frame):
             raise TruncatedFrameError(least_end, self.pos)
+        self._count(count)
         trace = tuple([self._trace_element() for _ in range(count)])
         return Throwable(class_name, message, trace, self._throwable(depth + 1))
 

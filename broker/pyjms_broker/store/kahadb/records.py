@@ -31,6 +31,7 @@ from pyjms.wire.kahadb.frames import (
 )
 from pyjms.wire.kahadb.protobuf import encode_varint, read_varint
 from pyjms.wire.kahadb.structures import KahaDestination, KahaTransactionInfo
+from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConsumerId,
@@ -111,7 +112,7 @@ def message_metadata(
         size = _SMALLEST_SIZE + len(content or b"") + len(properties or b"")
     duplicate_id = None
     if properties is not None and _DUPLICATE_ID_BYTES in properties:
-        value: Any = decode_map(properties).get(DUPLICATE_ID_PROPERTY)
+        value: Any = decode_map(properties, MAX_PROPERTY_VALUES).get(DUPLICATE_ID_PROPERTY)
         duplicate_id = None if value is None else writable(str(value))
     return MessageMetadata(
         message_id,

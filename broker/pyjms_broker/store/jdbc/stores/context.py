@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.wire.kahadb.frames import decode_message
+from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms_broker.api.completion import Completion
@@ -169,5 +170,5 @@ def duplicate_id(marshalled_properties: bytes | None) -> str | None:
     """Return the duplicate id (`_AMQ_DUPL_ID`) of a message; None: it has none."""
     if marshalled_properties is None or _DUPLICATE_ID_BYTES not in marshalled_properties:
         return None
-    value = dict(decode_map(marshalled_properties)).get(DUPLICATE_ID_PROPERTY)
+    value = dict(decode_map(marshalled_properties, MAX_PROPERTY_VALUES)).get(DUPLICATE_ID_PROPERTY)
     return None if value is None else str(value)
