@@ -95,7 +95,8 @@ class TcpTransport(Transport[C]):
 
     Give either `stream`, a connected one, or `connect`, which opens it. A stream that is no
     plain socket, such as TLS, is read and written through its own methods; a plain socket
-    directly. Socket options apply wherever there is a socket below.
+    directly. Socket options apply wherever there is a socket below. `on_closed` is called
+    when nothing more is read, perhaps twice.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class TcpTransport(Transport[C]):
         stream: ByteStream | None = None,
         connect: Callable[[], Awaitable[ByteStream]] | None = None,
         remote_address: str = "",
+        on_closed: Callable[[], object] | None = None,
     ) -> None:
         self.wire_format = wire_format
         self.options = options
@@ -118,6 +120,7 @@ class TcpTransport(Transport[C]):
         self._reader_task: BackgroundTask | None = None
         self._writer_task: BackgroundTask | None = None
         self._closer_task: BackgroundTask | None = None
+        self._on_closed = on_closed
         self._error: Exception | None = None
         self._stopped = False
         self._resumed: anyio.Event | None = None
@@ -179,6 +182,8 @@ class TcpTransport(Transport[C]):
                         "%s accepted no data while closing; discarded the rest", self._remote
                     )
         finally:
+            if self._on_closed is not None:
+                self._on_closed()
             if self._writer is not None:
                 self._writer.abandon()
             if writer is not None:
@@ -253,6 +258,8 @@ class TcpTransport(Transport[C]):
         if self._error is not None or self._stopped:
             return
         self._error = failure = self._as_failure(error)
+        if self._on_closed is not None:
+            self._on_closed()
         if self._reader is not None:
             self._reader.pause()
         if self._writer is not None:

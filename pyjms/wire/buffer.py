@@ -18,12 +18,14 @@ _SIZE_BYTES: Final = 4
 class ReceiveBuffer:
     """Bytes that are not a complete frame yet."""
 
-    __slots__ = ("_at", "_data", "_partial")
+    __slots__ = ("_at", "_data", "_partial", "joined")
 
     def __init__(self) -> None:
         self._partial = bytearray()  # the beginning of a frame, its size first
         self._data = b""  # what follows it
         self._at = 0
+        self.joined = 0
+        """How many frames came in several portions of data."""
 
     def __len__(self) -> int:
         return len(self._partial) + len(self._data) - self._at
@@ -56,6 +58,13 @@ class ReceiveBuffer:
         self._move(left)
         return None
 
+    @property
+    def unfinished(self) -> int:
+        """The size of the frame that has begun; 0 if none has, or its size is not there yet."""
+        if len(self._partial) < _SIZE_BYTES:
+            return 0
+        return int.from_bytes(self._partial[:_SIZE_BYTES], "big")
+
     def take_all(self) -> bytes:
         """Return all that is left and empty the buffer: no more sizes follow."""
         rest = bytes(self._partial) + self._data[self._at :]
@@ -75,6 +84,7 @@ class ReceiveBuffer:
             return None
         frame = bytes(partial[_SIZE_BYTES:])
         partial.clear()
+        self.joined += 1
         return frame
 
     def _move(self, count: int) -> None:

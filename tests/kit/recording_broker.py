@@ -21,6 +21,7 @@ from pyjms.wire.openwire.commands import (
     SessionId,
     SessionInfo,
 )
+from pyjms.wire.openwire.frame_budget import FrameBudget
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
@@ -117,6 +118,7 @@ class Host:
         self.recording = RecordingBroker()
         self.broker: Broker = self.recording
         self.connections = ConnectionRegistry()
+        self.frame_budget = FrameBudget(0, 30)
         self.stops = 0
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:

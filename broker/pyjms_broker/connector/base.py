@@ -17,6 +17,7 @@ from pyjms import _clock
 from pyjms._wakeup import spawn
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerId, ProducerId
+from pyjms.wire.openwire.frame_budget import FrameBudget
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 
@@ -62,6 +63,10 @@ class BrokerHost(Protocol):
 
         (activemq-broker C5)
         """
+
+    @property
+    def frame_budget(self) -> FrameBudget:
+        """The memory for frames that have arrived in part."""
 
     @property
     def reserved_file_handles(self) -> int:

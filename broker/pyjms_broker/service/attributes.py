@@ -138,6 +138,22 @@ class BrokerAttributes:
             minimum=0,
         ),
     ] = DestinationLimits.purge_maximum
+    unfinished_frames_limit: Annotated[
+        int,
+        Attribute(
+            "Memory for messages of all clients that have arrived in part; 0: unlimited.",
+            "unfinishedFramesLimit",
+            Unit.BYTES,
+        ),
+    ] = 512 * 1024 * 1024
+    frame_read_timeout: Annotated[
+        float,
+        Attribute(
+            "How long such a message may take while others need its memory.",
+            "frameReadTimeout",
+            Unit.SECONDS,
+        ),
+    ] = 30.0
     reserved_file_handles: Annotated[
         int,
         Attribute(

@@ -22,6 +22,7 @@ from pyjms.errors import IllegalStateException
 from pyjms.selector import SelectorLimits
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerId, ProducerId
+from pyjms.wire.openwire.frame_budget import FrameBudget
 from pyjms_broker.advisory.messages import AdvisoryProducer
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
@@ -92,6 +93,7 @@ class BrokerService(BrokerConfiguration):
             temp_limit=self.temp_limit,
             job_scheduler_limit=self.job_scheduler_limit,
         )
+        self.frame_budget = FrameBudget(self.unfinished_frames_limit, self.frame_read_timeout)
         self.broker_id = BrokerId(IdGenerator().generate())
         self.connections = ConnectionRegistry()
         self.connectors: list[TransportConnector] = []

@@ -16,6 +16,7 @@ from pyjms.transport.tcp import TcpTransport, open_socket
 from pyjms.transport.uri import DEFAULT_PORT, TransportURI, could_not_create
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import NegotiatedSettings, OpenWireFormat
+from pyjms.wire.openwire.frame_budget import FrameBudget, UnfinishedFrame
 
 __all__ = ["accepted_transport", "client_transport", "tcp_transport"]
 
@@ -58,14 +59,21 @@ def client_transport(
 
 
 def accepted_transport(
-    stream: ByteStream, tcp_options: TcpOptions, options: OpenWireOptions
+    stream: ByteStream,
+    tcp_options: TcpOptions,
+    options: OpenWireOptions,
+    frame_budget: FrameBudget | None = None,
 ) -> WireFormatNegotiator:
     """Return a broker's transport for a connection that it accepted, not started.
 
-    It has no ResponseCorrelator: a broker sends responses, not requests.
+    It has no ResponseCorrelator: a broker sends responses, not requests. `frame_budget` limits the
+    frames of all its connections that have arrived in part.
     """
-    wire_format = OpenWireFormat(options.wire_format)
-    tcp = TcpTransport(wire_format, tcp_options, stream=stream)
+    unfinished = None if frame_budget is None else UnfinishedFrame(frame_budget)
+    wire_format = OpenWireFormat(options.wire_format, unfinished)
+    tcp = TcpTransport(wire_format, tcp_options, stream=stream, on_closed=wire_format.discard)
+    if unfinished is not None:
+        unfinished.fail = tcp.fail
     return _negotiated(tcp, wire_format, options, options.connect_attempt_timeout)
 
 

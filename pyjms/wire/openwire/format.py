@@ -34,6 +34,7 @@ from pyjms.wire.openwire.cache import ReadCache, WriteCache
 from pyjms.wire.openwire.commands import Command, WireFormatInfo
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
+from pyjms.wire.openwire.frame_budget import UnfinishedFrame
 from pyjms.wire.openwire.reader import LooseReader, Reader, TightReader, TruncatedFrameError
 from pyjms.wire.openwire.schema import CURRENT_VERSION, Structure
 from pyjms.wire.openwire.settings import (
@@ -61,7 +62,12 @@ class OpenWireFormat:
     the peer's WireFormatInfo is received.
     """
 
-    def __init__(self, settings: WireFormatSettings | None = None) -> None:
+    def __init__(
+        self,
+        settings: WireFormatSettings | None = None,
+        unfinished_frame: UnfinishedFrame | None = None,
+    ) -> None:
+        """Create a format; large frames that arrive in part are counted in `unfinished_frame`."""
         self.settings = settings or WireFormatSettings()
         self.negotiated: NegotiatedSettings | None = None
         self._version = self.settings.version
@@ -75,6 +81,7 @@ class OpenWireFormat:
         self._fast_reader: FastReader | None = None
         self._fast_writer: FastWriter | None = None
         self._buffer = ReceiveBuffer()
+        self._unfinished = unfinished_frame
         self._unframed = b""
         self._unframed_needed = 0
         self._violation: RemoteProtocolError | None = None
@@ -169,6 +176,8 @@ class OpenWireFormat:
             while self._size_prefix:
                 frame = self._buffer.next_frame(self._max_frame_size)
                 if frame is None:
+                    if self._unfinished is not None:
+                        self._unfinished.update(self._buffer.joined, self._buffer.unfinished)
                     return commands
                 commands.append(self._receive_frame(frame))
             self._receive_unframed(commands)
@@ -177,6 +186,12 @@ class OpenWireFormat:
             e.completed = tuple(commands)
             raise
         return commands
+
+    def discard(self) -> None:
+        """Drop the frame that has arrived in part: nothing more is received."""
+        self._buffer = ReceiveBuffer()
+        if self._unfinished is not None:
+            self._unfinished.close()
 
     def _receive_frame(self, frame: bytes) -> Command:
         command: Structure | None = None

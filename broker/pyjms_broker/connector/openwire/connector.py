@@ -37,5 +37,7 @@ class OpenWireConnector(TcpConnector):
 
     def serve(self, stream: SocketStream) -> None:
         """Negotiate with a client, in the background."""
-        transport = accepted_transport(stream, self._tcp_options, self._wire_format)
+        transport = accepted_transport(
+            stream, self._tcp_options, self._wire_format, self.host.frame_budget
+        )
         serve(self.host, self, transport)

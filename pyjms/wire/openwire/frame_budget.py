@@ -1,0 +1,106 @@
+"""Memory for frames that have arrived in part, of all connections together.
+
+A frame that is larger than what is read at once counts with its whole size from its beginning to
+its end. When there is no room for another one, those that take longer than `read_timeout` are
+ended, oldest first; if that does not help, the new one is refused. Either ends its connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pyjms import _clock
+from pyjms.errors import RemoteProtocolError
+
+__all__ = ["FrameBudget", "UnfinishedFrame"]
+
+LARGE: Final = 65536
+"""Bytes; smaller frames are not counted: a connection has at most one of them."""
+
+
+class FrameBudget:
+    """At most `limit` bytes (0: no limit) of unfinished frames. Belongs to one loop.
+
+    `read_timeout` is how long a frame may take, in seconds, while others wait for its memory.
+    """
+
+    def __init__(self, limit: int, read_timeout: float) -> None:
+        self.limit = limit
+        self.read_timeout = read_timeout
+        self.used = 0
+        self._frames: dict[UnfinishedFrame, float] = {}  # to its begin, oldest first
+
+    def begin(self, frame: UnfinishedFrame, size: int) -> None:
+        """Count a frame from now on.
+
+        Raises:
+            RemoteProtocolError: there is no room for it.
+        """
+        if self.limit and self.used + size > self.limit:
+            self._end_overdue(size)
+        # one frame always has room, or a small limit would refuse all
+        if self.limit and self._frames and self.used + size > self.limit:
+            raise RemoteProtocolError(
+                f"No memory for a frame of {size} bytes: {len(self._frames)} others have arrived "
+                f"in part, with {self.used} of {self.limit} bytes"
+            )
+        self.used += size
+        self._frames[frame] = _clock.now()
+
+    def end(self, frame: UnfinishedFrame, size: int) -> None:
+        """Count a frame no longer."""
+        if self._frames.pop(frame, None) is not None:
+            self.used -= size
+
+    def _end_overdue(self, size: int) -> None:
+        latest = _clock.now() - self.read_timeout
+        for frame, begun in list(self._frames.items()):
+            if begun > latest or self.used + size <= self.limit:
+                return
+            frame.abort()
+
+
+class UnfinishedFrame:
+    """The frame of one connection that has begun to arrive, if it is large."""
+
+    def __init__(self, budget: FrameBudget) -> None:
+        self._budget = budget
+        self._size = 0
+        self._number = -1
+        self.fail: Callable[[RemoteProtocolError], object] = _nothing
+        """Ends the connection."""
+
+    def update(self, number: int, size: int) -> None:
+        """Note that frame `number`, of `size` bytes, is not complete; size 0: no frame is.
+
+        Raises:
+            RemoteProtocolError: there is no room for it.
+        """
+        if number == self._number and size == self._size:
+            return
+        self.close()
+        if size > LARGE:
+            self._budget.begin(self, size)
+            self._number, self._size = number, size
+
+    def abort(self) -> None:
+        """End the connection: the frame takes too long, and others need its memory."""
+        size = self._size
+        self.close()
+        self.fail(
+            RemoteProtocolError(
+                f"A frame of {size} bytes was not complete after {self._budget.read_timeout:g} s, "
+                "and others need its memory"
+            )
+        )
+
+    def close(self) -> None:
+        """Count nothing from now on. Idempotent."""
+        size, self._size, self._number = self._size, 0, -1
+        if size:
+            self._budget.end(self, size)
+
+
+def _nothing(_error: RemoteProtocolError) -> None:
+    """The connection is not open yet."""
