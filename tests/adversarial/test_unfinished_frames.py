@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from pyjms import _clock
 from pyjms.errors import RemoteProtocolError
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
@@ -74,7 +75,7 @@ class Frames:
     """Connections that share a budget, without bytes."""
 
     def __init__(self, limit: int = LIMIT) -> None:
-        self.budget = FrameBudget(limit, 30)
+        self.budget = FrameBudget(limit, 30, _clock.now)
         self.ended: list[str] = []
 
     def connection(self, name: str) -> UnfinishedFrame:

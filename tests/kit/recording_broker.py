@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from pyjms import _clock
 from pyjms.transport.mock import RecordingListener
 from pyjms.transport.openwire.correlator import ResponseCorrelator
 from pyjms.transport.uri import TransportURI
@@ -118,7 +119,7 @@ class Host:
         self.recording = RecordingBroker()
         self.broker: Broker = self.recording
         self.connections = ConnectionRegistry()
-        self.frame_budget = FrameBudget(0, 30)
+        self.frame_budget = FrameBudget(0, 30, _clock.now)
         self.stops = 0
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:

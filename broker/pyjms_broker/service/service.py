@@ -93,7 +93,9 @@ class BrokerService(BrokerConfiguration):
             temp_limit=self.temp_limit,
             job_scheduler_limit=self.job_scheduler_limit,
         )
-        self.frame_budget = FrameBudget(self.unfinished_frames_limit, self.frame_read_timeout)
+        self.frame_budget = FrameBudget(
+            self.unfinished_frames_limit, self.frame_read_timeout, _clock.now
+        )
         self.broker_id = BrokerId(IdGenerator().generate())
         self.connections = ConnectionRegistry()
         self.connectors: list[TransportConnector] = []

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pyjms import _clock
 from pyjms.errors import RemoteProtocolError
 
 __all__ = ["FrameBudget", "UnfinishedFrame"]
@@ -22,10 +21,12 @@ LARGE: Final = 65536
 class FrameBudget:
     """At most `limit` bytes (0: no limit) of unfinished frames. Belongs to one loop.
 
-    `read_timeout` is how long a frame may take, in seconds, while others wait for its memory.
+    `read_timeout` is how long a frame may take, in seconds, while others wait for its memory;
+    `now()` returns the time.
     """
 
-    def __init__(self, limit: int, read_timeout: float) -> None:
+    def __init__(self, limit: int, read_timeout: float, now: Callable[[], float]) -> None:
+        self._now = now
         self.limit = limit
         self.read_timeout = read_timeout
         self.used = 0
@@ -46,7 +47,7 @@ class FrameBudget:
                 f"in part, with {self.used} of {self.limit} bytes"
             )
         self.used += size
-        self._frames[frame] = _clock.now()
+        self._frames[frame] = self._now()
 
     def end(self, frame: UnfinishedFrame, size: int) -> None:
         """Count a frame no longer."""
@@ -54,7 +55,7 @@ class FrameBudget:
             self.used -= size
 
     def _end_overdue(self, size: int) -> None:
-        latest = _clock.now() - self.read_timeout
+        latest = self._now() - self.read_timeout
         for frame, begun in list(self._frames.items()):
             if begun > latest or self.used + size <= self.limit:
                 return
