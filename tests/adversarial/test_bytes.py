@@ -38,6 +38,23 @@ async def test_what_is_no_openwire_ends_the_connection(peer, gone, serves, data)
     await serves()
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        struct.pack(">i", -1) + b"x",
+        struct.pack(">i", 9) + b"\1NotAMQ!!",
+        b"\0\0\0\x0a" + bytes(10),
+    ],
+)
+async def test_the_broker_itself_closes_what_is_no_openwire(peer, gone, serves, data) -> None:
+    attacker = await peer()
+    await attacker.stream.send(data)
+    await attacker.closed()  # though the peer keeps its side open
+    await gone()
+    await serves()
+
+
 async def test_half_a_handshake_that_goes_away_leaves_nothing(peer, service, gone) -> None:
     for cut in range(1, len(HELLO)):
         attacker = await peer()

@@ -13,6 +13,7 @@ import anyio
 
 from pyjms._wakeup import loop_options, spawn
 from pyjms.errors import ConfigurationException, IllegalStateException, JMSException
+from pyjms_broker.cli.log_format import LineFormatter
 from pyjms_broker.service import BrokerService
 
 __all__ = ["run", "serve"]
@@ -37,7 +38,9 @@ def run(
     name: str | None,
 ) -> int:
     """Run a broker until it stops; return the exit code: 0 stopped, 1 failed, 2 bad options."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         service = make_service(config, data, ephemeral, openwire, name)
     except ConfigurationException as error:

@@ -19,6 +19,7 @@ from typing import Final
 from pyjms import _clock
 from pyjms._fork import call_in_child
 from pyjms.errors import ResourceAllocationException
+from pyjms_broker.store.private_files import make_private_directory
 
 if sys.platform == "win32":
     import msvcrt
@@ -93,7 +94,7 @@ class SharedFileLock:
         if self.held:
             return True
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self.path.parent)
             key = self.path.resolve()
             fd = -1 if key in _held else _open_locked(self.path)
             if fd < 0:
@@ -129,7 +130,7 @@ class SharedFileLock:
 def _open_locked(path: Path) -> int:
     """Return a descriptor of the file, locked and time-stamped, or -1 if it is locked."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    fd = os.open(path, flags, 0o644)
+    fd = os.open(path, flags, 0o600)
     try:
         # The previous holder may just have removed the file.
         if _lock(fd) and _is_file(fd, path):

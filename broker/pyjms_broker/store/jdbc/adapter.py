@@ -35,6 +35,7 @@ from pyjms_broker.store.jdbc.stores.message_store import JDBCMessageStore, Store
 from pyjms_broker.store.jdbc.stores.prepared import recover_prepared
 from pyjms_broker.store.jdbc.stores.topic_store import JDBCTopicMessageStore
 from pyjms_broker.store.jdbc.stores.transactions import JDBCTransactionStore
+from pyjms_broker.store.private_files import create_private_file, make_private_directory
 
 __all__ = ["JDBCPersistenceAdapter"]
 
@@ -154,7 +155,8 @@ class JDBCPersistenceAdapter:
 
     def _open(self) -> None:
         if self.database.file is not None:
-            self.database.file.parent.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self.database.file.parent)
+            create_private_file(self.database.file)
         if self.settings.create_tables_on_startup:
             self.database.create_tables()
 

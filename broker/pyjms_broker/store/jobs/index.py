@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from pyjms.wire.kahadb.journal import Location
 from pyjms_broker.store.jobs.api import ScheduledJob
+from pyjms_broker.store.private_files import create_private_file
 
 __all__ = ["Coverage", "JobEntry", "JobIndex"]
 
@@ -70,6 +71,8 @@ class JobIndex:
 
         A file of another version is emptied and set up again.
         """
+        if path is not None:
+            create_private_file(path)
         self._connection = sqlite3.connect(
             ":memory:" if path is None else path, isolation_level=None, check_same_thread=False
         )

@@ -36,6 +36,7 @@ from pyjms_broker.store.jobs.scheduler import JournaledJobScheduler, apply, rewr
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings
+from pyjms_broker.store.private_files import make_private_directory
 
 __all__ = ["KahaDBJobSchedulerStore"]
 
@@ -96,7 +97,7 @@ class KahaDBJobSchedulerStore:
             JMSException: the store cannot be opened.
         """
         try:
-            await to_thread.run_sync(_make_directory, self.directory)
+            await to_thread.run_sync(make_private_directory, self.directory)
             if self._lock is not None:
                 await self._lock.acquire()
             if self._delete_all:
@@ -283,7 +284,3 @@ async def _repeat(interval: float, work: Callable[[], Awaitable[None]]) -> None:
     while True:
         await _clock.sleep(interval)
         await work()
-
-
-def _make_directory(directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)

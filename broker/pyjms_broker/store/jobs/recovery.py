@@ -18,6 +18,7 @@ from pyjms_broker.store.damage import is_damage, quarantine_record
 from pyjms_broker.store.jobs.index import Coverage, JobIndex
 from pyjms_broker.store.jobs.scheduler import apply
 from pyjms_broker.store.journal.journal import Journal
+from pyjms_broker.store.private_files import make_private_directory
 
 __all__ = ["INDEX", "delete_job_files", "recover"]
 
@@ -69,7 +70,7 @@ def _archive_activemq_index(directory: Path) -> bool:
         # Our index first: after a crash in between nothing else would show that ActiveMQ wrote.
         _remove_index(directory)
         archive = directory / _ARCHIVE
-        archive.mkdir(exist_ok=True)
+        make_private_directory(archive)
         for path in found:
             path.replace(archive / path.name)
         logger.info("ActiveMQ has written to %s: rebuilding the job index", directory)

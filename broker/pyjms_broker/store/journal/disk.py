@@ -14,6 +14,8 @@ import threading
 from pathlib import Path
 from typing import Final, Protocol
 
+from pyjms_broker.store.private_files import make_private_directory
+
 __all__ = ["NO_HANDLE_ERRORS", "NO_SPACE_ERRORS", "OS_DISK", "Bytes", "Disk"]
 
 NO_SPACE_ERRORS: Final = frozenset((errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)))
@@ -76,7 +78,7 @@ class _OsDisk:
     def open(self, path: Path, *, create: bool = False) -> int:
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
         flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        return os.open(path, flags, 0o644)
+        return os.open(path, flags, 0o600)
 
     def close(self, fd: int) -> None:
         os.close(fd)
@@ -162,7 +164,7 @@ class _OsDisk:
         os.ftruncate(fd, length)
 
     def make_directory(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        make_private_directory(path)
 
     def names(self, path: Path) -> dict[str, int]:
         with os.scandir(path) as entries:

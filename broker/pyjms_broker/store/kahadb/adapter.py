@@ -45,6 +45,7 @@ from pyjms_broker.store.kahadb.stores.message_store import KahaDBMessageStore
 from pyjms_broker.store.kahadb.stores.topic_store import KahaDBTopicMessageStore
 from pyjms_broker.store.kahadb.trace_records import plain_trace
 from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
+from pyjms_broker.store.private_files import make_private_directory
 
 __all__ = ["KahaDBPersistenceAdapter"]
 
@@ -166,8 +167,7 @@ class KahaDBPersistenceAdapter:
         return MessageDatabase(journal, index, RecordFormat(settings.store_open_wire_version))
 
     def _activate(self, db: MessageDatabase, recovered: Recovered) -> None:
-        settings = self.settings
-        self.rebuilt = recovered.rebuilt
+        settings, self.rebuilt = self.settings, recovered.rebuilt
         db.journal.set_segment_header(db.segment_header)
         self._db = db
         if self.concurrent_store_and_dispatch_queues:
@@ -185,7 +185,7 @@ class KahaDBPersistenceAdapter:
     def _prepare_directory(self, index_directory: Path) -> bool:
         """Create the directories, empty them if requested, archive ActiveMQ's index. Blocks."""
         self._disk.make_directory(self.directory)
-        index_directory.mkdir(parents=True, exist_ok=True)
+        make_private_directory(index_directory)
         if self._delete_all:
             delete_files(self.directory, index_directory, self._disk)
             self._delete_all = False

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from pyjms_broker.store.private_files import make_private_directory
 from pyjms_broker.store.spare_handle import SpareHandle
 
 __all__ = ["SpoolFiles"]
@@ -42,7 +43,7 @@ class SpoolFiles:
             OSError: it cannot be created or emptied.
         """
         self._spare.keep()
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_private_directory(self.directory)
         names = [path.name for path in self.directory.iterdir()]
         of_activemq = any(name in _ACTIVEMQ_INDEX for name in names)
         for name in names:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pyjms import _clock
 from pyjms.aio import ConnectionFactory
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.bodies import TextMessage
@@ -119,6 +120,18 @@ async def test_a_cron_entry_with_repetitions_starts_a_job_each_time(broker: Any)
     hours = [job for job in broker.jobs if job.cron_entry]
     assert len(hours) == 1
     assert hours[0].execution_count == 2
+
+
+@pytest.mark.fact("activemq-broker S4")
+async def test_a_time_of_a_cron_entry_with_repetitions_delivers_nothing_itself(broker: Any) -> None:
+    await broker.order(cron="0 * * * *", delay=1000, period=2000, repeat=1)
+    consumer = await broker.session.create_consumer(Queue("Q"))
+    hours = []
+    for _ in range(6):
+        assert await consumer.receive(2 * HOUR) is not None
+        hours.append(_clock.time_ms() // 3_600_000)
+    first = hours[0]
+    assert hours == [first, first, first + 1, first + 1, first + 2, first + 2]
 
 
 @pytest.mark.fact("activemq-broker S5")

@@ -414,6 +414,25 @@ async def test_a_consumer_cancelled_from_outside_is_paused_and_reported(
     assert provider.texts("q") == []
 
 
+async def test_a_listener_that_a_shutdown_cancels_is_rolled_back(provider, build):
+    """Before its session is closed: a provider may keep an open transaction for a while."""
+    begun = anyio.Event()
+
+    async def listener(message):
+        begun.set()
+        await anyio.sleep_forever()
+
+    container = build(listener, session_transacted=True)
+    provider.send("q", "a")
+    await container.start()
+    await begun.wait()
+    await container.shutdown(0.1)
+    names = [call.partition("(")[0] for call in provider.calls]
+    assert "Session.rollback" in names
+    assert names.index("Session.rollback") < names.index("Session.close")
+    assert provider.texts("q") == ["a"]
+
+
 async def test_start_after_shutdown_begins_anew(provider, recorder, build, clock):
     container = build(recorder.note)
     await container.start()

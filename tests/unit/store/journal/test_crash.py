@@ -172,3 +172,18 @@ async def test_a_journal_that_cannot_be_opened_says_so(simulated_disk: Any) -> N
             await Journal(FOLDER, SETTINGS, simulated_disk).open()
         assert simulated_disk.open_files == 0
         simulated_disk = type(simulated_disk)()
+
+
+async def test_what_an_earlier_process_wrote_is_durable_once_it_was_read(
+    simulated_disk: Any, answer: Answer
+) -> None:
+    """A killed process leaves writes in the system's cache: the next one must sync them."""
+    killed = Journal(FOLDER, SETTINGS, simulated_disk)
+    await killed.open()
+    killed.append(b"one")
+    assert await answer(killed.barrier(sync=False)) is None
+    async with Journal(FOLDER, SETTINGS, simulated_disk) as journal:
+        assert [record.payload for record in journal.records_from()] == [b"one"]
+        disk = simulated_disk.after_crash_losing(lambda _number, _sector: True)
+    assert await recovered(disk) == [b"one"]
+    await killed.close()

@@ -7,6 +7,7 @@ whose commit got no response is not carried out twice, and no other broker's wor
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 WRITER: Final = "writer"
 FILE_NAME: Final = "activemq.db"
+_SECRET: Final = re.compile("pass|pwd|secret|token|key|credential", re.IGNORECASE)
 
 _UNAVAILABLE: Final = (
     sql_errors.OperationalError,
@@ -71,8 +73,10 @@ class Database:
 
     @property
     def name(self) -> str:
-        """The database's URL without its password."""
-        return self.engine.url.render_as_string(hide_password=True)
+        """The database's URL without its passwords, those of its query included."""
+        url = self.engine.url
+        hidden = {key: "***" for key in url.query if _SECRET.search(key)}
+        return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
     @property
     def is_sqlite(self) -> bool:

@@ -48,6 +48,7 @@ from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT, MessageDatab
 from pyjms_broker.store.kahadb.recovery.replay import Replay
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.kahadb.transactions.operations import OpenTransaction
+from pyjms_broker.store.private_files import make_private_directory
 
 __all__ = ["Progress", "Recovered", "discard_index", "record_digest", "recover_store"]
 
@@ -79,7 +80,7 @@ def discard_index(index: StoreIndex, path: Path, *, archive: bool) -> None:
     index.close()
     if archive and path.exists():
         kept = path.parent / _CORRUPTED
-        kept.mkdir(exist_ok=True)
+        make_private_directory(kept)
         path.replace(kept / path.name)
     index.delete()
 

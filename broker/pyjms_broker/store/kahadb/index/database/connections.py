@@ -17,6 +17,7 @@ from typing import Any, Final
 from pyjms.errors import JMSException
 from pyjms_broker.api.message import Position
 from pyjms_broker.store.kahadb.index.entry import IndexEntry, Producer, join_id
+from pyjms_broker.store.private_files import create_private_file
 
 __all__ = ["Database", "IndexCorrupt", "translated"]
 
@@ -145,6 +146,7 @@ class Database:
         """
         self.damage = None
         with translated(self.path):
+            create_private_file(self.path)
             self.writer = self._connect(_WRITER_CACHE)
             try:
                 self._prepare()
