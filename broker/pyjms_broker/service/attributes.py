@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 DEFAULT_DATA_DIRECTORY: Final = Path("activemq-data")
+_LIMITS: Final = DestinationLimits()  # of its class, compiled, defaults cannot be read
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -105,7 +106,7 @@ class BrokerAttributes:
             "maximumDestinations",
             minimum=1,
         ),
-    ] = DestinationLimits.maximum
+    ] = _LIMITS.maximum
     maximum_destinations_per_connection: Annotated[
         int,
         Attribute(
@@ -113,7 +114,7 @@ class BrokerAttributes:
             "maximumDestinationsPerConnection",
             minimum=1,
         ),
-    ] = DestinationLimits.per_connection
+    ] = _LIMITS.per_connection
     maximum_destinations_per_user: Annotated[
         int,
         Attribute(
@@ -121,7 +122,7 @@ class BrokerAttributes:
             "maximumDestinationsPerUser",
             minimum=1,
         ),
-    ] = DestinationLimits.per_user
+    ] = _LIMITS.per_user
     schedule_period_for_destination_purge: Annotated[
         float,
         Attribute(
@@ -129,7 +130,7 @@ class BrokerAttributes:
             "schedulePeriodForDestinationPurge",
             Unit.SECONDS,
         ),
-    ] = DestinationLimits.purge_period
+    ] = _LIMITS.purge_period
     max_purged_destinations_per_sweep: Annotated[
         int,
         Attribute(
@@ -137,7 +138,7 @@ class BrokerAttributes:
             "maxPurgedDestinationsPerSweep",
             minimum=0,
         ),
-    ] = DestinationLimits.purge_maximum
+    ] = _LIMITS.purge_maximum
     unfinished_frames_limit: Annotated[
         int,
         Attribute(
