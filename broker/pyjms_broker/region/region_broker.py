@@ -164,7 +164,8 @@ class RegionBroker(InnermostBroker):
     def add_session(self, context: ConnectionContext, info: SessionInfo) -> None:
         """Do nothing: the connector keeps the sessions."""
 
-    remove_session = add_session
+    def remove_session(self, context: ConnectionContext, info: SessionInfo) -> None:
+        """Do nothing, as `add_session`."""
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         destination = info.destination
