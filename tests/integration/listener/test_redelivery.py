@@ -112,7 +112,7 @@ async def test_a_dead_letter_has_the_handlers_reason(
     assert cause.endswith("}, cause:ValueError: B failed at delivery 2")
     assert dead.properties["pyjms_failure_type"] == "ValueError"
     assert dead.properties["pyjms_failure_text"] == "B failed at delivery 2"
-    failures = [r.getMessage() for r in caplog.records if "listener failed" in r.getMessage()]
+    failures = [r.getMessage() for r in caplog.records if "Listener b failed" in r.getMessage()]
     assert [line[line.index("attempt") :] for line in failures] == [
         "attempt 1 of 2: ValueError: B failed at delivery 1"
     ]  # the client reports the last one, below
