@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -14,15 +13,6 @@ from tests.kit.parallel import FileOrGroupScheduling, add_groups, longest_first
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-def plain_log_format(caplog: pytest.LogCaptureFixture) -> None:
-    """Log exceptions whose text cannot be read: pytest's handler raises what its formatter raises.
-
-    PySpark's loggers leave their own formatter, which reads it, at that handler.
-    """
-    caplog.handler.setFormatter(logging.Formatter())
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -18,6 +18,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
+from tests.kit.plain_logs import format_logs_plainly
 
 TRANSACTED = AcknowledgeMode.TRANSACTED
 
@@ -212,7 +213,6 @@ class Unprintable(Exception):
         raise TypeError("no text")
 
 
-@pytest.mark.usefixtures("plain_log_format")
 @pytest.mark.parametrize(
     ("mode", "end"),
     [(TRANSACTED, "rollback"), (AcknowledgeMode.CLIENT, "recover")],
@@ -220,6 +220,7 @@ class Unprintable(Exception):
 async def test_a_rollback_tells_the_last_listener_that_failed(
     client: Any, mode: AcknowledgeMode, end: str
 ) -> None:
+    format_logs_plainly()
     await client.send("q", "1", "2", "3")
     connection = await client.connect()
     connection.redelivery_policy.maximum_redeliveries = 0

@@ -17,6 +17,7 @@ from pyjms.errors import (
     ListenerExecutionFailedException,
     TransactionInProgressException,
 )
+from tests.kit.plain_logs import format_logs_plainly
 from tests.kit.waiting import until
 
 ENDINGS = ("Session.commit", "Session.rollback", "Session.recover", "Message.acknowledge")
@@ -223,13 +224,13 @@ class Unprintable(Exception):
         raise TypeError("no text")
 
 
-@pytest.mark.usefixtures("plain_log_format")
 @pytest.mark.parametrize(
     ("error", "text"),
     [(Unprintable(), "Unprintable: its text is not available: TypeError"), (KeyError(), "KeyError"),
      (ValueError("x" * 501), f"ValueError: {'x' * 497}...")],
 )  # fmt: skip
 async def test_any_exception_makes_a_line(error, text, provider, recorder, build, clock, caplog):
+    format_logs_plainly()
     container = build(Failing(recorder, error, times=1), session_transacted=True)
     provider.send("q", "bad")
     await container.start()
