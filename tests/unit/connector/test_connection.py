@@ -370,11 +370,16 @@ async def test_acks_pulls_and_controls_go_to_their_consumer(client, host, caplog
     assert "Ack for non existent subscription" in caplog.text
 
 
-async def test_subscriptions_are_removed_for_their_connection(client, host) -> None:
+@pytest.mark.fact("activemq-broker C10")
+async def test_subscriptions_are_removed_for_their_connection_or_the_only_one(
+    client, host
+) -> None:
     await client.connect()
-    info = RemoveSubscriptionInfo(CONNECTION, "sub", "me")
-    await client.ask(info)
-    assert host.recording.args("remove_subscription") == (client.context(), info)
+    for connection_id in (CONNECTION, ConnectionId("nobody"), None):
+        info = RemoveSubscriptionInfo(connection_id, "sub", "me")
+        await client.ask(info)
+        assert host.recording.args("remove_subscription") == (client.context(), info)
+    await client.ask(ConnectionInfo(ConnectionId("second"), "second"))
     with pytest.raises(IllegalStateException, match="had not been registered"):
         await client.ask(RemoveSubscriptionInfo(ConnectionId("nobody"), "sub", "me"))
 

@@ -99,6 +99,16 @@ class ClientResources:
             )
         return state
 
+    def named_connection(self, connection_id: ConnectionId | None, action: str) -> ConnectionState:
+        """Return the JMS connection that a request names, as `connection`.
+
+        The only one of the client stands for any other, so that it may end what a connection that
+        is closed has left. (activemq-broker C10)
+        """
+        if len(self.connections) == 1 and connection_id not in self.connections:
+            return next(iter(self.connections.values()))
+        return self.connection(connection_id, action)
+
     def _session_of(
         self, resource_id: ProducerId | ConsumerId, action: str
     ) -> tuple[ConnectionState, SessionState]:
@@ -234,7 +244,7 @@ class ClientResources:
 
     def add_destination(self, info: DestinationInfo, destination: Destination) -> None:
         """Create a destination for the client."""
-        state = self.connection(info.connection_id, "add a destination on")
+        state = self.named_connection(info.connection_id, "add a destination on")
         if destination.is_temporary:
             limit = self._connector.maximum_temporary_destinations_per_connection
             kind = "temporary destination"
@@ -245,7 +255,7 @@ class ClientResources:
 
     def remove_destination(self, info: DestinationInfo, destination: Destination) -> None:
         """Delete a destination, unless another live connection has created it for itself."""
-        state = self.connection(info.connection_id, "remove a destination on")
+        state = self.named_connection(info.connection_id, "remove a destination on")
         if destination.is_temporary and destination not in state.temporary:
             owner = self._host.connections.owner_of(destination)
             if owner is not None:
@@ -259,7 +269,7 @@ class ClientResources:
 
     def remove_subscription(self, info: RemoveSubscriptionInfo) -> Completion:
         """Delete a durable subscription."""
-        state = self.connection(info.connection_id, "remove a subscription on")
+        state = self.named_connection(info.connection_id, "remove a subscription on")
         return self._broker.remove_subscription(state.context, info)
 
     # resources that the client closes

@@ -199,7 +199,7 @@ def on_remove_info(connection: BrokerConnection, info: RemoveInfo) -> CommandRes
 
 # transactions
 def on_transaction_info(connection: BrokerConnection, info: TransactionInfo) -> CommandResult:
-    state = connection.resources.connection(info.connection_id, "run a transaction on")
+    state = connection.resources.named_connection(info.connection_id, "run a transaction on")
     return transactions.run(connection.broker, state, info)
 
 
