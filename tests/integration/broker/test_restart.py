@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms.errors import XAException
+from pyjms.errors import InvalidDestinationException, XAException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import (
@@ -23,6 +23,7 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
     ProducerInfo,
+    RemoveSubscriptionInfo,
     SessionId,
     SessionInfo,
     TransactionType,
@@ -251,11 +252,70 @@ async def test_recovered_branches_may_be_ended_at_the_start(
     settings = KahaDBPersistenceSettings.model_validate(
         {"purge_recovered_xa_transaction_strategy": strategy, "journal": SMALL}
     )
-    async with data.broker(persistence=settings) as broker, data.client(broker) as client:
+    async with data.broker(persistence=settings) as broker, data.client(broker, "reader") as client:
         answer = await client.transaction(TransactionType.RECOVER, None)
         assert not answer.data
         assert broker.queue_statistics("out").messages == answers
         assert broker.queue_statistics("q").messages == 2 - answers
+        await client.consumer(NEWS, subscription_name="all")
+        if strategy == "rollback":
+            assert text_of((await client.dispatched()).message) == "headline"
+        await client.nothing_dispatched()
+
+
+@pytest.mark.fact("activemq-broker X6", "activemq-broker T25")
+@pytest.mark.parametrize("commit", [True, False])
+async def test_a_subscription_gets_what_a_prepared_branch_sent_when_it_is_committed(
+    any_data: Data, commit: bool
+) -> None:
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        await client.consumer(NEWS, subscription_name="all")
+        await client.send(NEWS, "first", "second")
+        first = await client.dispatched()
+        await client.transaction(TransactionType.BEGIN, XA)
+        await client.send(NEWS, "prepared", transaction_id=XA)
+        await client.ack(first, transaction_id=XA)
+        await client.transaction(TransactionType.PREPARE, XA)
+        await client.send(NEWS, "third")
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        await client.consumer(NEWS, subscription_name="all")
+        hidden = [text_of((await client.dispatched()).message) for _ in range(2)]
+        assert hidden == ["second", "third"]
+        await client.nothing_dispatched()
+        async with any_data.client(broker, "manager") as manager:
+            kind = TransactionType.COMMIT_TWO_PHASE if commit else TransactionType.ROLLBACK
+            await manager.transaction(kind, XA)
+        ended = text_of((await client.dispatched()).message)
+        assert ended == ("prepared" if commit else "first")
+        await client.nothing_dispatched()
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        await client.consumer(NEWS, subscription_name="all")
+        expected = ["prepared", "second", "third"] if commit else ["first", "second", "third"]
+        assert sorted(await received(client, 3)) == expected
+        await client.nothing_dispatched()
+
+
+@pytest.mark.fact("activemq-broker C10")
+@pytest.mark.parametrize("commit", [True, False])
+async def test_a_subscription_is_removed_whose_messages_a_prepared_branch_acknowledged(
+    any_data: Data, commit: bool
+) -> None:
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        await prepared(client)
+        own = client.connection_id
+    async with any_data.broker() as broker, any_data.client(broker, "manager") as manager:
+        removal = RemoveSubscriptionInfo(own, "all", "reader")
+        await manager.request(removal)
+        with pytest.raises(InvalidDestinationException, match="No durable subscription exists"):
+            await manager.request(removal)
+        kind = TransactionType.COMMIT_TWO_PHASE if commit else TransactionType.ROLLBACK
+        await manager.transaction(kind, XA)
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        answer = await client.transaction(TransactionType.RECOVER, None)
+        assert not answer.data
+        assert broker.queue_statistics("out").messages == (1 if commit else 0)
+        await client.consumer(NEWS, subscription_name="all")
+        await client.nothing_dispatched()
 
 
 async def test_what_a_client_had_sent_before_the_restart_is_not_stored_again(

@@ -371,9 +371,7 @@ async def test_acks_pulls_and_controls_go_to_their_consumer(client, host, caplog
 
 
 @pytest.mark.fact("activemq-broker C10")
-async def test_subscriptions_are_removed_for_their_connection_or_the_only_one(
-    client, host
-) -> None:
+async def test_subscriptions_are_removed_for_their_connection_or_the_only_one(client, host) -> None:
     await client.connect()
     for connection_id in (CONNECTION, ConnectionId("nobody"), None):
         info = RemoveSubscriptionInfo(connection_id, "sub", "me")
