@@ -156,6 +156,9 @@ class ClientConnection(Protocol):
     def report(self, error: JMSException) -> None:
         """Pass an error that no caller would see to the exception listener, or the log."""
 
+    def fail(self, error: JMSException) -> None:
+        """Fail the connection and close its transport: it cannot work on."""
+
     def warn_once(self, text: str) -> None:
         """Log a warning, unless this connection has logged it before."""
 
@@ -197,6 +200,9 @@ class ListenerTarget(Protocol):
 
     is_queued: bool
     """Set while the dispatcher has the consumer in its queue."""
+
+    @property
+    def consumer_id(self) -> ConsumerId: ...
 
     async def deliver_one(self) -> bool:
         """Deliver one buffered message; return whether there are more."""

@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConnectionFailedException, JMSException
 
-__all__ = ["OwnedTasks"]
+__all__ = ["OwnedTasks", "background_failure"]
+
+
+def background_failure(what: str, error: BaseException) -> JMSException:
+    """Return the failure of a connection for which work in the background, `what`, is to blame.
+
+    The transport's own failure is returned as it is.
+    """
+    if isinstance(error, ConnectionFailedException):
+        return error
+    failure = JMSException(
+        f"{what} failed: {error!r}",
+        hint="the connection was closed, so that the broker redelivers its messages",
+    )
+    failure.linked_exception = failure.__cause__ = error
+    return failure
 
 
 class OwnedTasks:
-    """The running background tasks of one connection or session."""
+    """The running background tasks of one connection or session.
 
-    def __init__(self, owner: object) -> None:
+    Nobody awaits them, and what fails in one would never happen again, unseen: `fail` fails the
+    connection.
+    """
+
+    def __init__(self, owner: object, fail: Callable[[JMSException], None]) -> None:
         self._owner = owner
+        self._fail = fail
         self._tasks: list[BackgroundTask] = []
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *args: Any) -> BackgroundTask:
-        """Start `function(*args)`; a failure is logged."""
+        """Start `function(*args)`; a failure fails the connection."""
         self._tasks = [task for task in self._tasks if not task.done]
-        task = spawn(function, *args, name=f"pyjms {self._owner} {function.__name__}")
+        name = f"pyjms {self._owner} {function.__name__}"
+        task = spawn(function, *args, name=name, on_error=partial(self._failed, name))
         self._tasks.append(task)
         return task
 
@@ -33,3 +56,6 @@ class OwnedTasks:
         """Wait until all of them have ended."""
         for task in self._tasks:
             await task.wait()
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        self._fail(background_failure(f"The background task {name}", error))

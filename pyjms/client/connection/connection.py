@@ -24,11 +24,12 @@ import itertools
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
 
 import anyio
 
 from pyjms._fork import inherited_error, inherits
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.client.connection.broker_commands import BrokerCommands
 from pyjms.client.connection.handshake import ConnectionHandshake
 from pyjms.client.connection.temporary_destinations import TemporaryDestinations
 from pyjms.client.delivery import ActiveMQMessageConsumer
@@ -48,24 +49,19 @@ from pyjms.jms import api
 from pyjms.jms.api import ExceptionListener
 from pyjms.jms.destination import Destination
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.transport.openwire import RequestTransport, from_throwable
+from pyjms.transport.openwire import RequestTransport
 from pyjms.wire.openwire.commands import (
-    BrokerInfo,
     Command,
-    ConnectionControl,
     ConnectionId,
-    ConsumerControl,
     ConsumerId,
     LocalTransactionId,
     MessageDispatch,
     MessageId,
-    ProducerAck,
     ProducerId,
     Response,
     SessionId,
     SessionInfo,
 )
-from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 
 __all__ = ["ActiveMQConnection"]
 
@@ -123,16 +119,10 @@ class ActiveMQConnection(api.Connection):
         self._session_numbers = itertools.count(1)
         self._transaction_numbers = itertools.count(1)
         self.refusals = RefusalLog()
-        self._tasks = OwnedTasks(self.connection_id)
+        self._tasks = OwnedTasks(self.connection_id, self.fail)
+        self._closer: BackgroundTask | None = None
         self._warned: set[str] = set()
-        # What the broker sends besides messages; other commands mean nothing to a client.
-        self._handlers: dict[type[Command], Callable[[Any], None]] = {
-            ProducerAck: self._on_producer_ack,
-            ConnectionErrorCommand: self._on_connection_error,
-            ConsumerControl: self._on_consumer_control,
-            ConnectionControl: self._on_connection_control,
-            BrokerInfo: self._on_broker_info,
-        }
+        self._handlers = BrokerCommands(self, self._report_if_open, self._tasks.spawn).handlers
         transport.listener = self
         inherits(self)
 
@@ -310,6 +300,11 @@ class ActiveMQConnection(api.Connection):
         if handler is not None:
             handler(command)
 
+    def fail(self, error: JMSException) -> None:
+        if self._state is _State.OPEN:
+            self.on_exception(error)
+            self._closer = spawn(self.transport.stop, name=f"pyjms close {self.connection_id}")
+
     def on_exception(self, error: Exception) -> None:
         """Fail the connection and everything created on it: the transport has failed."""
         if self._state is not _State.OPEN:
@@ -325,35 +320,11 @@ class ActiveMQConnection(api.Connection):
         else:
             self.report(failure)
 
-    def _on_producer_ack(self, ack: ProducerAck) -> None:
-        producer = self.producers.get(ack.producer_id)  # type: ignore[arg-type]
-        if producer is not None:
-            producer.on_producer_ack(ack.size)
-
-    def _on_connection_error(self, command: ConnectionErrorCommand) -> None:
-        if self._state is not _State.CLOSED:
-            self.report(from_throwable(command.exception))
-
-    def _on_consumer_control(self, control: ConsumerControl) -> None:
-        consumer = self.consumers.get(control.consumer_id)  # type: ignore[arg-type]
-        if not isinstance(consumer, ActiveMQMessageConsumer):
-            return
-        if control.close:
-            self._tasks.spawn(consumer.close)
-        else:
-            consumer.info.prefetch_size = control.prefetch
-
-    def _on_connection_control(self, control: ConnectionControl) -> None:
-        self._on_fault_tolerance(control.fault_tolerant)
-
-    def _on_broker_info(self, info: BrokerInfo) -> None:
-        self._on_fault_tolerance(info.fault_tolerant_configuration)
-
-    def _on_fault_tolerance(self, shares_store: bool) -> None:
-        if shares_store:
-            self.optimizes_acks = False
-
     # --- internals
+
+    def _report_if_open(self, error: JMSException) -> None:
+        if self._state is not _State.CLOSED:
+            self.report(error)
 
     def _has_consumer_of(self, destination: Destination) -> bool:
         return any(session.resources.consumes(destination) for session in self._sessions)
@@ -378,6 +349,8 @@ class ActiveMQConnection(api.Connection):
             session.dispose(session.failure)
             await session.end_tasks()
         await self.transport.stop()
+        if self._closer is not None:
+            await self._closer.wait()
         await self._tasks.wait()
         self._sessions.clear()
         self._failed_sessions.clear()

@@ -11,6 +11,10 @@ leave in one write.
 
 `is_busy` marks a running listener. Closing waits until it has returned; a listener that closes
 its own consumer or session must not wait for itself, which a context variable detects.
+
+A listener's own exceptions never arrive here. Whatever else is raised (a message that cannot be
+converted, a logging handler that fails) would end the task, and the session would be silent for
+ever: it fails the connection instead, and the broker redelivers.
 (JMS 1.1, section 4.4.6; activemq-edges N8)
 """
 
@@ -25,6 +29,8 @@ from anyio.lowlevel import checkpoint
 
 from pyjms._wakeup import BackgroundTask, Waiter, spawn
 from pyjms.client.interfaces import ListenerTarget
+from pyjms.client.tasks import background_failure
+from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import SessionId
 
 __all__ = ["ListenerDispatcher"]
@@ -37,8 +43,14 @@ _current: ContextVar[ListenerDispatcher | None] = ContextVar("pyjms_listener", d
 class ListenerDispatcher:
     """Delivers buffered messages to the listeners of one session."""
 
-    def __init__(self, session_id: SessionId, send_now: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        session_id: SessionId,
+        send_now: Callable[[], object],
+        fail: Callable[[JMSException], None],
+    ) -> None:
         self._name = f"ActiveMQ Session Task-{session_id}"
+        self._fail = fail
         self._send_now = send_now
         self._queue: deque[ListenerTarget] = deque()
         self._sleeper: Waiter | None = None
@@ -54,7 +66,7 @@ class ListenerDispatcher:
         consumer.is_queued = True
         self._queue.append(consumer)
         if self._task is None:
-            self._task = spawn(self._run, name=self._name)
+            self._task = spawn(self._run, name=self._name, on_error=self._failed)
         self._wake_task()
 
     @property
@@ -102,6 +114,9 @@ class ListenerDispatcher:
                 self._running = consumer
                 try:
                     more = await consumer.deliver_one()
+                except Exception as error:
+                    what = f"The delivery to the listener of consumer {consumer.consumer_id}"
+                    raise background_failure(what, error) from error
                 finally:
                     self._finished()
                 if more:
@@ -114,6 +129,13 @@ class ListenerDispatcher:
             if not self._stopped:
                 self._sleeper = Waiter()
                 await self._sleeper.wait()
+
+    def _failed(self, error: BaseException) -> None:
+        self._fail(
+            error
+            if isinstance(error, JMSException)
+            else background_failure(f"The task {self._name}", error)
+        )
 
     def _wake_task(self) -> None:
         if self._sleeper is not None:

@@ -75,7 +75,7 @@ class ActiveMQSession(api.Session):
         self.session_id = session_id
         self.resources = SessionResources(connection)
         self.transaction = LocalTransaction(connection, self.resources)
-        self.dispatcher = ListenerDispatcher(session_id, connection.send_now)
+        self.dispatcher = ListenerDispatcher(session_id, connection.send_now, connection.fail)
         self.is_started = connection.is_started
         self.has_listener = False
         """Whether a listener is set on the session or a consumer: receive() is refused."""
@@ -92,7 +92,7 @@ class ActiveMQSession(api.Session):
         self._listener: MessageListener | None = None
         self._consumer_numbers = itertools.count(1)
         self._producer_numbers = itertools.count(1)
-        self.tasks = OwnedTasks(session_id)
+        self.tasks = OwnedTasks(session_id, connection.fail)
         unstarted_timeout = options.warn_about_unstarted_connection_timeout
         self._unstarted = UnstartedWarning(
             connection.connection_id, 0.0 if self.is_started else unstarted_timeout
