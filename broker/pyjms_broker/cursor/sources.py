@@ -6,6 +6,7 @@ A source counts its messages and reads the next ones back in order. The sources 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pyjms_broker.store.temp import Spool, SpooledMessage, TempStore
 
 __all__ = ["HIGHEST_PRIORITY", "MemorySource", "MessageSource", "SpoolSource", "level_of"]
+
+logger = logging.getLogger(__name__)
 
 HIGHEST_PRIORITY: Final = 9
 _SEARCH_PAGE: Final = 16
@@ -68,12 +71,16 @@ class SpoolSource:
         name: str,
         page_in: Callable[[SpooledMessage], MessageReference],
         prioritized: bool,
+        on_lost: Callable[[int], None] = lambda _count: None,
     ) -> None:
+        """Create a source; `on_lost` gets the number of messages that cannot be read back."""
         self._prioritized = prioritized
         self._spools = [
-            temp_store.spool(name) for _ in range(HIGHEST_PRIORITY + 1 if prioritized else 1)
+            temp_store.spool(name, on_lost)
+            for _ in range(HIGHEST_PRIORITY + 1 if prioritized else 1)
         ]
         self._page_in = page_in
+        self._on_lost = on_lost
 
     def __len__(self) -> int:
         return sum(map(len, self._spools))
@@ -86,7 +93,14 @@ class SpoolSource:
         return True
 
     def read(self, limit: int) -> list[MessageReference]:
-        return [self._page_in(spooled) for spooled in self.pop(limit)]
+        references: list[MessageReference] = []
+        for spooled in self.pop(limit):
+            try:
+                references.append(self._page_in(spooled))
+            except Exception:  # damage that could be decoded, such as another destination's name
+                logger.exception("Message %s of the temp store is lost", spooled.message.message_id)
+                self._on_lost(1)
+        return references
 
     def pop(self, limit: int) -> list[SpooledMessage]:
         """Remove and return at most `limit` messages, of one priority if prioritized.
@@ -95,8 +109,8 @@ class SpoolSource:
             JMSException: they cannot be read.
         """
         for spool in reversed(self._spools):
-            if len(spool):
-                return spool.pop(limit)
+            if popped := spool.pop(limit):
+                return popped
         return []
 
     def count_above(self, priority: int) -> int:

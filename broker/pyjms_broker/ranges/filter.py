@@ -1,15 +1,19 @@
 """The broker filter that intercepts range requests and replies to them.
 
-Each request runs in a task of its own, which is cancelled when its connection closes.
+Each request runs in a task of its own, which is cancelled when its connection closes. It first
+waits for room for its answer; of one connection, one range is read at a time.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import Final
 
+import anyio
+
 from pyjms import _wakeup
-from pyjms.errors import IllegalStateException, JMSException
+from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
 from pyjms_broker.api.broker import Broker
@@ -17,10 +21,11 @@ from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.ranges.answers import AnswerRoom, check_reply_destination
 from pyjms_broker.ranges.leases import RANGES, Leases
 from pyjms_broker.ranges.operations import OPERATIONS, Reply
 from pyjms_broker.ranges.progress import ProgressRecords
-from pyjms_broker.ranges.protocol import RangesError, ReplyFactory, read_request
+from pyjms_broker.ranges.protocol import RangesError, ReplyFactory, Request, read_request
 from pyjms_broker.region.region_broker import RegionBroker
 
 __all__ = ["RangesBroker"]
@@ -29,6 +34,15 @@ logger = logging.getLogger(__name__)
 
 _MAX_CONCURRENT: Final = 32
 """Concurrent requests per connection: each reply may be a megabyte."""
+
+
+@dataclass(eq=False)
+class _Client:
+    """The requests of a connection."""
+
+    tasks: set[_wakeup.BackgroundTask] = field(default_factory=set)
+    reading: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while a range is read for it."""
 
 
 class RangesBroker(BrokerFilter):
@@ -40,14 +54,15 @@ class RangesBroker(BrokerFilter):
         self._region = region
         self._progress = ProgressRecords(region, next_broker, self._replies)
         self._leases = Leases(region, self._progress)
-        self._tasks: dict[ConnectionContext, set[_wakeup.BackgroundTask]] = {}
+        self._room = AnswerRoom(next_broker)
+        self._clients: dict[ConnectionContext, _Client] = {}
 
     async def start(self) -> None:
         await self.next.start()
         self._leases.attach()
 
     async def stop(self) -> None:
-        tasks = [task for some in self._tasks.values() for task in some]
+        tasks = [task for client in self._clients.values() for task in client.tasks]
         for task in tasks:
             task.cancel()
         for task in tasks:
@@ -57,7 +72,8 @@ class RangesBroker(BrokerFilter):
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
-        for task in self._tasks.pop(context, ()):
+        client = self._clients.pop(context, None)
+        for task in () if client is None else client.tasks:
             task.cancel()
         self._leases.end_all(context)
         self.next.remove_connection(context, info, error)
@@ -79,26 +95,33 @@ class RangesBroker(BrokerFilter):
         context = exchange.context
         if exchange.transaction is not None:
             raise IllegalStateException(f"A request to {RANGES} cannot be part of a transaction")
-        if message.reply_to is None:
-            raise IllegalStateException(f"A request to {RANGES} needs a reply destination")
+        check_reply_destination(context, message)
         self._begin(context, message)
         return COMPLETED
 
     def _begin(self, context: ConnectionContext, message: ActiveMQMessage) -> None:
-        tasks = self._tasks.setdefault(context, set())
-        tasks.difference_update([task for task in tasks if task.done])
-        if len(tasks) >= _MAX_CONCURRENT:
-            self._reply(
-                message, _refusal("bad_request", f"More than {_MAX_CONCURRENT} requests at a time")
-            )
+        client = self._clients.get(context)
+        if client is None:
+            client = self._clients[context] = _Client()
+        client.tasks.difference_update([task for task in client.tasks if task.done])
+        if len(client.tasks) < _MAX_CONCURRENT:
+            task = _wakeup.spawn(self._serve, context, client, message, name=f"request to {RANGES}")
+            client.tasks.add(task)
             return
-        task = _wakeup.spawn(self._serve, context, message, name=f"request to {RANGES}")
-        tasks.add(task)
+        refusal = f"More than {_MAX_CONCURRENT} requests at a time"
+        if not self._room.has_room(context, self._probe(message)):
+            raise ResourceAllocationException(
+                f"{refusal}, and {message.reply_to} has no room",
+                hint="receive the answers before sending further requests",
+            )
+        self._reply(message, _refusal("bad_request", refusal))
 
-    async def _serve(self, context: ConnectionContext, message: ActiveMQMessage) -> None:
+    async def _serve(
+        self, context: ConnectionContext, client: _Client, message: ActiveMQMessage
+    ) -> None:
         try:
-            request = read_request(message)
-            reply = await OPERATIONS[request.operation](self._leases, context, dict(request.fields))
+            await self._room.wait_for(context, self._probe(message))
+            reply = await self._answer(context, client, message, read_request(message))
         except RangesError as error:
             reply = _refusal(error.code, str(error))
         except JMSException as error:
@@ -108,6 +131,30 @@ class RangesBroker(BrokerFilter):
             logger.exception("A request to %s failed", RANGES)
             reply = _refusal("failed", "The broker failed; its log has the reason")
         self._reply(message, reply)
+
+    async def _answer(
+        self,
+        context: ConnectionContext,
+        client: _Client,
+        message: ActiveMQMessage,
+        request: Request,
+    ) -> Reply:
+        execute, fields = OPERATIONS[request.operation], dict(request.fields)
+        if request.operation != "range":
+            return await execute(self._leases, context, fields)
+        async with client.reading:
+            probe = self._probe(message)
+            while True:
+                await self._room.wait_for(context, probe)
+                reply = await execute(self._leases, context, fields)
+                if self._room.has_room(context, probe):
+                    return reply
+                del reply  # what waits uses no memory: it is read again
+
+    def _probe(self, request: ActiveMQMessage) -> ActiveMQMessage:
+        """Return an empty answer, to ask whether one has room."""
+        assert request.reply_to is not None
+        return self._replies.text({}, request.reply_to, None)
 
     def _reply(self, request: ActiveMQMessage, reply: Reply) -> None:
         to, correlation_id = request.reply_to, request.correlation_id

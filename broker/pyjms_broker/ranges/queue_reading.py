@@ -230,16 +230,14 @@ class QueueReading:
     def _store_all(self) -> None:
         """Store the messages that are only in memory; they get the highest numbers."""
         queue = self._queue
+        # each leaves memory or the temp store after the store has accepted it, which may fail
         for reference in tuple(queue.references):
             if reference.position is None:
-                self._withdraw(reference)
                 self._store_again(reference)
+                self._withdraw(reference)
             elif self._is_volatile:
                 self._store.mark_visible(reference)
-        while spooled := queue.contents.pop_spooled(_BATCH):
-            for reference in spooled:
-                queue.statistics.messages -= 1
-                self._store_again(reference)
+        queue.contents.move_spooled(self._store_again, _BATCH)
 
     def _withdraw(self, reference: MessageReference) -> None:
         self._queue.dispatcher.remove(reference)
@@ -251,8 +249,8 @@ class QueueReading:
         fresh = queue.reference_to(reference.message)
         fresh.redelivery_counter = reference.redelivery_counter
         queue.forget_duplicate(fresh)
-        queue.statistics.enqueues -= 1
         queue.accept(queue.broker.context, fresh)
+        queue.statistics.enqueues -= 1
 
     def _first(self) -> int:
         first = first_arrival(self._store, prioritized=self._prioritized)

@@ -12,6 +12,7 @@ from pyjms.jms.destination import Queue
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.region.queue.queue import Queue as BrokerQueue
 from tests.kit.internal_messages import store_internal
+from tests.kit.waiting import until
 
 RANGES = Queue("PyJMS.Ranges")
 STORES = ("memory", "kahadb", "jdbc")
@@ -401,3 +402,34 @@ async def test_damaged_marks_are_passed_over(make_broker):
     reader = await broker.client()
     assert (await reader.ask("lease", queue="IN", owner="q"))["next"] == 2
     assert there(broker, "PyJMS.Ranges.Marks").statistics.messages == 3
+
+
+@pytest.mark.parametrize("failing", [2, 250])
+async def test_a_store_that_fails_when_a_lease_begins_loses_nothing(
+    make_broker, monkeypatch, failing
+):
+    broker = await make_broker("kahadb", memory_limit=10_000)
+    texts = [f"{n:03}" for n in range(300)]
+    await broker.send("IN", *texts, delivery_mode=DeliveryMode.NON_PERSISTENT)
+    queue = there(broker)
+    assert 0 < queue.contents.paged_out_count < 249
+    store = queue.store
+    calls = 0
+    add_message = store.add_message
+
+    def fail_once(context, reference):
+        nonlocal calls
+        calls += 1
+        if calls == failing:
+            raise JMSException("the disk is full")
+        return add_message(context, reference)
+
+    monkeypatch.setattr(store, "add_message", fail_once)
+    reader = await broker.client()
+    assert (await reader.ask("lease", queue="IN", owner="q"))["code"] == "failed"
+    await until(lambda: queue.statistics.messages == 300)
+    lease = await reader.ask("lease", queue="IN", owner="q")
+    found = await reader.range(lease["token"], lease["first"], lease["next"])
+    assert sorted(found.values()) == texts
+    statistics = queue.statistics
+    assert (statistics.messages, statistics.enqueues, statistics.dequeues) == (300, 300, 0)

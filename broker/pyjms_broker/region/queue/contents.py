@@ -7,7 +7,7 @@ which do not belong to `references`. (activemq-broker M8, Q31, Q32)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -83,7 +83,9 @@ class QueueContents:
         if temp_store is None:
             self._unstored = MemorySource(prioritized)
         else:
-            self._unstored = SpoolSource(temp_store, str(queue), self._page_in_spooled, prioritized)
+            self._unstored = SpoolSource(
+                temp_store, str(queue), self._page_in_spooled, prioritized, self._on_lost
+            )
         in_memory = queue.policy.pending_queue_policy == "vmQueueCursor"
         cursor = (PrioritizedSpillingCursor if prioritized else SpillingCursor)(
             str(queue),
@@ -130,6 +132,9 @@ class QueueContents:
             and position not in self.dead_letter_ordering.positions
         ):
             self.excluded.discard(position)
+
+    def _on_lost(self, count: int) -> None:
+        self._queue.statistics.messages -= count
 
     def _on_spilled(self, reference: MessageReference) -> None:
         self.remove(reference)
@@ -223,6 +228,22 @@ class QueueContents:
         if isinstance(self.cursor, SpillingCursor):
             self.cursor.end_spilling_if_empty()
         return [self._queue.reference_to(spooled.message) for spooled in removed]
+
+    def move_spooled(self, accept: Callable[[MessageReference], None], page_size: int) -> None:
+        """Hand each message of the temp store to `accept`; it leaves the temp store afterwards.
+
+        Whatever `accept` raises is raised: that message and those behind it stay.
+        """
+        if not isinstance(self._unstored, SpoolSource):
+            return
+        for spool, spooled in self._unstored.browse(page_size):
+            reference = self._queue.reference_to(spooled.message)
+            reference.redelivery_counter = spooled.redelivery_counter
+            accept(reference)
+            if spool.remove(spooled):
+                self._queue.statistics.messages -= 1
+        if isinstance(self.cursor, SpillingCursor):
+            self.cursor.end_spilling_if_empty()
 
     def may_be_paged_out(self, reference: MessageReference) -> bool:
         """Whether the message may be paged out.

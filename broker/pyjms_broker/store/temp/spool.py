@@ -2,15 +2,19 @@
 
 Calls belong to the broker's loop and never wait, but reading may block on the disk. Popped
 messages have left the spool. A cursor that sorts by priority has one spool for each priority.
+
+What cannot be read back is lost, and only that: a record that cannot be decoded, or the rest of a
+block whose file cannot be read. The other messages of the same call are returned.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from pyjms.errors import JMSException
+from pyjms.errors import JMSException, MessageFormatException
 from pyjms.wire.kahadb.frames import decode_message, encode_message
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.raw import patch_raw
@@ -19,7 +23,12 @@ from pyjms_broker.store.temp.block import Block, Record
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
-__all__ = ["BlockStore", "Spool", "SpooledMessage"]
+__all__ = ["BlockStore", "OnLost", "Spool", "SpooledMessage"]
+
+logger = logging.getLogger(__name__)
+
+OnLost = Callable[[int], None]
+"""Called with the number of messages that could not be read back."""
 
 
 class BlockStore(Protocol):
@@ -37,8 +46,8 @@ class BlockStore(Protocol):
     def read(self, number: int, offset: int, size: int) -> bytes:
         """Return at most `size` bytes of a written block. Blocks; raises OSError."""
 
-    def read_failed(self, spool: Spool, error: OSError) -> JMSException:
-        """Fail the store and return the error to raise for an unreadable block."""
+    def read_failed(self, spool: Spool, error: OSError, lost: int) -> JMSException:
+        """Fail the store and return the error to raise for a block with `lost` messages."""
 
 
 class SpooledMessage(NamedTuple):
@@ -59,11 +68,12 @@ class Spool:
     FilePendingMessageCursor.
     """
 
-    def __init__(self, store: BlockStore, name: str) -> None:
+    def __init__(self, store: BlockStore, name: str, on_lost: OnLost) -> None:
         self.name = name
         self.message_size = 0
         """The size of all its messages in memory, in bytes."""
         self._store = store
+        self._on_lost = on_lost
         self._blocks: deque[Block] = deque()
         self._count = 0
         self._next = 1
@@ -96,14 +106,25 @@ class Spool:
         """Remove and return at most `limit` messages from the front.
 
         Raises:
-            JMSException: they cannot be read from the disk; they are lost.
+            JMSException: none of them can be read from the disk; they are lost.
         """
         popped: list[SpooledMessage] = []
         while self._blocks and len(popped) < limit:
             block = self._blocks[0]
-            for record in self._read(block, -1, limit - len(popped)):
-                block.pop_through(record)
-                popped.append(self._uncount(block, record))
+            try:
+                for record in self._read(block, -1, limit - len(popped)):
+                    block.pop_through(record)
+                    self._count -= 1
+                    self.message_size -= record.memory_size
+                    spooled = self._decode(block, record)
+                    if spooled is None:
+                        self._on_lost(1)
+                    else:
+                        popped.append(spooled)
+            except JMSException:
+                if not popped:
+                    raise
+                return popped
             if not block.live:
                 self._drop(block)
         return popped
@@ -112,27 +133,46 @@ class Spool:
         """Return at most `limit` messages whose token is above `after`, without removing them.
 
         Raises:
-            JMSException: they cannot be read from the disk; they are lost.
+            JMSException: none of them can be read from the disk; they are lost.
         """
         found: list[SpooledMessage] = []
         for block in tuple(self._blocks):
-            if len(found) >= limit:
-                break
             last = -1 if after is None else after - block.first
-            if last < block.count - 1:
-                records = self._read(block, last, limit - len(found))
-                found += [_spooled(block, record) for record in records]
+            try:
+                while len(found) < limit and last < block.count - 1:
+                    last = self._browse(block, last, limit - len(found), found)
+            except JMSException:
+                if not found:
+                    raise
+                break
         return found
+
+    def _browse(self, block: Block, last: int, limit: int, found: list[SpooledMessage]) -> int:
+        """Append messages behind index `last` to `found`; return the index to continue behind."""
+        number = block.count
+        for record in self._read(block, last, limit):
+            number = record.number
+            spooled = self._decode(block, record)
+            if spooled is not None:
+                found.append(spooled)
+            elif self._remove(block, record.number, record.memory_size):
+                self._on_lost(1)
+                if not block.live:
+                    return block.count
+        return number
 
     def remove(self, spooled: SpooledMessage) -> bool:
         """Remove a message that `browse` returned; return whether it was still there."""
         block = next(
             (b for b in self._blocks if b.first <= spooled.token < b.first + b.count), None
         )
-        if block is None or not block.remove(spooled.token - block.first, spooled.size):
+        return block is not None and self._remove(block, spooled.token - block.first, spooled.size)
+
+    def _remove(self, block: Block, index: int, size: int) -> bool:
+        if not block.remove(index, size):
             return False
         self._count -= 1
-        self.message_size -= spooled.size
+        self.message_size -= size
         if not block.live:
             self._drop(block)
         return True
@@ -146,13 +186,28 @@ class Spool:
         try:
             yield from block.records(after, limit, self._store.read)
         except OSError as e:
+            lost = block.live
             self._drop(block)
-            raise self._store.read_failed(self, e) from e
+            self._on_lost(lost)
+            raise self._store.read_failed(self, e, lost) from e
 
-    def _uncount(self, block: Block, record: Record) -> SpooledMessage:
-        self._count -= 1
-        self.message_size -= record.memory_size
-        return _spooled(block, record)
+    def _decode(self, block: Block, record: Record) -> SpooledMessage | None:
+        """Return the message of a record; None if it cannot be decoded, which is logged."""
+        token = block.first + record.number
+        try:
+            message = decode_message(record.frame)
+            if message.message_id is None:
+                raise MessageFormatException("it has no message id")
+        except Exception as error:  # whatever the damage is, the other messages are good
+            logger.error(
+                "%s: message %d of the temp store's file %d cannot be decoded and is lost: %s",
+                self.name,
+                token,
+                block.number,
+                error,
+            )
+            return None
+        return SpooledMessage(token, message, record.memory_size, record.redelivery_counter)
 
     def _drop(self, block: Block) -> None:
         self._blocks.remove(block)
@@ -160,12 +215,3 @@ class Spool:
         self.message_size -= block.memory_size
         block.live = 0
         self._store.drop_block(self, block)
-
-
-def _spooled(block: Block, record: Record) -> SpooledMessage:
-    return SpooledMessage(
-        block.first + record.number,
-        decode_message(record.frame),
-        record.memory_size,
-        record.redelivery_counter,
-    )

@@ -43,7 +43,7 @@ from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.disk import NO_HANDLE_ERRORS, NO_SPACE_ERRORS
 from pyjms_broker.store.temp.block import Block
 from pyjms_broker.store.temp.files import SpoolFiles
-from pyjms_broker.store.temp.spool import Spool
+from pyjms_broker.store.temp.spool import OnLost, Spool
 
 __all__ = ["TempStore"]
 
@@ -125,9 +125,15 @@ class TempStore:
             logger.warning("Cannot empty the temp store's directory %s: %s", self.directory, e)
         self.files.close()
 
-    def spool(self, name: str) -> Spool:
-        """Return a new, empty spool; `name` is for messages. It needs no closing, only `clear`."""
-        return Spool(self, name)
+    def spool(self, name: str, on_lost: OnLost = lambda _count: None) -> Spool:
+        """Return a new, empty spool, which needs no closing, only `clear`.
+
+        Args:
+            name: of its messages' destination or consumer, for the log.
+            on_lost: called with the number of messages that could not be read back.
+
+        """
+        return Spool(self, name, on_lost)
 
     async def wait_idle(self) -> None:
         """Wait until all complete blocks are written and all dropped ones deleted."""
@@ -175,10 +181,10 @@ class TempStore:
         """
         return self.files.read(number, offset, size)
 
-    def read_failed(self, spool: Spool, error: OSError) -> JMSException:
-        """Fail the store and return the error to raise for an unreadable block."""
+    def read_failed(self, spool: Spool, error: OSError, lost: int) -> JMSException:
+        """Fail the store and return the error to raise for a block with `lost` messages."""
         failure = ResourceAllocationException(
-            f"Cannot read the spooled messages of {spool.name}: {error}"
+            f"Cannot read the spooled messages of {spool.name}, {lost} are lost: {error}"
         )
         self._set_state(StoreState.FAILED, failure)
         return failure

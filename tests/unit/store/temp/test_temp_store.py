@@ -322,3 +322,94 @@ async def test_a_slow_disk_makes_senders_wait(tmp_path):
         await clock.advance(5)
         await until_state(states, StoreState.RUNNING)
         await stage.store.stop()
+
+
+class FlippedBytes(SpoolFiles):
+    """Returns damaged records for the messages whose types are in `damaged`."""
+
+    damaged: tuple[str, ...] = ()
+
+    def read(self, number, offset, size):
+        data = super().read(number, offset, size)
+        for text in self.damaged:
+            mark = b"ID:" + b"x" * 8 + text.encode()
+            data = data.replace(mark, b"\xff" * len(mark))
+        return data
+
+
+async def flipping_stage(tmp_path: Path) -> tuple[Stage, FlippedBytes]:
+    files = FlippedBytes(tmp_path)
+    stage = Stage(tmp_path, files)
+    await stage.store.start()
+    return stage, files
+
+
+def marked_references(stage: Stage, count: int) -> list[MessageReference]:
+    """References whose correlation ids can be found in the file, encoded as UTF-8."""
+    made = [stage.reference(BIG) for _ in range(count)]
+    for reference in made:
+        reference.message.correlation_id = "ID:" + "x" * 8 + str(reference.message.type)
+    return made
+
+
+async def test_a_record_that_cannot_be_decoded_is_lost_alone(tmp_path, caplog):
+    lost: list[int] = []
+    stage, files = await flipping_stage(tmp_path)
+    spool = stage.store.spool("queue://Q", lost.append)
+    for reference in marked_references(stage, 9):
+        spool.append(reference)
+    await stage.store.wait_idle()
+    files.damaged = ("2", "4", "8")
+    assert texts(spool.pop(9)) == ["1", "3", "5", "6", "7", "9"]
+    assert (len(spool), spool.message_size, stage.store.size) == (0, 0, 0)
+    assert lost == [1, 1, 1]
+    messages = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
+    assert len(messages) == 3
+    assert messages[0].startswith("queue://Q: message 2 of the temp store's file 1 cannot be dec")
+    await stage.store.stop()
+
+
+async def test_browsing_passes_records_that_cannot_be_decoded(tmp_path, caplog):
+    lost: list[int] = []
+    stage, files = await flipping_stage(tmp_path)
+    spool = stage.store.spool("Q", lost.append)
+    for reference in marked_references(stage, 9):
+        spool.append(reference)
+    await stage.store.wait_idle()
+    files.damaged = ("1", "2", "3", "4", "8")
+    assert texts(spool.browse(None, 2)) == ["5", "6"]
+    assert texts(spool.browse(6, 9)) == ["7", "9"]
+    assert texts(spool.browse(None, 9)) == ["5", "6", "7", "9"]
+    assert (len(spool), sum(lost)) == (4, 5)
+    assert len(caplog.records) == 5  # each once, though they were browsed again
+    assert texts(spool.pop(9)) == ["5", "6", "7", "9"]
+    assert (len(spool), spool.message_size, stage.store.size) == (0, 0, 0)
+    await stage.store.stop()
+
+
+async def test_what_was_read_before_an_unreadable_file_is_returned(tmp_path):
+    lost: list[int] = []
+    stage, _disk, states = await bad_stage(tmp_path)
+    spool = stage.store.spool("Q", lost.append)
+    for _ in range(10):
+        spool.append(stage.reference(BIG))
+    await stage.store.wait_idle()
+    (tmp_path / "2.spool").unlink()
+    assert texts(spool.browse(None, 9)) == ["1", "2", "3", "4"]
+    assert (states[-1][0], lost) == (StoreState.FAILED, [4])
+    assert texts(spool.pop(9)) == ["1", "2", "3", "4", "9", "10"]
+    await stage.store.stop()
+
+
+async def test_popped_messages_are_kept_when_a_later_file_is_unreadable(tmp_path):
+    lost: list[int] = []
+    stage, _disk, states = await bad_stage(tmp_path)
+    spool = stage.store.spool("Q", lost.append)
+    for _ in range(10):
+        spool.append(stage.reference(BIG))
+    await stage.store.wait_idle()
+    (tmp_path / "2.spool").unlink()
+    assert texts(spool.pop(9)) == ["1", "2", "3", "4"]
+    assert (states[-1][0], lost, len(spool)) == (StoreState.FAILED, [4], 2)
+    assert texts(spool.pop(9)) == ["9", "10"]
+    await stage.store.stop()

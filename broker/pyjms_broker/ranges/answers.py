@@ -1,0 +1,115 @@
+"""Room for answers: they count as other messages do, and are not read before they have room.
+
+An answer waits while the reply destination has no room, its own limit or one of the broker's, as a
+send of a client would wait; but what it will contain is read from the store only then, so waiting
+answers need no memory. So that a reader can go on whose trim would free the memory that everybody
+waits for, an answer does not wait if its queue is empty: at most 32 queues have one such answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import anyio
+
+from pyjms import _clock
+from pyjms.errors import IllegalStateException
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.internal_destinations import check_access
+from pyjms_broker.api.usage import MemoryUsage
+from pyjms_broker.region.base_destination import BaseDestination
+from pyjms_broker.region.flow.disk_usage import DiskUsage
+from pyjms_broker.region.queue.queue import Queue
+
+__all__ = ["AnswerRoom", "check_reply_destination"]
+
+logger = logging.getLogger(__name__)
+
+_MAX_BEYOND: Final = 32
+_CHECK_INTERVAL: Final = 1.0
+"""Seconds until a waiting answer looks whether its queue has become empty."""
+_LOG_PERIOD: Final = 60.0
+
+
+def check_reply_destination(context: ConnectionContext, request: ActiveMQMessage) -> None:
+    """Refuse a request whose answer has no destination, or one that its client may not use.
+
+    Raises:
+        IllegalStateException: no destination, several, or one that is the broker's.
+    """
+    to = request.reply_to
+    if to is None:
+        raise IllegalStateException(f"A request to {request.destination} needs a reply destination")
+    if to.is_composite or to.is_pattern:
+        raise IllegalStateException(
+            f"A request to {request.destination} needs a single reply destination, not {to}"
+        )
+    check_access(context, to)
+
+
+class AnswerRoom:
+    """Decides which answers may be sent now; the others wait."""
+
+    def __init__(self, chain: Broker) -> None:
+        self._chain = chain
+        self._beyond: set[Queue] = set()
+        """Queues that got an answer although there was no room."""
+        self._next_log = 0.0
+
+    async def wait_for(self, context: ConnectionContext, probe: ActiveMQMessage) -> None:
+        """Wait until an answer as `probe` has room in its destination, which is created.
+
+        Raises:
+            JMSException: the destination does not exist, and the client must not create it.
+        """
+        while (full := self._full(context, probe)) is not None:
+            destination, usage = full
+            self._log(destination)
+            more = anyio.Event()
+            if isinstance(usage, DiskUsage):
+                withdraw = usage.wait(more.set, destination.policy.store_usage_high_water_mark)
+            else:
+                withdraw = usage.wait(more.set)
+            try:
+                with _clock.timeout(_CHECK_INTERVAL):
+                    await more.wait()
+            finally:
+                withdraw()
+
+    def has_room(self, context: ConnectionContext, answer: ActiveMQMessage) -> bool:
+        """Return whether an answer may be sent now.
+
+        Raises:
+            JMSException: as `wait_for`.
+        """
+        return self._full(context, answer) is None
+
+    def _full(
+        self, context: ConnectionContext, answer: ActiveMQMessage
+    ) -> tuple[BaseDestination, MemoryUsage | DiskUsage] | None:
+        to = answer.destination
+        assert to is not None
+        destination = self._chain.add_destination(context, to).base
+        assert isinstance(destination, BaseDestination)
+        usage = destination.full_usage(destination.reference_to(answer))
+        if usage is None or self._may_exceed(destination):
+            return None
+        return destination, usage
+
+    def _may_exceed(self, destination: BaseDestination) -> bool:
+        if not isinstance(destination, Queue) or destination.statistics.messages:
+            return False
+        self._beyond = {each for each in self._beyond if each.statistics.messages}
+        if len(self._beyond) >= _MAX_BEYOND:
+            return False
+        self._beyond.add(destination)
+        return True
+
+    def _log(self, destination: BaseDestination) -> None:
+        now = _clock.now()
+        if now >= self._next_log:
+            self._next_log = now + _LOG_PERIOD
+            logger.warning("%s has no room: answers to range requests wait", destination)
