@@ -1,4 +1,4 @@
-"""The filter that sends advisories about connections, destinations, clients and lost messages.
+"""The filter that sends advisories about connections, destinations and their clients.
 
 The current state is kept for consumers that subscribe later and is replayed to them alone
 (activemq-broker V-A2). Advisory topics and their consumers cause no advisories. Java clients
@@ -8,41 +8,33 @@ need the advisories of temporary destinations: they do not send to one without a
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
-from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Topic
 from pyjms.wire.openwire import commands
 from pyjms_broker.advisory import topics
-from pyjms_broker.advisory.consumers import AdvisoryConsumers
+from pyjms_broker.advisory.events import EventAdvisories
 from pyjms_broker.advisory.messages import AdvisoryProducer
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.copying import copy_command, copy_for_destination
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.copying import copy_command
 from pyjms_broker.api.internal_destinations import is_internal
 from pyjms_broker.policy.wildcard import matches
-from pyjms_broker.region.topic.subscription import TopicSubscription
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
-    from pyjms_broker.api.message import MessageReference
     from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.region.region_broker import RegionBroker
 
 __all__ = ["AdvisoryBroker"]
 
-logger = logging.getLogger(__name__)
-
 _ADDED, _REMOVED = 0, 1
+_MASTER_BROKER = Topic(topics.MASTER_BROKER)
 _NOTHING: dict[str, object] = {}
 
 
-class AdvisoryBroker(BrokerFilter):
+class AdvisoryBroker(EventAdvisories):
     """Sends advisory messages about each operation, after it has succeeded."""
 
     def __init__(
@@ -53,17 +45,16 @@ class AdvisoryBroker(BrokerFilter):
         *,
         anonymous_producers: bool = False,
     ) -> None:
-        super().__init__(next_broker)
-        self._producer = producer
+        super().__init__(next_broker, producer)
         self._region = region
         self._anonymous_producers = anonymous_producers
-        self._advisory_consumers = AdvisoryConsumers()
         self._connections: dict[commands.ConnectionId, commands.ConnectionInfo] = {}
         self._destinations: dict[Destination, commands.DestinationInfo] = {}
         self._consumers: dict[commands.ConsumerId, commands.ConsumerInfo] = {}
         self._producers: dict[
             tuple[commands.ProducerId, Destination | None], commands.ProducerInfo
         ] = {}
+        self._is_master = False
         self._durable: dict[tuple[str | None, str | None], Destination] = {}
 
     # connections
@@ -136,6 +127,13 @@ class AdvisoryBroker(BrokerFilter):
             if self._region.destinations_matching(topic):
                 self.next.remove_destination(context, topic, -1)
 
+    # this broker
+    def now_master_broker(self) -> None:
+        """Send the advisory to its consumers, and to later ones when they come."""
+        self.next.now_master_broker()
+        self._is_master = True
+        self._advise(_MASTER_BROKER, None)
+
     # consumers
     def add_consumer(self, context: ConnectionContext, info: commands.ConsumerInfo) -> Subscription:
         subscription = self.next.add_consumer(context, info)
@@ -143,6 +141,10 @@ class AdvisoryBroker(BrokerFilter):
         destination = info.destination
         if destination is None or info.consumer_id is None:
             return subscription
+        if self._is_master and any(
+            matches(member, _MASTER_BROKER) for member in destination.composite_destinations
+        ):
+            self._send(_MASTER_BROKER, None, info.consumer_id, _NOTHING)
         if topics.is_advisory_topic(destination):
             for member in destination.composite_destinations:
                 self._replay(member, info.consumer_id)
@@ -198,65 +200,7 @@ class AdvisoryBroker(BrokerFilter):
             return self._anonymous_producers
         return not topics.is_advisory_topic(info.destination)
 
-    # messages
-    def message_expired(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-    ) -> None:
-        self.next.message_expired(context, reference, subscription)
-        self._advise_of_message(
-            topics.expired_topic, reference, {"orignalMessageId": str(reference.message_id)}
-        )
-
-    def send_to_dead_letter_queue(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-        cause: commands.Throwable | None,
-    ) -> bool:
-        done = self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
-        if done:
-            self._advise_of_message(partial(topics.about, "MessageDLQd"), reference, _NOTHING)
-        return done
-
-    def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
-        self.next.message_consumed(context, reference)
-        self._advise_of_message(
-            partial(topics.about, "MessageConsumed"), reference, _origin(reference)
-        )
-
-    def message_discarded(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-    ) -> None:
-        self.next.message_discarded(context, reference, subscription)
-        properties = _origin(reference)
-        if subscription is not None:
-            properties["consumerId"] = str(subscription.info.consumer_id)
-            if isinstance(subscription, TopicSubscription):
-                properties["discardedCount"] = subscription.discarded_count
-        self._advise_of_message(partial(topics.about, "MessageDiscarded"), reference, properties)
-
-    def slow_consumer(
-        self,
-        context: ConnectionContext,
-        destination: BrokerDestination,
-        subscription: Subscription,
-    ) -> None:
-        self.next.slow_consumer(context, destination, subscription)
-        if topics.is_advisory_topic(destination.destination):
-            return
-        topic = topics.about("SlowConsumer", destination.destination)
-        if self._advisory_consumers.includes(topic):
-            properties = {"consumerId": str(subscription.info.consumer_id)}
-            self._send(topic, subscription.info, None, properties)
-
-    # sending
+    # what is sent
     def _is_reported_end(self, destination: Destination) -> bool:
         """Whether an end on `destination` is reported (activemq-broker V-A1).
 
@@ -290,40 +234,14 @@ class AdvisoryBroker(BrokerFilter):
             count = sum(d.statistics.producers for d in matching)
             self._send(topic, about, target, {"producerCount": count})
 
-    def _advise_of_message(
-        self,
-        topic_for: Callable[[Destination], Topic],
-        reference: MessageReference,
-        properties: Mapping[str, object],
-    ) -> None:
-        message = reference.message
-        destination = message.destination
-        if destination is None or topics.is_advisory_topic(destination):
-            return
-        topic = topic_for(destination)
-        if self._advisory_consumers.includes(topic):
-            copy = copy_for_destination(message, destination, message.original_destination)
-            copy.content = copy.raw = None
-            self._send(topic, copy, None, properties)
-
     def _advise(
-        self, topic: Topic, about: commands.Command, target: commands.ConsumerId | None = None
+        self,
+        topic: Topic,
+        about: commands.Command | None,
+        target: commands.ConsumerId | None = None,
     ) -> None:
         if self._advisory_consumers.includes(topic):
             self._send(topic, about, target, _NOTHING)
-
-    def _send(
-        self,
-        topic: Topic,
-        about: commands.Command,
-        target: commands.ConsumerId | None,
-        properties: Mapping[str, object],
-    ) -> None:
-        message = self._producer.message(topic, about, target, properties)
-        try:
-            self.next.send(self._producer.exchange(), message)
-        except JMSException:
-            logger.warning("Failed to send an advisory to %s", topic, exc_info=True)
 
     def _replay(self, topic: Destination, target: commands.ConsumerId) -> None:
         """Send the current state to `target`, a new consumer of `topic` (activemq-broker V-A2)."""
@@ -346,14 +264,6 @@ class AdvisoryBroker(BrokerFilter):
             for producer in list(self._producers.values()):
                 if matches(topic, topics.producer_topic(producer.destination)):
                     self._advise_of_producer(producer.destination, producer, target)
-
-
-def _origin(reference: MessageReference) -> dict[str, object]:
-    """Return the origin of a message; the misspelt names are the official ones."""
-    return {
-        "orignalMessageId": str(reference.message_id),
-        "orignalDestination": reference.destination.destination.qualified_name,
-    }
 
 
 def _removal(object_id: commands.DataStructure, info: commands.Command) -> commands.RemoveInfo:

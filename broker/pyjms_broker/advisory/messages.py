@@ -45,11 +45,11 @@ class AdvisoryProducer:
     def message(
         self,
         topic: Topic,
-        about: Command,
+        about: Command | None,
         target: ConsumerId | None,
         properties: Mapping[str, object],
     ) -> ActiveMQMessage:
-        """Create the advisory about `about` on `topic`, for `target` alone if given."""
+        """Create an advisory on `topic`, about `about` if given, for `target` alone if given."""
         return ActiveMQMessage(
             producer_id=self.producer_id,
             destination=topic,

@@ -8,6 +8,7 @@ __all__ = [
     "CONNECTION",
     "CONSUMER_PREFIX",
     "DESTINATION_KINDS",
+    "MASTER_BROKER",
     "PREFIX",
     "PRODUCER_PREFIX",
     "about",
@@ -15,11 +16,13 @@ __all__ = [
     "destination_topic",
     "expired_topic",
     "is_advisory_topic",
+    "no_consumer_topic",
     "producer_topic",
     "topics_about",
 ]
 
 PREFIX = "ActiveMQ.Advisory."
+MASTER_BROKER = PREFIX + "MasterBroker"
 CONNECTION = PREFIX + "Connection"
 CONSUMER_PREFIX = PREFIX + "Consumer."
 PRODUCER_PREFIX = PREFIX + "Producer."
@@ -77,6 +80,11 @@ def producer_topic(destination: Destination | None) -> Topic:
 def expired_topic(destination: Destination) -> Topic:
     """Return the topic of advisories about expired messages of `destination`."""
     return Topic(f"{PREFIX}Expired.{_lasting_kind(destination)}.{_escaped(destination)}")
+
+
+def no_consumer_topic(destination: Destination) -> Topic:
+    """Return the topic that gets the messages of `destination` that found no consumer."""
+    return Topic(f"{PREFIX}NoConsumer.{_lasting_kind(destination)}.{_escaped(destination)}")
 
 
 def about(event: str, destination: Destination) -> Topic:

@@ -34,6 +34,7 @@ from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.api.usage import MemoryUsage
 
 __all__ = [
     "Broker",
@@ -239,6 +240,16 @@ class BrokerEvents(ABC):
         """Report an acknowledged message, where the policy asks for it."""
 
     @abstractmethod
+    def message_delivered(self, context: ConnectionContext, reference: MessageReference) -> None:
+        """Report a message that has arrived in its destination, where the policy asks for it."""
+
+    @abstractmethod
+    def message_without_consumers(
+        self, context: ConnectionContext, reference: MessageReference
+    ) -> None:
+        """Report a non-persistent message that found no consumer, where the policy asks for it."""
+
+    @abstractmethod
     def message_discarded(
         self,
         context: ConnectionContext,
@@ -255,6 +266,25 @@ class BrokerEvents(ABC):
         subscription: Subscription,
     ) -> None:
         """Report a consumer that became slow, where the policy asks for it."""
+
+    @abstractmethod
+    def fast_producer(
+        self, context: ConnectionContext, info: ProducerInfo, destination: BrokerDestination
+    ) -> None:
+        """Report a producer that sends to full memory, where the policy asks for it."""
+
+    @abstractmethod
+    def destination_full(
+        self, context: ConnectionContext, destination: BrokerDestination, usage: MemoryUsage
+    ) -> None:
+        """Report a message that found memory full, where the policy asks for it.
+
+        Source: ActiveMQ Broker.isFull.
+        """
+
+    @abstractmethod
+    def now_master_broker(self) -> None:
+        """Report that the broker has started: it has the store's lock."""
 
 
 class Broker(
@@ -298,8 +328,13 @@ class InnermostBroker(Broker):
         """Do nothing: the event is for filters."""
 
     message_consumed = _ignore_event
+    message_delivered = _ignore_event
+    message_without_consumers = _ignore_event
     message_discarded = _ignore_event
     slow_consumer = _ignore_event
+    fast_producer = _ignore_event
+    destination_full = _ignore_event
+    now_master_broker = _ignore_event
 
     def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
         """Return nothing: there are no transactions."""

@@ -143,6 +143,8 @@ class RegionDestination(BrokerDestination):
     """The destination itself, inside all filters, for transactions and subscriptions."""
 
     dead_letter_strategy: DeadLetterStrategy
+    advisories_include_body: bool
+    """Whether advisories about its messages contain their bodies."""
     prepared_sends: int
     """Its number of messages in prepared transactions and running commits: while there
     are any, it cannot be removed."""

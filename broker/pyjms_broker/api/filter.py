@@ -88,3 +88,8 @@ class BrokerFilter(Broker):
     send_to_dead_letter_queue = delegated(Broker.send_to_dead_letter_queue, _NEXT)
     message_discarded = delegated(Broker.message_discarded, _NEXT)
     slow_consumer = delegated(Broker.slow_consumer, _NEXT)
+    message_delivered = delegated(Broker.message_delivered, _NEXT)
+    message_without_consumers = delegated(Broker.message_without_consumers, _NEXT)
+    fast_producer = delegated(Broker.fast_producer, _NEXT)
+    destination_full = delegated(Broker.destination_full, _NEXT)
+    now_master_broker = delegated(Broker.now_master_broker, _NEXT)

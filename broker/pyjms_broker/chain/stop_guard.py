@@ -55,6 +55,11 @@ class ErrorBroker(Broker):
     message_consumed = _refuse
     message_discarded = _refuse
     slow_consumer = _refuse
+    message_delivered = _refuse
+    message_without_consumers = _refuse
+    fast_producer = _refuse
+    destination_full = _refuse
+    now_master_broker = _refuse
     destinations = _refuse
 
 

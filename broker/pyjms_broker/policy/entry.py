@@ -215,6 +215,15 @@ class PolicyAttributes:
     gc_with_network_consumers: Annotated[
         bool, Attribute("Whether consumers of a network of brokers count as none there.")
     ] = False
+    send_advisory_if_no_consumers: Annotated[
+        bool,
+        Attribute(
+            "Whether a non-persistent message that finds no consumer is sent to an advisory topic."
+        ),
+    ] = False
+    advisory_for_delivery: Annotated[
+        bool, Attribute("Whether each message that has arrived causes an advisory.")
+    ] = False
     advisory_for_consumed: Annotated[
         bool, Attribute("Whether each acknowledged message causes an advisory.")
     ] = False
@@ -223,6 +232,15 @@ class PolicyAttributes:
     ] = False
     advisory_for_slow_consumers: Annotated[
         bool, Attribute("Whether each consumer that becomes slow causes an advisory.")
+    ] = False
+    advisory_for_fast_producers: Annotated[
+        bool, Attribute("Whether each message that finds memory full causes one on its producer.")
+    ] = False
+    advisory_when_full: Annotated[
+        bool, Attribute("Whether each message that finds memory full causes one on the memory.")
+    ] = False
+    include_body_for_advisory: Annotated[
+        bool, Attribute("Whether advisories about messages contain their bodies.")
     ] = False
 
 

@@ -47,9 +47,10 @@ class BaseDestination(RegionDestination):
         self.destination = destination
         self.policy = policy
         self.dead_letter_strategy = policy.dead_letter_strategy
+        self.advisories_include_body = policy.include_body_for_advisory
         self.statistics = DestinationStatistics()
         self.memory = MemoryUsage(
-            f"{destination.qualified_name}:memory",
+            f"{broker.system_usage.memory.name}:{destination.qualified_name}:memory",
             policy.memory_limit,
             broker.system_usage.memory,
         )
@@ -64,6 +65,13 @@ class BaseDestination(RegionDestination):
         self._last_commit: Completion = COMPLETED
         self.reports_consumed = policy.advisory_for_consumed and not self.is_advisory
         """Whether each acknowledged message is reported to the chain."""
+        self.reports_arrivals = not self.is_advisory and (
+            policy.advisory_for_delivery or policy.send_advisory_if_no_consumers
+        )
+        """Whether each message that becomes visible is reported to the chain."""
+        self._reports_full = not self.is_advisory and (
+            policy.advisory_when_full or policy.advisory_for_fast_producers
+        )
         self.flow_control = FlowControl(self, broker.system_usage)
         self._controls_flow = policy.producer_flow_control and not self.is_advisory
         self._minimum_size = policy.minimum_message_size
@@ -81,6 +89,8 @@ class BaseDestination(RegionDestination):
         if reference.expiration and reference.is_expired():
             self.expired(context, reference, None)
             return COMPLETED
+        if self._reports_full and self.memory.is_full:
+            self._report_full(exchange)
         may_be_full = (self._controls_flow and self.memory.is_full) or self.needs_disk
         if may_be_full and context.producer_flow_control:
             full = self.full_usage(reference)
@@ -178,6 +188,24 @@ class BaseDestination(RegionDestination):
     def report_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         """Report an acknowledged message to the chain. Call it only if `reports_consumed`."""
         self.broker.root.message_consumed(context, reference)
+
+    def report_delivered(self, reference: MessageReference) -> None:
+        """Report a message that is visible now to the chain, where the policy asks for it."""
+        if self.policy.advisory_for_delivery:
+            self.broker.root.message_delivered(self.broker.context, reference)
+
+    def report_no_consumer(self, reference: MessageReference) -> None:
+        """Report a message that found no consumer to the chain, where the policy asks for it."""
+        if self.policy.send_advisory_if_no_consumers and not reference.persistent:
+            self.broker.root.message_without_consumers(self.broker.context, reference)
+
+    def _report_full(self, exchange: ProducerExchange) -> None:
+        """Report a message that finds memory full; it may wait for space, or not."""
+        policy, root, context = self.policy, self.broker.root, exchange.context
+        if policy.advisory_when_full:
+            root.destination_full(context, self, self.memory)
+        if policy.advisory_for_fast_producers and exchange.info is not None:
+            root.fast_producer(context, exchange.info, self)
 
     def changed(self) -> None:
         """Notify the watchers."""

@@ -332,6 +332,7 @@ class BrokerService(BrokerConfiguration):
         for connector in self.connectors:
             await connector.start()
             logger.info("Connector %s started: %s", connector.name, connector.connect_uri)
+        broker.now_master_broker()
         logger.info("Broker %s started, at %s", self.broker_name, self.connect_uri)
 
     def _lock_lost(self) -> None:

@@ -178,6 +178,7 @@ async def test_who_subscribes_gets_what_is_the_case_and_nobody_else_does(connect
 async def test_advisory_topics_are_topics_that_are_not_advised(connect) -> None:
     client = await connect()
     await client.consumer(Topic("ActiveMQ.Advisory.>"))
+    assert (await client.message()).destination == Topic(f"{A}MasterBroker")
     await client.consumer(Topic(f"{A}Consumer.Topic.>"))
     await client.consumer(Topic(f"{A}Topic"))
     await client.producer(Topic(f"{A}Connection"))
@@ -275,7 +276,7 @@ async def test_policies_tell_of_consumed_discarded_and_slow(broker_with) -> None
         advisory_for_consumed=True,
         advisory_for_discarding_messages=True,
         advisory_for_slow_consumers=True,
-        pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=1),
+        pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=3),
     )
     async with broker_with(policies=PolicyMap([policy])) as (_, client):
         for event in ("MessageConsumed", "MessageDiscarded", "SlowConsumer"):
@@ -291,7 +292,7 @@ async def test_policies_tell_of_consumed_discarded_and_slow(broker_with) -> None
         assert properties(consumed)["orignalDestination"] == "queue://q"
 
         reader = await client.consumer(Topic("t"), prefetch_size=2)
-        await client.send(Topic("t"), "1", "2", "3", "4")
+        await client.send(Topic("t"), *"123456")
         heard: dict[str, ActiveMQMessage] = {}
         while len(heard) < 2:
             message = await client.message()
@@ -304,6 +305,24 @@ async def test_policies_tell_of_consumed_discarded_and_slow(broker_with) -> None
         slow = heard[f"topic://{A}SlowConsumer.Topic.t"]
         assert isinstance(slow.data_structure, ConsumerInfo)
         assert properties(slow)["consumerId"] == str(reader)
+
+
+@pytest.mark.fact("activemq-broker 11/MasterBroker")
+@pytest.mark.parametrize("topic", [f"{A}MasterBroker", ">", f"{A}Connection,{A}MasterBroker"])
+async def test_a_master_broker_says_so_to_each_new_consumer(connect, topic: str) -> None:
+    for _ in range(2):
+        client = await connect()
+        consumer = await client.consumer(Topic(topic))
+        message = await client.message()
+        while message.destination != Topic(f"{A}MasterBroker"):
+            message = await client.message()
+        assert (message.type, message.data_structure) == ("Advisory", None)
+        assert message.target_consumer_id == consumer
+        assert sorted(properties(message)) == [
+            "originBrokerId",
+            "originBrokerName",
+            "originBrokerURL",
+        ]
 
 
 @pytest.mark.fact("activemq-broker 11/Producer.Queue.X, Producer.Topic.X, Producer.Anonymous")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyjms.jms.destination import Queue, Topic
+from pyjms.wire.openwire.commands import ProducerInfo
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
@@ -22,6 +23,22 @@ class Listening(BrokerFilter):
     def message_discarded(self, context, reference, subscription):
         self.heard.append(("discarded", reference.message.type))
         super().message_discarded(context, reference, subscription)
+
+    def message_delivered(self, context, reference):
+        self.heard.append(("delivered", reference.message.type))
+        super().message_delivered(context, reference)
+
+    def message_without_consumers(self, context, reference):
+        self.heard.append(("no consumer", reference.message.type))
+        super().message_without_consumers(context, reference)
+
+    def fast_producer(self, context, info, destination):
+        self.heard.append(("fast", info.producer_id, str(destination)))
+        super().fast_producer(context, info, destination)
+
+    def destination_full(self, context, destination, usage):
+        self.heard.append(("full", str(destination), usage.percent))
+        super().destination_full(context, destination, usage)
 
     def slow_consumer(self, context, destination, subscription):
         self.heard.append(("slow", str(destination), subscription))
@@ -82,7 +99,7 @@ def test_slow(make_broker):
         on_queue = client.consume(Q, prefetch=1)
         on_topic = client.consume(T, prefetch=2)
         durable = client.consume(T, prefetch=2, subscription_name="s")
-        for _ in range(5):
+        for _ in range(6):
             client.send(Q, "x")
             client.send(T, "x")
         assert on_queue.is_slow
@@ -105,3 +122,64 @@ async def test_events_pass_the_chain_from_its_outer_end(clock, broker, client):
         ("destination", "queue://ActiveMQ.DLQ"),
         ("dead letter", "old", True),
     ]
+
+
+def test_delivered(make_broker):
+    for wanted in (True, False):
+        broker = make_broker(PolicyEntry(advisory_for_delivery=wanted))
+        heard, client = listening(broker).heard, broker.client()
+        for destination in (Q, T, Topic("ActiveMQ.Advisory.t")):
+            client.send(destination, str(destination))
+        delivered = [h for h in heard if h[0] == "delivered"]
+        assert delivered == (
+            [("delivered", "queue://Q"), ("delivered", "topic://T")] if wanted else []
+        )
+
+
+def test_messages_of_a_transaction_are_delivered_at_its_commit(make_broker):
+    broker = make_broker(PolicyEntry(advisory_for_delivery=True))
+    heard, client = listening(broker).heard, broker.client()
+    for is_committed in (False, True):
+        transaction = client.begin()
+        client.send(Q, "q", tx=transaction)
+        client.send(T, "t", tx=transaction)
+        assert [h for h in heard if h[0] == "delivered"] == []
+        if is_committed:
+            transaction.commit(one_phase=True)
+        else:
+            transaction.rollback()
+    assert [h for h in heard if h[0] == "delivered"] == [("delivered", "q"), ("delivered", "t")]
+
+
+def test_without_consumers(make_broker):
+    for wanted in (True, False):
+        broker = make_broker(PolicyEntry(send_advisory_if_no_consumers=wanted))
+        heard, client = listening(broker).heard, broker.client()
+        for destination in (Q, T):
+            client.send(destination, "persistent", persistent=True)
+            client.send(destination, str(destination))
+            client.consume(destination)
+            client.send(destination, "consumed")
+        assert [h for h in heard if h[0] == "no consumer"] == (
+            [("no consumer", "queue://Q"), ("no consumer", "topic://T")] if wanted else []
+        )
+
+
+def test_full_and_fast(make_broker):
+    for full, fast in ((True, False), (False, True), (False, False)):
+        broker = make_broker(
+            PolicyEntry(
+                advisory_when_full=full,
+                advisory_for_fast_producers=fast,
+                memory_limit=1000,
+                producer_flow_control=False,
+            )
+        )
+        heard, client = listening(broker).heard, broker.client()
+        client.exchange.info = ProducerInfo(client.producer_id)
+        client.send(Q, "fills it")
+        assert [h for h in heard if h[0] in ("full", "fast")] == []
+        client.send(Q, "one more")
+        assert [h[:2] for h in heard if h[0] in ("full", "fast")] == (
+            [("full", "queue://Q")] if full else [("fast", client.producer_id)] if fast else []
+        )

@@ -270,13 +270,15 @@ def test_an_evicted_persistent_message_is_dead_lettered(make_broker, persistent)
 def test_a_slow_consumer_is_flagged_until_it_catches_up(client, caplog):
     consumer = client.consume(T, prefetch=2)
     never = client.consume(T, prefetch=1)
-    send_all(client, 3)
+    send_all(client, 5)
     assert not consumer.is_slow
     send_all(client, 1)
     assert consumer.is_slow
     assert not never.is_slow
     assert caplog.text.count("has twice its prefetch limit pending") == 1
-    client.ack(consumer, 0)
+    for index in range(3):
+        assert consumer.is_slow
+        client.ack(consumer, index)
     assert not consumer.is_slow
 
 

@@ -164,6 +164,10 @@ class Queue(BaseDestination):
         self.dispatcher.arrived(reference)
         if self.reader is not None:
             self.reader.arrived(reference)
+        if self.reports_arrivals:
+            self.report_delivered(reference)
+            if not self.consumers:
+                self.report_no_consumer(reference)
         if self.watchers:
             self.changed()
 

@@ -134,7 +134,9 @@ class TopicSubscription(AbstractSubscription):
             listener(self, self.is_spooling)
 
     def _update_slow(self) -> None:
-        if self._is_slow or self.prefetch_size <= 1 or len(self._pending) < self.prefetch_size:
+        if self._is_slow or self.prefetch_size <= 1:
+            return
+        if len(self._pending) - 1 <= self.prefetch_size:  # the new one does not count
             return
         self._is_slow = True
         logger.warning("%s: has twice its prefetch limit pending; it appears to be slow", self)
@@ -158,11 +160,12 @@ class TopicSubscription(AbstractSubscription):
 
     def _discard(self, reference: MessageReference) -> None:
         self.discarded_count += 1
+        root = self.broker.root
+        if self.policy.advisory_for_discarding_messages:
+            root.message_discarded(self.context, reference, self)
         if reference.persistent:
             cause = Throwable("java.lang.Throwable", f"TopicSubDiscard. ID:{self.consumer_id}")
-            self.broker.root.send_to_dead_letter_queue(self.context, reference, self, cause)
-        if self.policy.advisory_for_discarding_messages:
-            self.broker.root.message_discarded(self.context, reference, self)
+            root.send_to_dead_letter_queue(self.context, reference, self, cause)
         reference.decrement_reference_count()
 
     def _expire(self, reference: MessageReference) -> None:

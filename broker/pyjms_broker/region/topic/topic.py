@@ -142,8 +142,6 @@ class Topic(BaseDestination):
         if reference.position is not None and self.store is not None:
             self.store.mark_visible(reference)
         subscribers = self._subscribers
-        if not subscribers:
-            return
         first: _Subscriber | None = None
         for subscriber in tuple(subscribers):
             if subscriber.matches(reference):
@@ -153,6 +151,10 @@ class Topic(BaseDestination):
                 self.store_acknowledgement(NO_TRANSACTION, reference, subscriber.key)
         if self._reorder is not None and first is not None:
             self._reorder(subscribers, first)
+        if self.reports_arrivals:
+            if first is None:
+                self.report_no_consumer(reference)
+            self.report_delivered(reference)
 
     # consumption
     def store_acknowledgement(

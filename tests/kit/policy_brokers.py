@@ -1,0 +1,87 @@
+"""ActiveMQ 5.17.2 and our broker with the same policies, for scenarios that run on both."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from pyjms.jms.destination import Queue, Topic
+from pyjms.transport.registry import create_transport
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
+from pyjms_broker.service import BrokerService
+from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.java import JavaProgram
+from tests.kit.java_brokers import ACTIVEMQ
+from tests.kit.processes import accepted_url, started
+from tests.kit.raw_client import Connect, RawClient
+
+_ADVISED = {
+    "send_advisory_if_no_consumers": True,
+    "advisory_for_delivery": True,
+    "advisory_for_consumed": True,
+    "advisory_for_discarding_messages": True,
+    "advisory_for_slow_consumers": True,
+    "advisory_for_fast_producers": True,
+    "advisory_when_full": True,
+}
+
+
+def policies() -> PolicyMap:
+    """Return the policies of the Java program PolicyBroker."""
+    return PolicyMap(
+        [
+            PolicyEntry(destination=Topic("advised.>"), **_ADVISED),
+            PolicyEntry(destination=Queue("advised.>"), **_ADVISED),
+            PolicyEntry(destination=Queue("bodies.>"), include_body_for_advisory=True, **_ADVISED),
+            PolicyEntry(
+                destination=Queue("full.>"),
+                memory_limit=3000,
+                producer_flow_control=False,
+                **_ADVISED,
+            ),
+            PolicyEntry(
+                destination=Topic("discarding.>"),
+                pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=1),
+                **_ADVISED,
+            ),
+        ]
+    )
+
+
+@pytest.fixture(scope="session")
+def activemq_with_policies(
+    java_program: JavaProgram, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The URL of an ActiveMQ in memory with the policies."""
+    log = tmp_path_factory.mktemp("activemq-policies") / "log"
+    with started([*java_program(ACTIVEMQ), "PolicyBroker"], log) as child:
+        yield accepted_url(child, log).replace("localhost", "127.0.0.1")
+
+
+@pytest.fixture(params=["activemq", "pyjms"])
+async def policy_broker(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """The URL of a broker with the policies: ActiveMQ, then ours."""
+    if request.param == "activemq":
+        yield request.getfixturevalue("activemq_with_policies")
+        return
+    service = BrokerService("with-policies", persistent=False, policies=policies())
+    async with EmbeddedTestBroker(service) as broker:
+        yield await broker.tcp_url()
+
+
+@pytest.fixture
+async def connect(policy_broker: str) -> AsyncIterator[Connect]:
+    """Makes connections to the broker, closed after the test."""
+    async with AsyncExitStack() as stack:
+
+        async def make() -> RawClient:
+            client = RawClient(create_transport(policy_broker))
+            await client.open()
+            stack.push_async_callback(client.close)
+            return client
+
+        yield make
