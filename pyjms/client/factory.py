@@ -11,7 +11,7 @@ from pyjms.client.options.client_options import ClientKeywords, ClientOptions, a
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.jms import api
 from pyjms.jms.api import ExceptionListener
-from pyjms.transport.registry import create_transport
+from pyjms.transport.registry import check_supported, create_transport
 from pyjms.transport.uri import TransportURI, default_broker_url
 
 __all__ = ["ConnectionFactory"]
@@ -46,11 +46,13 @@ class ConnectionFactory(api.ConnectionFactory):
 
         Raises:
             ConfigurationException: the URL is malformed, or an option of it unknown.
+            UnsupportedOperationException: the URL has a scheme of ActiveMQ that is not supported.
             TypeError: a keyword is not an option, or both `user` and `user_name` are given.
         """
         if user is not None and user_name is not None:
             raise TypeError("user and user_name are the same: give one of them")
         uri = TransportURI.parse(url or default_broker_url())
+        check_supported(uri)
         given, self.uri = uri.split_options("jms.")
         self.options = ClientOptions()
         credentials = apply_options(given, self.options)

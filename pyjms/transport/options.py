@@ -159,7 +159,11 @@ IGNORED_BY_CLIENTS: Mapping[str, str] = {
     " limits the client's wait for the broker's answer",
 }
 """Those of the side that connects."""
-IGNORED_BY_SERVERS: Mapping[str, str] = IGNORED
+IGNORED_BY_SERVERS: Mapping[str, str] = {
+    **IGNORED,
+    "protocolDetectionTimeOut": "only OpenWire is accepted; transport.connectAttemptTimeout"
+    " limits the wait for it",
+}
 """Those of listening sockets."""
 _NAMES_OF_CLIENTS = "options of the client begin with jms., such as jms.prefetchPolicy.all=10"
 IGNORED_OF_ACCEPTED: Mapping[str, str] = {

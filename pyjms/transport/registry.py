@@ -13,11 +13,19 @@ from importlib.metadata import entry_points
 
 from pyjms.errors import UnsupportedOperationException
 from pyjms.transport.openwire.correlator import RequestTransport
-from pyjms.transport.openwire.factory import tcp_transport
+from pyjms.transport.openwire.factory import ssl_transport, tcp_transport
 from pyjms.transport.openwire.mock import mock_transport
+from pyjms.transport.unsupported import UNSUPPORTED
 from pyjms.transport.uri import TransportURI, could_not_create
 
-__all__ = ["GROUP", "TransportFactory", "create_transport", "known_schemes", "register"]
+__all__ = [
+    "GROUP",
+    "TransportFactory",
+    "check_supported",
+    "create_transport",
+    "known_schemes",
+    "register",
+]
 
 TransportFactory = Callable[[TransportURI], RequestTransport]
 GROUP = "pyjms.transports"
@@ -27,6 +35,10 @@ _factories: dict[str, TransportFactory] = {
     "nio": tcp_transport,
     "auto": tcp_transport,
     "auto+nio": tcp_transport,
+    "ssl": ssl_transport,
+    "nio+ssl": ssl_transport,
+    "auto+ssl": ssl_transport,
+    "auto+nio+ssl": ssl_transport,
     "mock": mock_transport,
 }
 _NOT_BUILT = {
@@ -34,8 +46,6 @@ _NOT_BUILT = {
         ("failover", "fanout", "discovery", "static", "peer"),
         "name one broker with tcp://host:port",
     ),
-    **dict.fromkeys(("ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl"), "use tcp://host:port"),
-    **dict.fromkeys(("udp", "multicast", "http", "https", "ws", "wss"), "use tcp://host:port"),
 }
 """Schemes of ActiveMQ that this version does not support, and what to use instead."""
 
@@ -57,6 +67,7 @@ def create_transport(uri: TransportURI | str) -> RequestTransport:
     factory = _factories.get(uri.scheme) or _installed(uri.scheme)
     if factory is not None:
         return factory(uri)
+    check_supported(uri)
     if uri.scheme in _NOT_BUILT:
         raise UnsupportedOperationException(
             f"Could not create Transport. Reason: {uri.scheme}: is not built into this version",
@@ -66,6 +77,22 @@ def create_transport(uri: TransportURI | str) -> RequestTransport:
         f"Transport scheme NOT recognized: [{uri.scheme}]",
         hint=f"known schemes: {', '.join(known_schemes())}; write a URL such as tcp://localhost:61616",
     )
+
+
+def check_supported(uri: TransportURI) -> None:
+    """Refuse a scheme that never will be supported, in `uri` and in the URLs inside it.
+
+    Raises:
+        UnsupportedOperationException: there is one; it says why, and what to use instead.
+    """
+    for component in uri.components:
+        check_supported(component)
+    refusal = UNSUPPORTED.get(uri.scheme)
+    if refusal is not None and uri.scheme not in _factories and _installed(uri.scheme) is None:
+        raise UnsupportedOperationException(
+            f"Could not create Transport. Reason: {uri.scheme}: is not supported: {refusal.reason}",
+            hint=refusal.hint,
+        )
 
 
 def known_schemes() -> list[str]:

@@ -2,7 +2,8 @@
 
 Waking a task for each chunk costs about as much as decoding it. Where the loop can watch a
 descriptor (asyncio, uvloop), `SocketReader` registers a callback instead, and one task merely
-waits for the end. Elsewhere (trio, Windows, TLS) `TcpTransport` reads through the stream.
+waits for the end. Elsewhere (trio, Windows) `TcpTransport` reads through the stream. Layers such as
+TLS are applied to each chunk in the same callback.
 
 - The descriptor is the writer's duplicate; asyncio does not watch one that a stream owns. The
   stream's own is closed as soon as reading begins, so that a connection has one file handle.
@@ -19,6 +20,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from pyjms._wakeup import LoopHandle
+from pyjms.transport.layers import LayeredStream, receiver_through
 from pyjms.transport.socket_writer import SocketWriter
 from pyjms.transport.writer import CoalescingWriter
 
@@ -38,6 +40,11 @@ def reader_for(
     `receive` takes each chunk, of at most `chunk` bytes. With a reader, `stream` is closed: the
     connection is the writer's socket alone.
     """
+    if isinstance(stream, LayeredStream):
+        if stream.ahead:
+            return None
+        receive = receiver_through(stream.layer, writer.wake, receive)
+        stream = stream.raw
     ahead = getattr(getattr(stream, "_protocol", None), "read_queue", None)
     if ahead is None or ahead or not isinstance(writer, SocketWriter) or not loop.watches:
         return None

@@ -19,22 +19,32 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
 
 from pyjms._wakeup import LoopHandle
+from pyjms.transport.layers import LayeredStream
 from pyjms.transport.writer import HIGH_WATER, LOW_WATER, CoalescingWriter
 
-__all__ = ["SocketWriter", "writer_for"]
+__all__ = ["LayeredSocketWriter", "SocketWriter", "writer_for"]
+
+_LAYER_CHUNK = 256 * 1024
+"""Bytes that pass through a layer at once: a large message must not hold up the loop."""
 
 
 def writer_for(stream: ByteStream) -> CoalescingWriter:
     """Return the best writer for `stream`: directly to its socket if it is a plain one.
 
-    A stream around another one (TLS) also names the socket at the bottom, but its bytes must
-    pass through the stream.
+    Or to the socket below a layer. Any other stream around another one also names the socket at
+    the bottom, but its bytes must pass through the stream.
     """
-    raw = stream.extra(SocketAttribute.raw_socket, None)
+    plain = stream.raw if isinstance(stream, LayeredStream) else stream
+    raw = plain.extra(SocketAttribute.raw_socket, None)
     # Windows does not duplicate sockets by descriptor
-    if raw is None or not isinstance(stream, SocketStream) or os.name == "nt":
+    if raw is None or not isinstance(plain, SocketStream) or os.name == "nt":
         return CoalescingWriter(stream)
-    return SocketWriter(stream, socket.socket(fileno=os.dup(raw.fileno())))
+    own_socket = socket.socket(fileno=os.dup(raw.fileno()))
+    if not isinstance(stream, LayeredStream):
+        return SocketWriter(stream, own_socket)
+    writer = LayeredSocketWriter(stream, own_socket)
+    stream.wake_writer = writer.wake
+    return writer
 
 
 class SocketWriter(CoalescingWriter):
@@ -53,7 +63,7 @@ class SocketWriter(CoalescingWriter):
         self._turn = LoopHandle().turn
         self._scheduled = False
         self._full = False
-        self._error: OSError | None = None
+        self._error: Exception | None = None
 
     @property
     def socket(self) -> socket.socket:
@@ -120,3 +130,46 @@ class SocketWriter(CoalescingWriter):
         del buffer[:sent]
         self._full = True
         self._wake.set()
+
+
+class LayeredSocketWriter(SocketWriter):
+    """Writes to a socket through a layer, which also has bytes of its own to send."""
+
+    def __init__(self, stream: LayeredStream, own_socket: socket.socket) -> None:
+        super().__init__(stream, own_socket)
+        self._layer = stream.layer
+        self._encoded = b""
+        self._ended = False
+
+    def _send(self) -> None:
+        self.may_answer = False
+        if self._dead or self._full:
+            return
+        try:
+            while self._encoded or self._encode():
+                sent = self._socket.send(self._encoded)
+                self._encoded = self._encoded[sent:]
+        except BlockingIOError:
+            self._full = True
+            self._wake.set()
+        except Exception as error:
+            self._error = error
+            self._wake.set()
+        self.sending = len(self._encoded)
+        self._notify_space()
+
+    def _encode(self) -> bool:
+        """Encode what is to be sent next; return whether there is anything."""
+        buffer = self.buffer
+        if len(buffer) > _LAYER_CHUNK:
+            self._encoded = self._layer.send(buffer[:_LAYER_CHUNK])
+            del buffer[:_LAYER_CHUNK]
+        elif buffer:
+            self._encoded = self._layer.send(buffer)
+            buffer.clear()
+        else:
+            self._encoded = self._layer.outgoing()
+            if self._closing and not self._ended and not self._encoded:
+                self._ended = True
+                self._encoded = self._layer.close()
+        return bool(self._encoded)

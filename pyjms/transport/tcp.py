@@ -41,7 +41,7 @@ from pyjms.transport.socket_writer import SocketWriter, writer_for
 from pyjms.transport.writer import CoalescingWriter
 from pyjms.wire.format import WireFormat
 
-__all__ = ["CLOSE_TIMEOUT", "TcpTransport", "open_socket"]
+__all__ = ["CLOSE_TIMEOUT", "TcpTransport", "open_socket", "peer_address"]
 
 logger = logging.getLogger(__name__)
 
@@ -93,8 +93,9 @@ def _reason(error: OSError) -> str:
 class TcpTransport(Transport[C]):
     """Moves commands over a byte stream that is open already or that `start()` opens.
 
-    Give either `stream`, a connected one, or `connect`, which opens it. A stream that is no
-    plain socket, such as TLS, is read and written through its own methods; a plain socket
+    Give either `stream`, a connected one, or `connect`, which opens it; `secure` returns the
+    stream to use instead of a connected one, after a handshake. A stream that is neither a plain
+    socket nor a `LayeredStream` above one is read and written through its own methods; the others
     directly. Socket options apply wherever there is a socket below. `on_closed` is called
     when nothing more is read, perhaps twice.
     """
@@ -106,6 +107,7 @@ class TcpTransport(Transport[C]):
         *,
         stream: ByteStream | None = None,
         connect: Callable[[], Awaitable[ByteStream]] | None = None,
+        secure: Callable[[ByteStream], Awaitable[ByteStream]] | None = None,
         remote_address: str = "",
         on_closed: Callable[[], object] | None = None,
     ) -> None:
@@ -115,7 +117,10 @@ class TcpTransport(Transport[C]):
         self.sent_commands = 0
         self._stream = stream
         self._connect = connect
-        self._remote = remote_address or (_peer(stream) if stream is not None else "tcp://unknown")
+        self._secure = secure
+        self._remote = remote_address or (
+            peer_address(stream) if stream is not None else "tcp://unknown"
+        )
         self._writer: CoalescingWriter | None = None
         self._reader_task: BackgroundTask | None = None
         self._writer_task: BackgroundTask | None = None
@@ -153,6 +158,9 @@ class TcpTransport(Transport[C]):
                     f"The transport to {self._remote} has neither a stream nor a way to open one"
                 )
             self._stream = await self._connect()
+        if self._secure is not None:
+            _read_on_demand(self._stream)
+            self._stream = await self._secure(self._stream)
         _apply(self._stream, self.options)
         _read_on_demand(self._stream)
         inherits(self)
@@ -340,12 +348,13 @@ class TcpTransport(Transport[C]):
         return ConnectionFailedException(f"Cannot send to {self._remote}: {why}")
 
 
-def _peer(stream: ByteStream) -> str:
+def peer_address(stream: ByteStream, scheme: str = "tcp") -> str:
+    """Return the address of the other end of a socket, as a URL."""
     address = stream.extra(SocketAttribute.remote_address, None)
     if not isinstance(address, tuple):
-        return "tcp://unknown"
+        return f"{scheme}://unknown"
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
-    return f"tcp://{host}:{address[1]}"
+    return f"{scheme}://{host}:{address[1]}"
 
 
 def _read_on_demand(stream: ByteStream) -> None:

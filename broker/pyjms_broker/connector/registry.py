@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyjms.errors import ConfigurationException
+from pyjms.transport.unsupported import UNSUPPORTED
 from pyjms.transport.uri import TransportURI
 from pyjms_broker import entry_points
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
-from pyjms_broker.connector.openwire import OpenWireConnector
+from pyjms_broker.connector.openwire import OpenWireConnector, OpenWireSslConnector
 
 __all__ = ["ConnectorFactory", "create_connector", "known_schemes"]
 
@@ -19,6 +20,12 @@ _BUILT_IN: dict[str, ConnectorFactory] = {
     "tcp": OpenWireConnector,
     "nio": OpenWireConnector,
     "openwire": OpenWireConnector,
+    "auto": OpenWireConnector,
+    "auto+nio": OpenWireConnector,
+    "ssl": OpenWireSslConnector,
+    "nio+ssl": OpenWireSslConnector,
+    "auto+ssl": OpenWireSslConnector,
+    "auto+nio+ssl": OpenWireSslConnector,
 }
 
 
@@ -42,6 +49,11 @@ def create_connector(
     if factory is not None:
         return factory(host, uri, name)
     known = known_schemes()
+    if uri.scheme not in known and uri.scheme in UNSUPPORTED:
+        refusal = UNSUPPORTED[uri.scheme]
+        raise ConfigurationException(
+            f"A connector cannot listen on {uri.scheme}: {refusal.reason}", hint=refusal.hint
+        )
     if uri.scheme not in known:
         raise ConfigurationException(
             f"Transport scheme NOT recognized: [{uri.scheme}]",

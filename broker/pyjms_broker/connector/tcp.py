@@ -80,6 +80,11 @@ class TcpConnector(TransportConnector):
         return f"{self.client_scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property
+    def started(self) -> bool:
+        """Whether it listens."""
+        return bool(self._listeners)
+
+    @property
     def client_scheme(self) -> str:
         """The scheme of `connect_uri`."""
         return self.uri.scheme

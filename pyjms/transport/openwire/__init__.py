@@ -5,6 +5,7 @@ from pyjms.transport.openwire.correlator import RequestTransport, ResponseCorrel
 from pyjms.transport.openwire.factory import (
     accepted_transport,
     client_transport,
+    ssl_transport,
     tcp_transport,
 )
 from pyjms.transport.openwire.inactivity import InactivityMonitor
@@ -29,6 +30,7 @@ __all__ = [
     "from_throwable",
     "read_client_options",
     "read_server_options",
+    "ssl_transport",
     "tcp_transport",
 ]
 

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from pyjms.transport.options import (
     IGNORED_BY_CLIENTS,
@@ -106,16 +107,23 @@ def wire_format_settings(given: Mapping[str, str], host: str | None) -> WireForm
     return WireFormatSettings(**{"host": host, **read_options(given, WIRE_FORMAT)})
 
 
-def read_client_options(uri: TransportURI) -> tuple[TcpOptions, OpenWireOptions]:
+def read_client_options(
+    uri: TransportURI,
+    others: Collection[str] = (),
+    others_ignored: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[TcpOptions, OpenWireOptions]:
     """Return the options of a client's `tcp://` URL.
+
+    `others` are options that the caller reads itself; `others_ignored` have no effect, with the
+    reasons.
 
     Raises:
         ConfigurationException: an option is unknown or a value cannot be converted.
     """
     wire, rest = uri.split_options("wireFormat.")
     detection = {n: _PROTOCOL_DETECTION for n in rest.options if n.startswith("auto.")}
-    ignored = {**IGNORED_BY_CLIENTS, **detection}
-    check_known(rest, {*TCP, *CONNECTING, "wireFormat"}, ignored=ignored)
+    ignored = {**IGNORED_BY_CLIENTS, **detection, **others_ignored}
+    check_known(rest, {*TCP, *CONNECTING, *others, "wireFormat"}, ignored=ignored)
     _check_name(rest.options)
     settings = wire_format_settings(wire, uri.host)
     return (

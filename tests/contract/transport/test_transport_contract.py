@@ -20,9 +20,11 @@ from pyjms.transport.openwire import (
 )
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.registry import create_transport
+from pyjms.transport.tls import TlsOptions, shared_context
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms_broker.connector.vm.transport import VmTransport
+from tests.kit.tls import CertificateFiles
 
 
 class TestTcp(TransportContract):
@@ -35,6 +37,24 @@ class TestTcp(TransportContract):
             group.start_soon(ends.client.start)
             stream = await multi.listeners[0].accept()
             peer = accepted_transport(stream, TcpOptions(), OpenWireOptions())
+            ends.peer = peer
+            await peer.start()
+        yield ends
+        await ends.stop()
+
+
+class TestTls(TransportContract):
+    @pytest.fixture
+    async def ends(self, files: CertificateFiles) -> AsyncIterator[TransportEnds]:
+        context = shared_context(TlsOptions(key_store=files.issue()), server_side=True)
+        multi = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        async with multi, anyio.create_task_group() as group:
+            port = multi.extra(SocketAttribute.local_port)
+            url = f"ssl://localhost:{port}?ssl.trustStore={files.trust}"
+            ends = TransportEnds(create_transport(url))
+            group.start_soon(ends.client.start)
+            stream = await multi.listeners[0].accept()
+            peer = accepted_transport(stream, TcpOptions(), OpenWireOptions(), tls=context)
             ends.peer = peer
             await peer.start()
         yield ends

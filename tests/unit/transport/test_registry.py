@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from pyjms.aio import ConnectionFactory
 from pyjms.errors import ConfigurationException, UnsupportedOperationException
 from pyjms.transport import registry
 from pyjms.transport.mock import MockTransport
@@ -11,6 +14,7 @@ from pyjms.transport.openwire.mock import find, mock_transport
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.registry import create_transport, known_schemes
 from pyjms.transport.tcp import TcpTransport
+from pyjms.transport.unsupported import UNSUPPORTED
 from pyjms.transport.uri import TransportURI
 
 
@@ -51,10 +55,36 @@ def test_an_unknown_scheme_is_named_and_the_known_ones_listed(url: str) -> None:
     assert "mock" in caught.value.hint
 
 
-@pytest.mark.parametrize("url", ["failover:(tcp://a:1,tcp://b:2)", "ssl://a:1", "udp://a:1"])
+@pytest.mark.parametrize("url", ["failover:(tcp://a:1,tcp://b:2)"])
 def test_schemes_of_activemq_that_are_not_supported_are_named(url: str) -> None:
     with pytest.raises(UnsupportedOperationException, match="is not built into this version"):
         create_transport(url)
+
+
+@pytest.mark.parametrize("scheme", UNSUPPORTED)
+@pytest.mark.parametrize(
+    ("parse", "url"),
+    [
+        (create_transport, "{}://a:1"),
+        (ConnectionFactory, "{}://a:1"),
+        (ConnectionFactory, "failover:(tcp://a:1,{}://b:2)"),
+    ],
+)
+def test_schemes_that_are_refused_say_why_and_what_to_use_instead(
+    scheme: str, url: str, parse: Callable[[str], object]
+) -> None:
+    with pytest.raises(UnsupportedOperationException) as caught:
+        parse(url.format(scheme))
+    assert caught.value.reason.endswith(f"{scheme}: is not supported: {UNSUPPORTED[scheme].reason}")
+    assert caught.value.hint.startswith("use ")
+
+
+@pytest.mark.parametrize("scheme", ["ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl"])
+def test_tls_has_the_same_filters(scheme: str) -> None:
+    correlator = create_transport(f"{scheme}://h:1")
+    assert isinstance(correlator, ResponseCorrelator)
+    assert isinstance(correlator.next, WireFormatNegotiator)
+    assert correlator.remote_address == "ssl://h:1"
 
 
 @pytest.mark.parametrize("url", ["tcp://localhost", "tcp://:61616", "tcp://localhost:0"])

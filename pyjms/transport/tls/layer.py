@@ -1,0 +1,71 @@
+"""TLS as a byte layer: OpenSSL on memory, without a socket."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import suppress
+
+import anyio
+
+from pyjms.transport.tls.failures import tls_failure
+
+__all__ = ["TlsLayer"]
+
+_READ = 65536
+
+
+class TlsLayer:
+    """One connection's TLS. `remote` names the peer in error messages."""
+
+    def __init__(
+        self, context: ssl.SSLContext, remote: str, *, server_name: str | None = None
+    ) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self.server_side = context.protocol == ssl.PROTOCOL_TLS_SERVER
+        self._ssl = context.wrap_bio(self._incoming, self._outgoing, self.server_side, server_name)
+        self.remote = remote
+        self.error: Exception | None = None
+
+    def handshake(self, data: bytes) -> bool:
+        """Go on with the handshake with `data` of the peer; return whether it is complete.
+
+        Raises:
+            ssl.SSLError: it failed; `outgoing` has the alert for the peer.
+        """
+        self._incoming.write(data)
+        try:
+            self._ssl.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def receive(self, data: bytes) -> bytes:
+        self._incoming.write(data)
+        found: list[bytes] = []
+        try:
+            while self._incoming.pending or self._ssl.pending():
+                found.append(self._ssl.read(_READ))
+        except ssl.SSLWantReadError:
+            pass  # the rest of a record is to come
+        except ssl.SSLZeroReturnError:
+            self.error = anyio.EndOfStream()
+        except ssl.SSLError as error:
+            self.error = tls_failure(error, self.remote, server_side=self.server_side)
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def send(self, data: bytes | bytearray) -> bytes:
+        self._ssl.write(data)
+        return self._outgoing.read()
+
+    @property
+    def has_outgoing(self) -> bool:
+        return self._outgoing.pending > 0
+
+    def outgoing(self) -> bytes:
+        return self._outgoing.read()
+
+    def close(self) -> bytes:
+        with suppress(ssl.SSLError):  # it wants the peer's goodbye, for which we do not wait
+            self._ssl.unwrap()
+        return self._outgoing.read()

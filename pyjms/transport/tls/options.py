@@ -1,0 +1,218 @@
+"""The options of TLS: one table for URLs, settings files and code.
+
+The names are those of ActiveMQ's connection factory and of Java's sockets: `ssl.trustStore`,
+`socket.enabledProtocols`. In ActiveMQ the stores are set beside the URL; here they can be in it,
+too, as `ssl.*`. (activemq-edges 1.1; ActiveMQ: ActiveMQSslConnectionFactory, SslContext)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+
+from pyjms.errors import ConfigurationException
+from pyjms.transport.options import Options, boolean, read_options
+from pyjms.transport.tls.cipher_suites import check_cipher_suites
+from pyjms.transport.uri import TransportURI
+
+__all__ = [
+    "CLIENT_TLS",
+    "IGNORED_OF_TLS_CLIENTS",
+    "PROTOCOLS",
+    "SERVER_TLS",
+    "TLS_SCHEMES",
+    "TlsOptions",
+    "read_client_tls",
+    "read_server_tls",
+    "with_tls",
+]
+
+TLS_SCHEMES = frozenset({"ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl", "wss"})
+PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+"""The versions of TLS, lowest first. Older ones are refused: RFC 8996 forbids them."""
+
+
+@dataclass(frozen=True)
+class TlsOptions:
+    """How connections are encrypted, and whom they trust. Equal options share a context.
+
+    Files are PEM or PKCS12 (extra `pkcs12`), whichever they contain.
+    """
+
+    trust_store: str | None = None
+    """File of the certificates that are trusted; None: those of the system."""
+    trust_store_password: str | None = field(default=None, repr=False)
+    key_store: str | None = None
+    """File of the own certificate, with the certificates of its issuers, and the private key."""
+    key_store_password: str | None = field(default=None, repr=False)
+    key_store_key_password: str | None = field(default=None, repr=False)
+    """The private key's password, if it is not that of the key store."""
+    key_file: str | None = None
+    """PEM file of the private key, if it is not in the key store."""
+    enabled_protocols: tuple[str, ...] = ()
+    """Versions that are allowed; empty: those from `minimum_version`."""
+    enabled_cipher_suites: tuple[str, ...] = ()
+    """Cipher suites that are allowed, by Java's or OpenSSL's names; empty: the system's."""
+    minimum_version: str = PROTOCOLS[0]
+    verify_host_name: bool = True
+    """Whether a client checks that the certificate is the host's; always checked: the issuer."""
+    server_name: str | None = None
+    """The name that a client asks for (SNI) and expects; None: the URL's host."""
+    need_client_auth: bool = False
+    """Whether a broker refuses clients without a certificate."""
+    want_client_auth: bool = False
+    """Whether a broker asks clients for a certificate that they may leave out."""
+
+    def __post_init__(self) -> None:
+        """Check the names of versions and cipher suites.
+
+        Raises:
+            ConfigurationException: a name is unknown or not supported.
+        """
+        try:
+            for name in (*self.enabled_protocols, self.minimum_version):
+                _check_protocol(name)
+            if self.enabled_cipher_suites:
+                check_cipher_suites(self.enabled_cipher_suites)
+        except ValueError as error:
+            raise ConfigurationException(f"Invalid option of TLS: {error}") from error
+
+
+def _check_protocol(name: str) -> None:
+    if name not in PROTOCOLS:
+        raise ValueError(
+            f"'{name}' is not supported, write {' or '.join(PROTOCOLS)}: RFC 8996 forbids older "
+            "versions"
+        )
+
+
+def _protocol(text: str) -> str:
+    _check_protocol(text.strip())
+    return text.strip()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _protocols(text: str) -> tuple[str, ...]:
+    names = _names(text)
+    for name in names:
+        _check_protocol(name)
+    return names
+
+
+def _cipher_suites(text: str) -> tuple[str, ...]:
+    names = _names(text)
+    check_cipher_suites(names)
+    return names
+
+
+STORES: Options = {
+    "ssl.trustStore": ("trust_store", str),
+    "ssl.trustStorePassword": ("trust_store_password", str),
+    "ssl.keyStore": ("key_store", str),
+    "ssl.keyStorePassword": ("key_store_password", str),
+    "ssl.keyStoreKeyPassword": ("key_store_key_password", str),
+    "ssl.keyFile": ("key_file", str),
+    "ssl.minimumVersion": ("minimum_version", _protocol),
+}
+_SESSION: Options = {
+    "enabledProtocols": ("enabled_protocols", _protocols),
+    "enabledCipherSuites": ("enabled_cipher_suites", _cipher_suites),
+}
+_CLIENT_AUTH: Options = {
+    "needClientAuth": ("need_client_auth", boolean),
+    "wantClientAuth": ("want_client_auth", boolean),
+}
+CLIENT_TLS: Options = {
+    **STORES,
+    "ssl.serverName": ("server_name", str),
+    "socket.verifyHostName": ("verify_host_name", boolean),
+    **{f"socket.{name}": option for name, option in _SESSION.items()},
+}
+"""Those of clients."""
+SERVER_TLS: Options = {
+    **STORES,
+    **_CLIENT_AUTH,
+    **{f"transport.{name}": option for name, option in {**_SESSION, **_CLIENT_AUTH}.items()},
+    **{f"transport.socket.{name}": option for name, option in {**_SESSION, **_CLIENT_AUTH}.items()},
+}
+"""Those of connectors."""
+_OF_SERVERS = "it is an option of a broker's connector; a client sends its certificate if asked"
+IGNORED_OF_TLS_CLIENTS: Mapping[str, str] = {
+    "socket.needClientAuth": _OF_SERVERS,
+    "socket.wantClientAuth": _OF_SERVERS,
+}
+_CLIENTS_HOST = ("transport.verifyHostName", "transport.socket.verifyHostName")
+
+
+def read_client_tls(uri: TransportURI) -> TlsOptions:
+    """Return the options of TLS in a client's URL.
+
+    Raises:
+        ConfigurationException: a value cannot be used.
+    """
+    return TlsOptions(**{"server_name": uri.host or None, **read_options(uri.options, CLIENT_TLS)})
+
+
+def read_server_tls(uri: TransportURI) -> tuple[TlsOptions, TransportURI]:
+    """Return the options of TLS in a connector's URL, and the URL without them.
+
+    Raises:
+        ConfigurationException: a value cannot be used, or there is no certificate.
+    """
+    options = dict(uri.options)
+    for name in _CLIENTS_HOST:
+        if options.pop(name, "false").strip().lower() != "false":
+            raise ConfigurationException(
+                f"The option {name} is not supported: {uri}",
+                hint="certificates of clients name users rather than hosts: use needClientAuth",
+            )
+    tls = TlsOptions(**read_options(options, SERVER_TLS))
+    if tls.key_store is None:
+        raise ConfigurationException(
+            f"A connector with TLS needs a certificate: {uri}",
+            hint="give a PEM file with the certificate and its key as ssl.keyStore=FILE, or as "
+            "key_store in the connector's tls: section",
+        )
+    if tls.trust_store is None and (tls.need_client_auth or tls.want_client_auth):
+        raise ConfigurationException(
+            f"A connector that checks certificates of clients must say whose it trusts: {uri}",
+            hint="give the certificate of their issuer as ssl.trustStore=FILE; the system's "
+            "would let in everybody who has any certificate",
+        )
+    return tls, replace(uri, options={k: v for k, v in options.items() if k not in SERVER_TLS})
+
+
+def with_tls(uri: TransportURI, tls: TlsOptions, table: Options = CLIENT_TLS) -> TransportURI:
+    """Return `uri` with the options of `tls`, unless it has its own, wherever its scheme uses TLS.
+
+    The URLs inside a composite one get them, too.
+    """
+    if uri.components:
+        components = tuple(with_tls(each, tls, table) for each in uri.components)
+        return replace(uri, components=components)
+    if uri.scheme not in TLS_SCHEMES:
+        return uri
+    given = {table[name][0] for name in uri.options if name in table}
+    default = TlsOptions()
+    added: dict[str, str] = {}
+    for each in fields(TlsOptions):
+        value = getattr(tls, each.name)
+        if value != getattr(default, each.name) and each.name not in given:
+            added[_option_of(each.name, table)] = _text(value)
+    return replace(uri, options={**uri.options, **added})
+
+
+def _option_of(attribute: str, table: Options) -> str:
+    for name, (described, _) in table.items():
+        if described == attribute:
+            return name
+    raise ConfigurationException(f"{attribute} is not an option of this side of a TLS connection")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,45 @@
+"""Schemes of ActiveMQ that are refused on both ends, each with the reason and what to use instead.
+
+The decision for each of them is in docs/tls.md; `pyjms.transport.registry` and the broker's
+connectors use the table.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["UNSUPPORTED", "Refusal"]
+
+
+class Refusal(NamedTuple):
+    """Why a scheme is not supported, and what serves instead."""
+
+    reason: str
+    hint: str
+
+
+_DATAGRAMS = Refusal(
+    "datagrams may be lost or come twice, which OpenWire over UDP repairs in part only; ActiveMQ "
+    "discourages it",
+    "use tcp://host:port or ssl://host:port",
+)
+_HTTP = Refusal(
+    "it carries OpenWire as XML of Java's XStream library, by polling, and no other broker or "
+    "client than ActiveMQ Classic's own speaks it",
+    "use tcp:// or ssl://host:port",
+)
+_WEB_SOCKET = Refusal(
+    "ActiveMQ's WebSocket connectors carry STOMP, MQTT and AMQP, but not OpenWire",
+    "use tcp:// or ssl://host:port",
+)
+UNSUPPORTED: dict[str, Refusal] = {
+    "udp": _DATAGRAMS,
+    "multicast": Refusal(
+        "it sends each message to all brokers of a network, without any acknowledgement",
+        "use tcp://host:port, and a topic to reach many consumers",
+    ),
+    "http": _HTTP,
+    "https": Refusal(_HTTP.reason, "use ssl://host:port"),
+    "ws": _WEB_SOCKET,
+    "wss": Refusal(_WEB_SOCKET.reason, "use ssl://host:port"),
+}
