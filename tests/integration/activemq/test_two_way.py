@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
+from pyjms.wire.kahadb.journal import segment_number
+from pyjms.wire.kahadb.reader import SegmentReader
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(300)]
 
@@ -167,3 +172,29 @@ def test_there_and_back_again(workshop: Workshop) -> None:
         same(second, workshop.java("drain", url, "d"))
     with workshop.activemq() as url:
         same(third, workshop.java("drain", url, "e"))
+
+
+def wait_for_compacted_acks(store: Path) -> None:
+    """Wait until the last segment of ActiveMQ's idle store begins with their marker."""
+    for _ in range(600):
+        number, last = max((segment_number(path.name) or 0, path) for path in store.iterdir())
+        record = next(SegmentReader(last.read_bytes(), number).records(), None)
+        if record is not None and isinstance(record.command(), KahaRewrittenDataFileCommand):
+            return
+        time.sleep(0.1)  # another process's files
+    pytest.fail("ActiveMQ has not compacted its acknowledgements")
+
+
+@pytest.mark.parametrize("workshop", [False], ids=["kahadb"], indirect=True)
+@pytest.mark.fact("activemq-persistence K18")
+def test_what_we_write_behind_activemqs_compacted_acknowledgements_stays(
+    workshop: Workshop,
+) -> None:
+    with workshop.activemq() as url:
+        first = workshop.java("fill", url, "f")
+        wait_for_compacted_acks(workshop.store)
+    with workshop.ours() as url:
+        second = workshop.java("fill", url, "g")
+    with workshop.activemq() as url:
+        same(first, workshop.java("drain", url, "f"))
+        same(second, workshop.java("drain", url, "g"))

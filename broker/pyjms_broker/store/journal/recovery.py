@@ -16,6 +16,11 @@ batches behind damage are saved in a file `db-<n>.log.cut-<offset>` first, for a
 With `check_for_corrupt_journal_files` all segments are checked, and complete batches behind
 damage in the last one are kept. Damage is reported as `corrupt`; the store decides whether the
 start fails. (activemq-persistence K20)
+
+The acknowledgements that ActiveMQ compacts go into a segment of their own, which may be the last
+one. While it replays a journal, ActiveMQ passes over such a segment as long as the one exists
+from which they come, and it deletes such segments as if they held nothing else. So nothing is
+appended there: the next batch begins a new segment. (activemq-persistence K18)
 """
 
 from __future__ import annotations
@@ -23,6 +28,8 @@ from __future__ import annotations
 import logging
 from typing import Final, NamedTuple
 
+from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
+from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.journal import END_MARKER, Location
 from pyjms.wire.kahadb.reader import SegmentReader, Skipped
 from pyjms_broker.store.journal.disk import Disk
@@ -66,6 +73,8 @@ def recover(files: SegmentFiles, settings: JournalSettings, disk: Disk) -> Recov
     end = _end(data, last, corrupt, past_damage=settings.check_for_corrupt_journal_files)
     if not _is_clear(data, end):
         _cut(files, disk, settings, Location(last, end), data)
+    if _holds_compacted_acks(data[:end], last):
+        return Recovered(Location(last + 1, 0), tuple(corrupt))
     return Recovered(Location(last, end), tuple(corrupt))
 
 
@@ -79,6 +88,15 @@ def _end(data: bytes, file_id: int, corrupt: list[Skipped], *, past_damage: bool
         end = batch.end
     corrupt += [skipped for skipped in reader.skipped if skipped.end <= end]
     return end
+
+
+def _holds_compacted_acks(data: bytes, file_id: int) -> bool:
+    """Return whether a segment begins with the marker of ActiveMQ's ack compaction."""
+    first = next(SegmentReader(data, file_id).records(), None)
+    try:
+        return first is not None and isinstance(first.command(), KahaRewrittenDataFileCommand)
+    except KahaDBFormatError:
+        return False
 
 
 def _is_clear(data: bytes, end: int) -> bool:

@@ -39,7 +39,7 @@ public final class Ledger {
     static final String PLAIN = "gr\u00fc\u00df \u20ac";
     static final long PATIENCE = 60000;
     static final long NOTHING_MORE = 1500;
-    static final long FIRST = 60000;  // where messages are expected: a broker may be busy at first
+    static final long FIRST = 20000;  // where messages are expected: a broker may be busy at first
 
     private final String url;
     private final String salt;

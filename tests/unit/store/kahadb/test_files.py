@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from pyjms.jms.destination import Queue
+from pyjms.wire.kahadb.codec import encode_command
+from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
+from pyjms.wire.kahadb.journal import encode_batch
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.recovery.activemq_files import INDEX_FILES
 
@@ -45,3 +48,22 @@ async def test_activemqs_index_is_out_of_the_way_while_we_write(home: Any) -> No
     assert [stored.message.type for stored in found] == ["1", "2"]
     adapter = await home.reopen()
     assert not adapter.rebuilt
+
+
+@pytest.mark.fact("activemq-persistence K18")
+async def test_nothing_is_appended_to_a_segment_of_compacted_acknowledgements(home: Any) -> None:
+    await home.open()
+    await home.send(home.adapter.queue_message_store(Q), 1, 2)
+    await home.close()
+    marker = KahaRewrittenDataFileCommand(source_data_file_id=1, rewrite_type=2)
+    compacted = encode_batch([encode_command(marker)]).data
+    (home.directory / "db-2.log").write_bytes(compacted)  # ActiveMQ's last segment
+    adapter = await home.open()
+    await home.send(adapter.queue_message_store(Q), 3)
+    assert adapter.journal.segments() == [1, 2, 3]
+    assert (home.directory / "db-2.log").read_bytes() == compacted
+    for _ in range(2):  # nor does each start begin a segment
+        adapter = await home.reopen()
+        found = adapter.queue_message_store(Q).next_messages(None, 9)
+        assert [stored.message.type for stored in found] == ["1", "2", "3"]
+        assert adapter.journal.segments() == [1, 2, 3]
