@@ -9,6 +9,7 @@ from pyjms.wire.openwire.commands import (
     Command,
     ConnectionId,
     ConnectionInfo,
+    ConsumerId,
     MessageDispatch,
     TransactionId,
 )
@@ -32,6 +33,9 @@ class ClientConnection(Protocol):
 
     def service_exception(self, error: Exception) -> None:
         """Report an error that belongs to no request to the client (ConnectionError)."""
+
+    def remove_consumer(self, consumer_id: ConsumerId) -> None:
+        """Close a consumer as its client would have to; ignore one that is closed already."""
 
     def give_way(self, error: Exception) -> None:
         """Remove everything of this client from the broker now, and close the connection soon."""

@@ -242,6 +242,14 @@ class RegionDestination(BrokerDestination):
         """
 
     @abstractmethod
+    def slow_consumer(self, subscription: Subscription) -> None:
+        """Report a consumer that became slow, where the policy asks for it.
+
+        The chain gets the event for its advisory; the policy's strategy may abort the consumer.
+        (activemq-broker T12, T13)
+        """
+
+    @abstractmethod
     def poisoned(
         self,
         context: ConnectionContext,

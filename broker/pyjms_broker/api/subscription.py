@@ -37,6 +37,9 @@ class Subscription(ABC):
     enqueue_count: int
     dequeue_count: int
     dispatched_count: int
+    last_ack_time: float
+    """`_clock.now()` of the last acknowledgement of any kind, or of the creation.
+    Kept only where a policy has a slow consumer strategy."""
     discarded_count: int
     """How many messages were evicted because too many waited (topics only)."""
 

@@ -14,6 +14,7 @@ from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 from pyjms_broker.policy.eviction import MessageEvictionStrategy, OldestMessageEvictionStrategy
 from pyjms_broker.policy.pending import PendingMessageLimitStrategy
+from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
 
 __all__ = [
     "PendingDurableSubscriberPolicy",
@@ -264,6 +265,8 @@ class PolicyEntry(PolicyAttributes):
     message_eviction_strategy: MessageEvictionStrategy = field(
         default_factory=OldestMessageEvictionStrategy
     )
+    slow_consumer_strategy: SlowConsumerStrategy | None = None
+    """Which consumers are aborted because they are slow; None: none."""
     is_built_in: bool = field(default=False, repr=False)
     """Whether this is the built-in entry, which applies where the user has none."""
 

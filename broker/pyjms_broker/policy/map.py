@@ -43,6 +43,12 @@ class PolicyMap:
         self.entries = [other for other in self.entries if other.target != target]
         self.entries.append(entry)
 
+    @property
+    def aborts_slow_consumers(self) -> bool:
+        """Whether any entry has a slow consumer strategy."""
+        entries = (*self.entries, self.default_entry)
+        return any(each is not None and each.slow_consumer_strategy for each in entries)
+
     def entry_for(self, destination: Destination) -> PolicyEntry:
         """Return the entry that names `destination`, else that of the most specific pattern.
 

@@ -185,6 +185,12 @@ class BaseDestination(RegionDestination):
     ) -> None:
         self.broker.root.send_to_dead_letter_queue(context, reference, subscription, cause)
 
+    def slow_consumer(self, subscription: Subscription) -> None:
+        if self.policy.advisory_for_slow_consumers:
+            self.broker.root.slow_consumer(subscription.context, self, subscription)
+        if self.policy.slow_consumer_strategy is not None:
+            self.broker.slow_consumers.became_slow(self.policy.slow_consumer_strategy, subscription)
+
     def report_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         """Report an acknowledged message to the chain. Call it only if `reports_consumed`."""
         self.broker.root.message_consumed(context, reference)

@@ -51,6 +51,7 @@ from pyjms_broker.region.expiry_scanner import ExpiryScanner
 from pyjms_broker.region.flow.flow_control import abort_blocked_sends
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.inactive_destinations import InactiveDestinations
+from pyjms_broker.region.slow_consumers import SlowConsumers
 from pyjms_broker.region.store_capabilities import StoreCapabilities
 from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN
 from pyjms_broker.region.subscription_registry import SubscriptionRegistry
@@ -102,6 +103,7 @@ class RegionBroker(InnermostBroker):
         self.context.producer_flow_control = False
         self._table = DestinationTable(destination_limits or DestinationLimits())
         self.subscriptions = SubscriptionRegistry(self, self.policy_map, self._table)
+        self.slow_consumers = SlowConsumers(self.policy_map, self.subscriptions.get)
         self._clients = ClientIds(broker_name)
         self._expiry = ExpiryScanner(lambda: store.state is StoreState.RUNNING)
         self._inactive = InactiveDestinations(
@@ -133,11 +135,13 @@ class RegionBroker(InnermostBroker):
                             error,
                         )
         self._expiry.start()
+        self.slow_consumers.start()
         self._inactive.start()
 
     async def stop(self) -> None:
         """Stop dispatching and all background tasks. Idempotent."""
         await self._inactive.stop()
+        await self.slow_consumers.stop()
         await self._expiry.stop()
         for destination in self._table.all().values():
             destination.stop()
@@ -242,6 +246,7 @@ class RegionBroker(InnermostBroker):
             entry_point = self.destination_interceptor(created)
         self._table.add(context, created, entry_point)
         self._expiry.add(created)
+        self.slow_consumers.add(created)
         for subscription in self.subscriptions.matching(destination):
             try:
                 entry_point.add_subscription(context, subscription)
@@ -271,6 +276,7 @@ class RegionBroker(InnermostBroker):
         for subscription in found.consumers:
             entry_point.remove_subscription(context, subscription, LAST_DELIVERED_UNKNOWN)
         self._expiry.remove(found)
+        self.slow_consumers.remove(found)
         entry_point.dispose(context)
         self._table.remove(destination)
         self.store.remove_message_store(destination)

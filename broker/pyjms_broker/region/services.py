@@ -10,6 +10,7 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.region.slow_consumers import SlowConsumers
 from pyjms_broker.region.store_capabilities import StoreCapabilities
 from pyjms_broker.store.api import PersistenceAdapter
 
@@ -32,6 +33,8 @@ class RegionServices(Protocol):
     system_usage: SystemUsage
     selector_limits: SelectorLimits
     """What consumers' selectors may spend on each message."""
+
+    slow_consumers: SlowConsumers
 
     def next_sequence_id(self) -> int:
         """Return the next broker-wide message number."""

@@ -6,9 +6,10 @@ with `PolicyEntry`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from abc import abstractmethod
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
 from pyjms_broker.policy.dead_letter import (
@@ -33,7 +34,14 @@ from pyjms_broker.policy.pending import (
     PendingMessageLimitStrategy,
     PrefetchRatePendingMessageLimitStrategy,
 )
-from pyjms_broker.settings.values import DestinationName, Section
+from pyjms_broker.policy.slow_consumers import (
+    AbortSlowAckConsumerAttributes,
+    AbortSlowAckConsumerStrategy,
+    AbortSlowConsumerAttributes,
+    AbortSlowConsumerStrategy,
+    SlowConsumerStrategy,
+)
+from pyjms_broker.settings.values import DestinationName, Section, check_by
 
 __all__ = ["PolicySettings"]
 
@@ -135,6 +143,37 @@ class UniquePropertyEvictionSettings(_EvictionSettings):
         return UniquePropertyMessageEvictionStrategy(**_arguments(self))
 
 
+class _AbortSettings(Section):
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_by(self.build)
+        return self
+
+    @abstractmethod
+    def build(self) -> SlowConsumerStrategy:
+        """Create the strategy."""
+
+
+class AbortSlowConsumerSettings(_AbortSettings, AbortSlowConsumerAttributes):
+    """Consumers are aborted that have no room in their prefetch while messages wait."""
+
+    type: Literal["abort_slow"]
+
+    def build(self) -> SlowConsumerStrategy:
+        """Create the strategy."""
+        return AbortSlowConsumerStrategy(**_arguments(self))
+
+
+class AbortSlowAckConsumerSettings(_AbortSettings, AbortSlowAckConsumerAttributes):
+    """Consumers are aborted that do not acknowledge."""
+
+    type: Literal["abort_slow_ack"]
+
+    def build(self) -> SlowConsumerStrategy:
+        """Create the strategy."""
+        return AbortSlowAckConsumerStrategy(**_arguments(self))
+
+
 DeadLetterSettings = Annotated[
     SharedDeadLetterSettings | IndividualDeadLetterSettings | DiscardingDeadLetterSettings,
     Field(discriminator="type"),
@@ -145,6 +184,10 @@ PendingLimitSettings = Annotated[
 EvictionSettings = Annotated[
     OldestEvictionSettings | LowestPriorityEvictionSettings | UniquePropertyEvictionSettings,
     Field(discriminator="type"),
+]
+
+SlowConsumerSettings = Annotated[
+    AbortSlowConsumerSettings | AbortSlowAckConsumerSettings, Field(discriminator="type")
 ]
 
 
@@ -167,6 +210,8 @@ class PolicySettings(Section, PolicyAttributes):
     """How many messages may be pending for a topic consumer; null: unlimited."""
     message_eviction_strategy: EvictionSettings | None = None
     """Which pending messages are evicted above that limit; null: type: oldest."""
+    slow_consumer_strategy: SlowConsumerSettings | None = None
+    """Which slow consumers are aborted; null: none."""
 
     def build(self) -> PolicyEntry:
         """Create the policy entry."""
@@ -184,6 +229,7 @@ _STRATEGIES = {
     "dead_letter_strategy",
     "pending_message_limit_strategy",
     "message_eviction_strategy",
+    "slow_consumer_strategy",
 }
 
 

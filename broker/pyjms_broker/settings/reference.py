@@ -76,9 +76,20 @@ _FURTHER_POLICIES: Final = """\
     type: unique_property             # oldest, oldest_with_lowest_priority, unique_property
     property_name: symbol
     evict_expired_messages_high_watermark: 1000
+  slow_consumer_strategy:
+    type: abort_slow                  # abort_slow, abort_slow_ack
+    max_slow_count: -1                # How often a consumer may become slow; -1: any number
+    max_slow_duration: 30s            # Time that it may be slow; 0: unlimited
+    check_period: 30s                 # Time between two checks
+    abort_connection: false           # Whether its connection is closed, instead of it
+    ignore_network_consumers: true    # Whether those of a network of brokers are kept
 - destination: topic://logs.>
   dead_letter_strategy: {type: discarding}
-  pending_message_limit_strategy: {type: prefetch_rate, multiplier: 0.5}"""
+  pending_message_limit_strategy: {type: prefetch_rate, multiplier: 0.5}
+  slow_consumer_strategy:             # with the keys of abort_slow, and:
+    type: abort_slow_ack
+    max_time_since_last_ack: 30s      # Time without an acknowledgement until it is slow
+    ignore_idle_consumers: true       # Whether those that have no message are never slow"""
 _STORES: Final = """\
 - queue: orders.>                     # names or patterns; the other keys as for kahadb
   per_destination: true               # each destination has its own store
@@ -136,6 +147,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
                     "dead_letter_strategy": _DEAD_LETTERS,
                     "pending_message_limit_strategy": None,
                     "message_eviction_strategy": None,
+                    "slow_consumer_strategy": None,
                 },
             ),
             _Text(_FURTHER_POLICIES),

@@ -45,10 +45,12 @@ from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerInfo,
     Command,
+    ConsumerId,
     ExceptionResponse,
     LocalTransactionId,
     MessageDispatch,
     ProducerAck,
+    RemoveInfo,
     Response,
 )
 from pyjms.wire.openwire.commands import (
@@ -178,6 +180,10 @@ class BrokerConnection:
     async def wait_stopped(self) -> None:
         """Wait until the connection is closed and has left its connector."""
         await self._stopped.wait()
+
+    def remove_consumer(self, consumer_id: ConsumerId) -> None:
+        if consumer_id in self.consumers:
+            self.resources.remove_consumer(RemoveInfo(consumer_id))
 
     def give_way(self, error: Exception) -> None:
         """Make room for a newer connection with the same id. (activemq-broker C1, C8)"""

@@ -84,6 +84,9 @@ class QueueDispatcher:
         self._policy = policy
         self._max_page_size = policy.max_page_size
         self._prioritized = prioritized
+        self._reports_slow = (
+            policy.advisory_for_slow_consumers or policy.slow_consumer_strategy is not None
+        )
         self.ring = ConsumerRing(
             use_priority=policy.use_consumer_priority,
             rotates=not policy.strict_order_dispatch,
@@ -201,6 +204,8 @@ class QueueDispatcher:
         try:
             if not self._has_ready() or not self._offer(reference):
                 (self.waiting if self._has_ready() else self.fresh).append(reference)
+                if self._reports_slow:
+                    self._report_slow()
         finally:
             self._iterating = False
         if self._again:
@@ -250,16 +255,16 @@ class QueueDispatcher:
                 self._dispatch_pending()
         finally:
             self._iterating = False
-        if self._policy.advisory_for_slow_consumers and self.pending_count:
+        if self._reports_slow and self.pending_count:
             self._report_slow()
 
     def _report_slow(self) -> None:
         """Report each consumer without room while messages wait, once until it has room again."""
         queue = self._queue
         for subscription, candidate in tuple(self.ring.candidates.items()):
-            if not candidate.reported_slow and subscription.is_full():
+            if not candidate.reported_slow and subscription.is_slow:
                 candidate.reported_slow = True
-                queue.broker.root.slow_consumer(subscription.context, queue, subscription)
+                queue.slow_consumer(subscription)
 
     # one round
     def _dispatch_pending(self) -> None:

@@ -32,7 +32,12 @@ class QueueSubscription(PrefetchSubscription):
 
     @property
     def is_slow(self) -> bool:
-        return self.is_full() and any(q.dispatcher.pending_count for q in self._candidates)
+        """False without prefetch: such a consumer requests each message."""
+        return (
+            self.prefetch_size > 0
+            and self.is_full()
+            and any(q.dispatcher.pending_count for q in self._candidates)
+        )
 
     def attach(self, queue: Queue, candidate: Candidate) -> None:
         """Consume from a queue from now on; `candidate` is the entry in its consumer ring."""

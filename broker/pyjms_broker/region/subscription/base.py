@@ -84,6 +84,8 @@ class AbstractSubscription(Subscription):
         self.dequeue_count = 0
         self.dispatched_count = 0
         self.prefetch_extension = 0
+        self.last_ack_time = _clock.now()
+        self.times_acks = request.broker.slow_consumers.times_acks
         self.use_prefetch_extension = policy.use_prefetch_extension
         self.set_info(info)
         self.redelivery_marking: PendingRedeliveryMarks | None = None
@@ -169,6 +171,11 @@ class AbstractSubscription(Subscription):
             reason = f"Consumer {self.consumer_id} on {self.requested} is closed: {error.reason}"
             connection.service_exception(SelectorLimitException(reason, hint=error.hint))
             connection.send_command(ConsumerControl(close=True, consumer_id=self.consumer_id))
+
+    def report_slow(self) -> None:
+        """Report to its destinations that it became slow."""
+        for destination in tuple(self.destinations):
+            destination.base.slow_consumer(self)
 
     def destination_removed(self, destination: BrokerDestination) -> None:
         """Detach from a destination that was removed."""

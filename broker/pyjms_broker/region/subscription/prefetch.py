@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections import OrderedDict
 from typing import Final
 
+from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import (
     AckType,
@@ -180,6 +181,8 @@ class PrefetchSubscription(AbstractSubscription):
 
     # acknowledgements
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+        if self.times_acks:
+            self.last_ack_time = _clock.now()
         if self.dispatched_count == 0:
             # for a message of the broker that this client failed over from (activemq-broker A2)
             return COMPLETED

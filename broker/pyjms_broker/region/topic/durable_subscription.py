@@ -111,6 +111,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         self._pending = self._backlog.pending
         self._topics: dict[RegionDestination, int | None] = {}
         """Each with the number of its last arrival before this subscription; None: no store."""
+        self._is_reported_slow = False
         self._redeliveries: dict[MessageId, int] = {}
         self._last_delivered = LAST_DELIVERED_UNKNOWN
         self._resume_task: _wakeup.BackgroundTask | None = None
@@ -127,7 +128,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     @property
     def is_slow(self) -> bool:
-        return self.is_active and bool(self._pending) and self.is_full()
+        return self.is_active and self.prefetch_size > 0 and bool(self._pending) and self.is_full()
 
     @property
     def pending_count(self) -> int:
@@ -192,6 +193,8 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.set_info(info)
         self.prefetch_size = prefetch_size
         self.prefetch_extension = 0
+        self.last_ack_time = _clock.now()
+        self._is_reported_slow = False
         self.is_active = True
         self.window_freed()
 
@@ -239,6 +242,9 @@ class DurableTopicSubscription(PrefetchSubscription):
             self._send(reference)
         else:
             self._pending.append(reference)
+            if not self._is_reported_slow and self.is_slow:
+                self._is_reported_slow = True
+                self.report_slow()
 
     def _precedes_subscription(self, reference: MessageReference) -> bool:
         """Whether the message arrived in the topic's store before this subscription.
@@ -253,6 +259,8 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def window_freed(self) -> None:
         pending = self._pending
+        if self._is_reported_slow and not self.is_full():
+            self._is_reported_slow = False
         expired = 0
         while pending and not self.is_full():
             if expired == MAX_EXPIRED_PER_TURN or (pending.must_read and self._must_not_read()):

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import AckType, MessageAck, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
@@ -140,9 +141,7 @@ class TopicSubscription(AbstractSubscription):
             return
         self._is_slow = True
         logger.warning("%s: has twice its prefetch limit pending; it appears to be slow", self)
-        if self.policy.advisory_for_slow_consumers:
-            for destination in tuple(self.destinations):
-                self.broker.root.slow_consumer(self.context, destination, self)
+        self.report_slow()
 
     def _evict(self) -> None:
         strategy = self.policy.message_eviction_strategy
@@ -197,6 +196,8 @@ class TopicSubscription(AbstractSubscription):
             self._is_slow = False
 
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+        if self.times_acks:
+            self.last_ack_time = _clock.now()
         kind = ack.ack_type
         if kind in _CONSUMES:
             transaction = exchange.transaction
@@ -239,6 +240,7 @@ class TopicSubscription(AbstractSubscription):
     def close(self) -> None:
         super().close()
         self._pending.clear()
+        self._is_slow = False
 
 
 class _Acknowledgement(Synchronization):

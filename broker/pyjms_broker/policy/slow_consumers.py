@@ -1,0 +1,226 @@
+"""Slow consumer strategies: which consumers are aborted because they are slow.
+
+A strategy is the settings, which brokers and policy entries may share. What it remembers of the
+consumers of one broker is in the watch that it creates.
+(activemq-broker T12 to T14)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from pyjms import _clock
+from pyjms.errors import ConfigurationException
+from pyjms_broker.attribute import Attribute, Unit
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.subscription import Subscription
+
+__all__ = [
+    "AbortSlowAckConsumerAttributes",
+    "AbortSlowAckConsumerStrategy",
+    "AbortSlowConsumerAttributes",
+    "AbortSlowConsumerStrategy",
+    "SlowConsumerStrategy",
+    "SlowConsumerWatch",
+]
+
+
+class SlowConsumerWatch(Protocol):
+    """The consumers of one broker under one strategy. All calls come from its event loop."""
+
+    def became_slow(self, subscription: Subscription) -> None:
+        """Note that a consumer became slow; called again when it has recovered meanwhile."""
+
+    def check(
+        self, consumers: Iterable[Subscription], report_slow: Callable[[Subscription], None]
+    ) -> Mapping[Subscription, str]:
+        """Return the consumers to abort, each with the reason for the log.
+
+        Called every `check_period` with all consumers of the strategy's destinations, each once.
+        `report_slow` reports one that only this strategy considers slow to the filter chain.
+        """
+
+
+class SlowConsumerStrategy(Protocol):
+    """Decides which consumers are aborted. Source: ActiveMQ SlowConsumerStrategy."""
+
+    @property
+    def check_period(self) -> float:
+        """Seconds between two checks, more than 0."""
+
+    @property
+    def abort_connection(self) -> bool:
+        """Whether the connection of a consumer is closed, instead of the consumer."""
+
+    def watch(self) -> SlowConsumerWatch:
+        """Return a new watch, for one broker."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbortSlowConsumerAttributes:
+    """The attributes of both strategies."""
+
+    max_slow_count: Annotated[
+        int,
+        Attribute("How often a consumer may become slow before it is aborted; -1: any number."),
+    ] = -1
+    max_slow_duration: Annotated[
+        float,
+        Attribute(
+            "Time that a consumer may be slow before it is aborted, in whole check periods; "
+            "0: unlimited.",
+            unit=Unit.SECONDS,
+        ),
+    ] = 30.0
+    check_period: Annotated[
+        float, Attribute("Time between two checks of the consumers.", unit=Unit.SECONDS)
+    ] = 30.0
+    abort_connection: Annotated[
+        bool, Attribute("Whether the consumer's connection is closed, instead of the consumer.")
+    ] = False
+    ignore_network_consumers: Annotated[
+        bool, Attribute("Whether consumers of a network of brokers are never aborted.")
+    ] = True
+
+    def __post_init__(self) -> None:
+        if self.check_period <= 0:
+            raise ConfigurationException("check_period must be more than 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbortSlowAckConsumerAttributes(AbortSlowConsumerAttributes):
+    """The attributes of the strategy by acknowledgements."""
+
+    max_time_since_last_ack: Annotated[
+        float,
+        Attribute("Time without an acknowledgement after which it is slow.", unit=Unit.SECONDS),
+    ] = 30.0
+    ignore_idle_consumers: Annotated[
+        bool, Attribute("Whether consumers that have no unacknowledged message are never slow.")
+    ] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbortSlowConsumerStrategy(AbortSlowConsumerAttributes):
+    """Aborts consumers whose prefetch window is full while messages wait for it.
+
+    (ActiveMQ AbortSlowConsumerStrategy; activemq-broker T13)
+    """
+
+    def watch(self) -> SlowConsumerWatch:
+        """Return a new watch, for one broker."""
+        return _SlowConsumerWatch(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbortSlowAckConsumerStrategy(AbortSlowAckConsumerAttributes):
+    """Aborts consumers that have not acknowledged anything for too long.
+
+    A consumer that was idle at a check has the whole time for the message that it gets then.
+    (ActiveMQ AbortSlowAckConsumerStrategy; activemq-broker T14)
+    """
+
+    def watch(self) -> SlowConsumerWatch:
+        """Return a new watch, for one broker."""
+        return _SlowAckConsumerWatch(self)
+
+
+class _Slow:
+    """How slow a consumer has been, since it was noticed."""
+
+    __slots__ = ("checks", "count")
+
+    def __init__(self, checks: int = 0) -> None:
+        self.checks = checks
+        self.count = 1
+
+    def exceeds(self, limits: AbortSlowConsumerAttributes) -> str | None:
+        """Return which limit it exceeds; None: none."""
+        seconds = self.checks * limits.check_period
+        if 0 < limits.max_slow_duration <= seconds:
+            return f"slow for {seconds:g} s (max_slow_duration {limits.max_slow_duration:g} s)"
+        if 0 < limits.max_slow_count <= self.count:
+            return f"slow {self.count} times (max_slow_count {limits.max_slow_count})"
+        return None
+
+
+class _SlowConsumerWatch:
+    def __init__(self, limits: AbortSlowConsumerAttributes) -> None:
+        self._limits = limits
+        self._slow: dict[Subscription, _Slow] = {}
+
+    def became_slow(self, subscription: Subscription) -> None:
+        slow = self._slow.get(subscription)
+        if slow is None:
+            self._slow[subscription] = _Slow()
+        else:
+            slow.count += 1
+
+    def check(
+        self, consumers: Iterable[Subscription], report_slow: Callable[[Subscription], None]
+    ) -> Mapping[Subscription, str]:
+        limits, before = self._limits, self._slow
+        still: dict[Subscription, _Slow] = {}
+        aborted: dict[Subscription, str] = {}
+        for subscription in consumers:
+            if not subscription.is_slow or _is_ignored(limits, subscription):
+                continue
+            slow = before.get(subscription)
+            if slow is None:
+                still[subscription] = _Slow()
+                continue
+            slow.checks += 1
+            reason = slow.exceeds(limits)
+            if reason is None:
+                still[subscription] = slow
+            else:
+                aborted[subscription] = reason
+        self._slow = still
+        return aborted
+
+
+class _SlowAckConsumerWatch:
+    def __init__(self, limits: AbortSlowAckConsumerAttributes) -> None:
+        self._limits = limits
+        self._slow: dict[Subscription, _Slow] = {}
+
+    def became_slow(self, subscription: Subscription) -> None:
+        """Do nothing: only acknowledgements count."""
+
+    def check(
+        self, consumers: Iterable[Subscription], report_slow: Callable[[Subscription], None]
+    ) -> Mapping[Subscription, str]:
+        limits, before, now = self._limits, self._slow, _clock.now()
+        still: dict[Subscription, _Slow] = {}
+        aborted: dict[Subscription, str] = {}
+        for subscription in consumers:
+            if _is_ignored(limits, subscription):
+                continue
+            if limits.ignore_idle_consumers and not subscription.in_flight:
+                subscription.last_ack_time = now
+                continue
+            silent = now - subscription.last_ack_time
+            if silent <= limits.max_time_since_last_ack:
+                continue
+            slow = before.get(subscription)
+            if slow is None:
+                slow = _Slow(checks=1)
+                if not subscription.is_slow:
+                    report_slow(subscription)
+            else:
+                slow.checks += 1
+                slow.count += 1
+            reason = slow.exceeds(limits)
+            if reason is None:
+                still[subscription] = slow
+            else:
+                aborted[subscription] = f"{reason}: no acknowledgement for {silent:.0f} s"
+        self._slow = still
+        return aborted
+
+
+def _is_ignored(limits: AbortSlowConsumerAttributes, subscription: Subscription) -> bool:
+    return limits.ignore_network_consumers and subscription.info.network_subscription

@@ -1,0 +1,175 @@
+"""Checks the consumers under slow consumer strategies, and aborts those that a strategy names.
+
+Each strategy has a background task that calls it every `check_period`. The client of an aborted
+consumer gets the command to close it; after a second the broker removes it if the client has not.
+(activemq-broker T13, T14)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyjms import _clock, _wakeup
+from pyjms.errors import JMSException
+from pyjms.wire.openwire.commands import ConsumerControl, ConsumerId
+from pyjms_broker.api.context import ClientConnection
+from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.subscription import Subscription
+    from pyjms_broker.policy.map import PolicyMap
+    from pyjms_broker.region.base_destination import BaseDestination
+
+__all__ = ["SlowConsumers"]
+
+logger = logging.getLogger(__name__)
+
+_REMOVAL_DELAY: Final = 1.0
+"""Seconds that a client has to close an aborted consumer itself, as in ActiveMQ."""
+
+
+class SlowConsumers:
+    """The destinations whose policies have a slow consumer strategy."""
+
+    def __init__(
+        self, policy_map: PolicyMap, live: Callable[[ConsumerId | None], Subscription | None]
+    ) -> None:
+        """`live` returns the subscription of a live consumer."""
+        self._policy_map = policy_map
+        self._live = live
+        self._watched: dict[int, _Watched] = {}
+        self._removals: dict[_wakeup.BackgroundTask, list[ConsumerId]] = {}
+        """Tasks that remove aborted consumers, with these."""
+        self._is_running = False
+
+    @property
+    def times_acks(self) -> bool:
+        """Whether subscriptions note when they were acknowledged last."""
+        return self._policy_map.aborts_slow_consumers
+
+    def add(self, destination: BaseDestination) -> None:
+        """Check a destination's consumers from now on, if its policy has a strategy."""
+        strategy = destination.policy.slow_consumer_strategy
+        if strategy is None:
+            return
+        watched = self._watched.get(id(strategy))
+        if watched is None:
+            watched = self._watched[id(strategy)] = _Watched(strategy)
+        watched.destinations[destination] = None
+        if self._is_running:
+            self._start_task(watched)
+
+    def remove(self, destination: BaseDestination) -> None:
+        """Stop checking a destination; the last one of a strategy ends its task."""
+        strategy = destination.policy.slow_consumer_strategy
+        watched = self._watched.get(id(strategy))
+        if watched is None:
+            return
+        watched.destinations.pop(destination, None)
+        if not watched.destinations:
+            del self._watched[id(strategy)]
+            if watched.task is not None:
+                watched.task.cancel()
+
+    def became_slow(self, strategy: SlowConsumerStrategy, subscription: Subscription) -> None:
+        """Pass it on to the strategy that a consumer became slow."""
+        watched = self._watched.get(id(strategy))
+        if watched is not None:
+            watched.watch.became_slow(subscription)
+
+    def start(self) -> None:
+        """Start the tasks, on the broker's event loop."""
+        self._is_running = True
+        for watched in self._watched.values():
+            self._start_task(watched)
+
+    async def stop(self) -> None:
+        """Cancel all tasks and wait for them."""
+        self._is_running = False
+        tasks = [each.task for each in self._watched.values() if each.task is not None]
+        tasks += self._removals
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            await task.wait()
+
+    def _start_task(self, watched: _Watched) -> None:
+        if watched.task is None:
+            name = f"check of slow consumers every {watched.strategy.check_period:g} s"
+            watched.task = _wakeup.spawn(self._check_for_ever, watched, name=name)
+
+    async def _check_for_ever(self, watched: _Watched) -> None:
+        while True:
+            await _clock.sleep(watched.strategy.check_period)
+            try:
+                aborted = watched.watch.check(self._consumers(watched), _report_slow)
+                self._abort(watched.strategy, aborted)
+            except Exception:  # of a strategy that a user has written
+                logger.exception("%s: the check of slow consumers failed", watched.strategy)
+
+    def _consumers(self, watched: _Watched) -> list[Subscription]:
+        """Return all consumers of the destinations, each once, but no aborted ones."""
+        aborted = {each for removed in self._removals.values() for each in removed}
+        found = {
+            each: None
+            for destination in watched.destinations
+            for each in destination.consumers
+            if each.consumer_id not in aborted and self._live(each.consumer_id) is each
+        }
+        return list(found)
+
+    def _abort(self, strategy: SlowConsumerStrategy, aborted: Mapping[Subscription, str]) -> None:
+        by_connection: dict[ClientConnection, list[Subscription]] = {}
+        for subscription, reason in aborted.items():
+            connection = subscription.context.connection
+            if connection is None:
+                continue
+            by_connection.setdefault(connection, []).append(subscription)
+            logger.warning(
+                "%s of %s is aborted%s: %s",
+                subscription,
+                connection.remote_address,
+                " with its connection" if strategy.abort_connection else "",
+                reason,
+            )
+        for connection, subscriptions in by_connection.items():
+            if strategy.abort_connection:
+                connection.stop_soon(
+                    JMSException(
+                        f"{len(subscriptions)} consumers were slow too often or for too long"
+                    )
+                )
+                continue
+            consumers = [s.consumer_id for s in subscriptions if s.consumer_id is not None]
+            for consumer_id in consumers:
+                connection.send_command(ConsumerControl(close=True, consumer_id=consumer_id))
+            self._remove_later(connection, consumers)
+
+    def _remove_later(self, connection: ClientConnection, consumers: list[ConsumerId]) -> None:
+        async def remove() -> None:
+            await _clock.sleep(_REMOVAL_DELAY)
+            for consumer_id in consumers:
+                connection.remove_consumer(consumer_id)
+            del self._removals[task]
+
+        task = _wakeup.spawn(remove, name=f"removal of slow consumers of {connection}")
+        self._removals[task] = consumers
+
+
+class _Watched:
+    """The destinations under one strategy."""
+
+    __slots__ = ("destinations", "strategy", "task", "watch")
+
+    def __init__(self, strategy: SlowConsumerStrategy) -> None:
+        self.strategy = strategy
+        self.watch = strategy.watch()
+        self.destinations: dict[BaseDestination, None] = {}
+        self.task: _wakeup.BackgroundTask | None = None
+
+
+def _report_slow(subscription: Subscription) -> None:
+    for destination in tuple(subscription.destinations):
+        destination.base.slow_consumer(subscription)
