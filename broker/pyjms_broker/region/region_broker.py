@@ -125,15 +125,7 @@ class RegionBroker(InnermostBroker):
         for destination in self._table.all():
             if destination.is_topic and not destination.is_temporary:
                 for stored in self.store.topic_message_store(destination).subscriptions():
-                    try:
-                        self.subscriptions.recover(stored)
-                    except Exception as error:  # nothing that is stored may stop a start
-                        logger.error(
-                            "The durable subscription %s of %s is not restored: %s",
-                            stored.key,
-                            destination,
-                            error,
-                        )
+                    self.subscriptions.recover(stored)
         self._expiry.start()
         self.slow_consumers.start()
         self._inactive.start()

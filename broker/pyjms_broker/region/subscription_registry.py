@@ -181,10 +181,21 @@ class SubscriptionRegistry:
         return subscription
 
     def recover(self, stored: StoredSubscription) -> None:
-        """Restore a durable subscription from a store, inactive.
+        """Restore a durable subscription from a store, inactive; log if that fails.
 
         (activemq-broker T23)
         """
+        try:
+            self._recover(stored)
+        except Exception as error:  # nothing that is stored may stop a start
+            logger.error(
+                "The durable subscription %s of %s is not restored: %s",
+                stored.key,
+                stored.destination,
+                error,
+            )
+
+    def _recover(self, stored: StoredSubscription) -> None:
         if stored.key in self._durables:
             return  # subscribed to a pattern: several topics' stores have it
         info = ConsumerInfo(
