@@ -57,6 +57,9 @@ class DispatchTarget(Protocol):
     def dispatch(self, dispatch: MessageDispatch) -> None:
         """Accept a message from the broker. A plain call, which must not wait."""
 
+    def interrupted(self) -> None:
+        """Drop what the lost broker has dispatched: the next one dispatches it again."""
+
 
 class WindowedProducer(Protocol):
     """A producer as the connection's table of producers knows it."""
@@ -66,6 +69,9 @@ class WindowedProducer(Protocol):
 
     def on_producer_ack(self, size: int) -> None:
         """Note that the broker has space for `size` bytes again."""
+
+    def interrupted(self) -> None:
+        """Expect no further acknowledgement of what the lost broker was sent."""
 
 
 class ClientConnection(Protocol):
@@ -174,6 +180,9 @@ class Transaction(Protocol):
 
     def begin(self) -> LocalTransactionId:
         """Return the id, after beginning a transaction if there is none."""
+
+    def redelivered(self) -> None:
+        """Note that a message delivered before an interruption came again."""
 
 
 class SessionAcknowledgement(Protocol):

@@ -222,6 +222,11 @@ class ActiveMQMessageProducer(api.MessageProducer):
         if self.window is not None:
             self.window.decrease(size)
 
+    def interrupted(self) -> None:
+        """Expect no further acknowledgement of what the lost broker was sent."""
+        if self.window is not None:
+            self.window.decrease(self.window.usage)
+
     def _target(self, destination: Destination | None) -> Destination:
         own = self._destination
         if destination is None:

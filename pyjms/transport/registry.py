@@ -12,6 +12,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from pyjms.errors import UnsupportedOperationException
+from pyjms.transport.failover import discovery_transport, failover_transport
 from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.openwire.factory import ssl_transport, tcp_transport
 from pyjms.transport.openwire.mock import mock_transport
@@ -40,6 +41,9 @@ _factories: dict[str, TransportFactory] = {
     "auto+ssl": ssl_transport,
     "auto+nio+ssl": ssl_transport,
     "mock": mock_transport,
+    "failover": lambda uri: failover_transport(uri, create_transport),
+    "discovery": lambda uri: discovery_transport(uri, create_transport),
+    "static": lambda uri: discovery_transport(uri, create_transport),
 }
 _NOT_BUILT = {
     **dict.fromkeys(

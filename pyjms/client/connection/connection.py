@@ -31,6 +31,7 @@ from pyjms._fork import inherited_error, inherits
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.client.connection.broker_commands import BrokerCommands
 from pyjms.client.connection.handshake import ConnectionHandshake
+from pyjms.client.connection.interruptions import Interruptions
 from pyjms.client.connection.temporary_destinations import TemporaryDestinations
 from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.duplicates import ConnectionAudit
@@ -49,7 +50,7 @@ from pyjms.jms import api
 from pyjms.jms.api import ExceptionListener
 from pyjms.jms.destination import Destination
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.transport.openwire import RequestTransport
+from pyjms.transport.openwire import ReconnectingTransport, RequestTransport
 from pyjms.wire.openwire.commands import (
     Command,
     ConnectionId,
@@ -123,7 +124,15 @@ class ActiveMQConnection(api.Connection):
         self._closer: BackgroundTask | None = None
         self._warned: set[str] = set()
         self._handlers = BrokerCommands(self, self._report_if_open, self._tasks.spawn).handlers
+        interruptions = Interruptions(self)
+        self.add_transport_listener = interruptions.add
+        """Add an `InterruptionListener`: called when a failover transport has lost its broker, and
+        when it has the next one. On the loop; it must not block. ActiveMQ: addTransportListener."""
+        self.remove_transport_listener = interruptions.remove
+        """Remove what `add_transport_listener` added."""
         transport.listener = self
+        if isinstance(transport, ReconnectingTransport):
+            transport.interruptions = interruptions
         inherits(self)
 
     # --- for the application

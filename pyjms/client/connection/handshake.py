@@ -25,6 +25,7 @@ from pyjms.client.connection.temporary_destinations import (
 )
 from pyjms.client.interfaces import ClientConnection
 from pyjms.errors import IllegalStateException, InvalidClientIDException
+from pyjms.transport.openwire import ReconnectingTransport
 from pyjms.wire.openwire.commands import ConnectionInfo, RemoveInfo, ShutdownInfo
 
 __all__ = ["ConnectionHandshake"]
@@ -127,6 +128,7 @@ class ConnectionHandshake:
                 user_name,
                 manageable=True,
                 client_master=True,
+                fault_tolerant=isinstance(connection.transport, ReconnectingTransport),
             ),
             connection.options.connect_response_timeout,
         )

@@ -134,6 +134,10 @@ class AdvisoryConsumer:
             dispatch_async=True,
         )
 
+    def interrupted(self) -> None:
+        """Acknowledge nothing of what the lost broker has sent."""
+        self._unacknowledged = 0
+
     def dispatch(self, dispatch: MessageDispatch) -> None:
         """Accept an advisory."""
         message = dispatch.message

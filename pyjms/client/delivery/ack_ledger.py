@@ -14,7 +14,8 @@ Invariants:
   run of the broker's dispatch order; where the client may deliver in another order (priority
   sorting, non-blocking redelivery), each message is acknowledged individually instead.
 
-There is one class per rule, chosen once per consumer by `choose_ledger`:
+There is one class per rule, chosen once per consumer by `choose_ledger` (`deferred_ledgers` has
+those that wait for the application):
 
     =============================  =========================================================
     AutoAckLedger                  AUTO, and DUPS_OK on queues: every message, when done
@@ -40,7 +41,6 @@ from abc import ABC, abstractmethod
 from pyjms import _clock
 from pyjms.client.interfaces import ClientSession
 from pyjms.client.tasks import OwnedTasks
-from pyjms.enums import AcknowledgeMode
 from pyjms.wire.openwire.commands import (
     AckType,
     ConsumerInfo,
@@ -53,11 +53,9 @@ from pyjms.wire.openwire.commands import (
 __all__ = [
     "AckLedger",
     "AutoAckLedger",
-    "DeferredAckLedger",
     "DupsOkAckLedger",
-    "IndividualAckLedger",
     "OptimizedAckLedger",
-    "choose_ledger",
+    "message_id",
 ]
 
 _OPTIMIZED_SHARE = 0.65  # of the prefetch
@@ -109,6 +107,24 @@ class AckLedger(ABC):
         popped, self.delivered = self.delivered, []
         return popped
 
+    def interrupted(self) -> list[MessageDispatch]:
+        """Note that the broker is lost: nothing it has dispatched can be acknowledged any more.
+
+        Returns what the application is to get again when the next broker dispatches it. What it
+        has processed already stays recorded as received, and a duplicate of it is refused.
+        (activemq-edges F2; activemq-broker R8)
+        """
+        self.delivered.clear()
+        return []
+
+    def acknowledge_again(self, dispatch: MessageDispatch) -> None:
+        """Acknowledge a duplicate of what an open transaction of this consumer has received."""
+        self.send_ack(_DELIVERED, [dispatch])
+
+    def pop_stale(self) -> list[MessageDispatch]:
+        """Return and forget what was delivered before an interruption and did not come again."""
+        return []
+
     def holds(self, message_id: MessageId | None) -> bool:
         """Whether this message was delivered and is not settled."""
         return any(
@@ -143,8 +159,8 @@ class AckLedger(ABC):
             self._session.transaction.id if in_transaction else None,
             self._info.consumer_id,
             kind,
-            _id(dispatches[0]) if kind != _INDIVIDUAL else None,
-            _id(last),
+            message_id(dispatches[0]) if kind != _INDIVIDUAL else None,
+            message_id(last),
             len(dispatches),
             cause,
         )
@@ -158,15 +174,15 @@ class AutoAckLedger(AckLedger):
         # A recover() or close() in the meantime has settled it already.
         if self.delivered:
             self.delivered.clear()
-            message_id = _id(dispatch)
+            acknowledged = message_id(dispatch)
             self._session.send_ack(
                 MessageAck(
                     dispatch.destination,
                     None,
                     self._info.consumer_id,
                     _STANDARD,
-                    message_id,
-                    message_id,
+                    acknowledged,
+                    acknowledged,
                     1,
                 )
             )
@@ -219,6 +235,10 @@ class OptimizedAckLedger(AutoAckLedger):
         self.send_deferred()
         return super().pop_delivered()
 
+    def interrupted(self) -> list[MessageDispatch]:
+        self._deferred.clear()
+        return super().interrupted()
+
     def start_timer(self, tasks: OwnedTasks) -> None:
         if self._interval > 0:
             tasks.spawn(self._acknowledge_regularly)
@@ -250,104 +270,7 @@ class DupsOkAckLedger(AckLedger):
             self.send_ack(_STANDARD, self.pop_delivered())
 
 
-class DeferredAckLedger(AckLedger):
-    """CLIENT and TRANSACTED: one range, when the application says so.
-
-    Until then DELIVERED acknowledgements at half the prefetch keep messages coming.
-    (activemq-broker A5, A6)
-    """
-
-    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
-        super().__init__(session, info)
-        self.redelivers_on_error = False
-        self._delivered_acks = 0  # how many of `delivered`, from its start, had a DELIVERED ack
-
-    def before_delivery(self, dispatch: MessageDispatch) -> None:
-        if self._session.transacted:
-            self._session.transaction.begin()
-        self.delivered.append(dispatch)
-
-    def after_delivery(self, dispatch: MessageDispatch) -> None:
-        prefetch = self._info.prefetch_size
-        if prefetch and len(self.delivered) - self._delivered_acks >= _LAZY_SHARE * prefetch:
-            fresh = self.delivered[self._delivered_acks :]
-            self._delivered_acks = len(self.delivered)
-            self.send_ack(_DELIVERED, fresh, in_transaction=True)
-
-    def flush(self) -> None:
-        """Do nothing: what the application has not acknowledged is redelivered."""
-
-    def acknowledge_in_transaction(self) -> None:
-        if self.delivered:
-            self.send_ack(_STANDARD, self.delivered, in_transaction=True)
-
-    def acknowledge(self) -> None:
-        """CLIENT: acknowledge everything that was delivered."""
-        if self.delivered:
-            self.send_ack(_STANDARD, self.pop_delivered())
-
-    def settle(self) -> None:
-        super().settle()
-        self._delivered_acks = 0
-
-    def pop_delivered(self) -> list[MessageDispatch]:
-        self._delivered_acks = 0
-        return super().pop_delivered()
-
-
-class IndividualAckLedger(DeferredAckLedger):
-    """INDIVIDUAL; also CLIENT and TRANSACTED where messages may be delivered out of order.
-
-    Each message has its own acknowledgement, sent at once within a transaction.
-    (activemq-broker A5, A6)
-    """
-
-    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
-        super().__init__(session, info)
-        self.redelivers_on_error = session.acknowledge_mode == AcknowledgeMode.INDIVIDUAL
-
-    def after_delivery(self, dispatch: MessageDispatch) -> None:
-        if not self._session.transacted:
-            super().after_delivery(dispatch)
-        elif self.delivered:
-            self.send_ack(_INDIVIDUAL, [dispatch], in_transaction=True)
-
-    def acknowledge_in_transaction(self) -> None:
-        """Do nothing: every message was acknowledged when it was delivered."""
-
-    def acknowledge(self) -> None:
-        for dispatch in self.pop_delivered():
-            self.send_ack(_INDIVIDUAL, [dispatch])
-
-    def acknowledge_one(self, dispatch: MessageDispatch) -> None:
-        """INDIVIDUAL: acknowledge this message; do nothing if it is settled already."""
-        for index, delivered in enumerate(self.delivered):
-            if delivered is dispatch:
-                del self.delivered[index]
-                self._delivered_acks -= index < self._delivered_acks
-                self.send_ack(_INDIVIDUAL, [dispatch])
-                return
-
-
-def choose_ledger(session: ClientSession, info: ConsumerInfo) -> AckLedger:
-    """Return the ledger of a new consumer; see the table of this module."""
-    if info.browser:
-        return AutoAckLedger(session, info)
-    mode = session.acknowledge_mode
-    options = session.connection.options
-    if mode == AcknowledgeMode.INDIVIDUAL:
-        return IndividualAckLedger(session, info)
-    if mode == AcknowledgeMode.TRANSACTED:
-        individual = options.transacted_individual_ack or session.reorders
-        return (IndividualAckLedger if individual else DeferredAckLedger)(session, info)
-    if mode == AcknowledgeMode.CLIENT:
-        return (IndividualAckLedger if session.reorders else DeferredAckLedger)(session, info)
-    assert info.destination is not None
-    if mode == AcknowledgeMode.DUPS_OK and info.destination.is_topic and not session.reorders:
-        return DupsOkAckLedger(session, info)
-    return (OptimizedAckLedger if info.optimized_acknowledge else AutoAckLedger)(session, info)
-
-
-def _id(dispatch: MessageDispatch) -> MessageId | None:
+def message_id(dispatch: MessageDispatch) -> MessageId | None:
+    """Return the id of the message that is dispatched."""
     assert dispatch.message is not None
     return dispatch.message.message_id

@@ -11,7 +11,7 @@ import logging
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
-from pyjms.client.delivery.ack_ledger import (
+from pyjms.client.delivery.deferred_ledgers import (
     DeferredAckLedger,
     IndividualAckLedger,
     choose_ledger,
@@ -22,6 +22,8 @@ from pyjms.client.delivery.prefetch import (
     PriorityBuffer,
     PullRequests,
     Receivers,
+    seconds_left,
+    sequence_id,
 )
 from pyjms.client.delivery.redelivery import Redeliverer, is_poison
 from pyjms.client.duplicates import DuplicateVerdict, MessageAudit, judge_duplicate
@@ -34,7 +36,6 @@ from pyjms.jms.api import MessageListener
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Acknowledger, Message
 from pyjms.wire.openwire.commands import (
-    AckType,
     ConsumerId,
     ConsumerInfo,
     MessageDispatch,
@@ -174,6 +175,14 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             self.session.message_before_start()
         self._enqueue(dispatch)
 
+    def interrupted(self) -> None:
+        """Drop what the lost broker has dispatched: the next one dispatches it again."""
+        dropped = [*self._buffer, *self._redeliverer.pop_waiting()]
+        self._buffer.clear()
+        dropped += self.ledger.interrupted()
+        for dispatch in dropped:
+            self.forget(dispatch)
+
     async def deliver_one(self) -> bool:
         """Deliver the next message to the listener; return whether there are more."""
         listener = self._listener
@@ -268,7 +277,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             self.ledger.flush()
         failed = [*self._redeliverer.waiting, *self.ledger.delivered]
         if failed:  # the broker counts a failed delivery of what it dispatched up to here
-            self.last_delivered_sequence_id = max(map(_sequence_id, failed))
+            self.last_delivered_sequence_id = max(map(sequence_id, failed))
         for dispatch in [*self._buffer, *failed]:
             self.forget(dispatch)
         self._buffer.clear()
@@ -293,7 +302,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             message = self.receive_buffered()
             if message is not None:
                 return message
-            left = _seconds_left(deadline)
+            left = seconds_left(deadline)
         self.raise_failure()
         return self.receive_buffered()
 
@@ -304,17 +313,13 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         is_stale = pulls.begin(timeout)
         while not (self.is_closed or pulls.timed_out):
             if not pulls.is_pending:  # the message had expired, or was a duplicate
-                pulls.request(_seconds_left(deadline))
+                pulls.request(seconds_left(deadline))
             own_clock = deadline is not None and (is_stale or bool(self._buffer))
-            left = _seconds_left(deadline) if own_clock else None
+            left = seconds_left(deadline) if own_clock else None
             if left is None or left > 0:
                 await self.receivers.wait(left)
             message = self.receive_buffered()
-            if (
-                message is not None
-                or pulls.timed_out
-                or (own_clock and not _seconds_left(deadline))
-            ):
+            if message is not None or pulls.timed_out or (own_clock and not seconds_left(deadline)):
                 return message
         self.raise_failure()
         return None
@@ -328,7 +333,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         holders = self.session.connection.consumers_holding(message_id)
         verdict = judge_duplicate(self.consumer_id, holders)
         if verdict is DuplicateVerdict.ACKNOWLEDGED:
-            self.ledger.send_ack(AckType.DELIVERED, [dispatch])
+            self.ledger.acknowledge_again(dispatch)
         elif verdict is DuplicateVerdict.DELIVERED:
             logger.warning(
                 "%s delivers the duplicate %s: a transaction on %s may still roll back",
@@ -365,7 +370,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
     def _to_message(self, dispatch: MessageDispatch) -> Message:
         command = dispatch.message
         assert command is not None
-        self.last_delivered_sequence_id = _sequence_id(dispatch)
+        self.last_delivered_sequence_id = sequence_id(dispatch)
         source = CommandSource if command.original_destination is None else ReroutedSource
         return from_command(
             command, dispatch.redelivery_counter, source(command), self._acknowledger, dispatch
@@ -388,13 +393,3 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.raise_failure()
         if self.is_closed:
             raise IllegalStateException("The Consumer is closed")
-
-
-def _sequence_id(dispatch: MessageDispatch) -> int:
-    assert dispatch.message is not None
-    message_id = dispatch.message.message_id
-    return -1 if message_id is None else message_id.broker_sequence_id
-
-
-def _seconds_left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - _clock.now())

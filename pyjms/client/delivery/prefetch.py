@@ -19,7 +19,27 @@ from pyjms import _clock
 from pyjms._wakeup import Waiter
 from pyjms.wire.openwire.commands import Command, ConsumerInfo, MessageDispatch, MessagePull
 
-__all__ = ["DispatchBuffer", "FifoBuffer", "PriorityBuffer", "PullRequests", "Receivers"]
+__all__ = [
+    "DispatchBuffer",
+    "FifoBuffer",
+    "PriorityBuffer",
+    "PullRequests",
+    "Receivers",
+    "seconds_left",
+    "sequence_id",
+]
+
+
+def sequence_id(dispatch: MessageDispatch) -> int:
+    """Return the broker's number of the message, -1 if it has none."""
+    assert dispatch.message is not None
+    message_id = dispatch.message.message_id
+    return -1 if message_id is None else message_id.broker_sequence_id
+
+
+def seconds_left(deadline: float | None) -> float | None:
+    """Return the seconds until `deadline`, at least 0; None: there is none."""
+    return None if deadline is None else max(0.0, deadline - _clock.now())
 
 
 class FifoBuffer(deque[MessageDispatch]):

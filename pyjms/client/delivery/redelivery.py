@@ -94,6 +94,8 @@ class Redeliverer:
     def roll_back(self) -> None:
         """Count a failed delivery of everything unsettled; redeliver or refuse it."""
         consumer = self._consumer
+        for dispatch in consumer.ledger.pop_stale():
+            consumer.forget(dispatch)
         unsettled = consumer.ledger.pop_delivered()
         for dispatch in unsettled:
             dispatch.redelivery_counter += 1
@@ -115,6 +117,11 @@ class Redeliverer:
         previous = None if redeliveries == 0 else self._delay or 0.0
         self._delay = consumer.redelivery_policy.next_delay(previous)
         self._redeliver(failed, self._delay)
+
+    def pop_waiting(self) -> list[MessageDispatch]:
+        """Return the messages that wait outside the buffer, and redeliver them no more."""
+        waiting, self.waiting = self.waiting, []
+        return waiting
 
     def is_exceeded(self, dispatch: MessageDispatch) -> bool:
         """Whether a transacted consumer refuses it on arrival. (activemq-broker R5)"""
@@ -188,9 +195,9 @@ class Redeliverer:
 
     async def _requeue(self, failed: list[MessageDispatch], delay: float) -> None:
         await _clock.sleep(delay)
-        ready = set(map(id, failed))
-        self.waiting = [dispatch for dispatch in self.waiting if id(dispatch) not in ready]
-        self._consumer.requeue(failed)
+        ready, waiting = set(map(id, failed)), self.waiting
+        self.waiting = [dispatch for dispatch in waiting if id(dispatch) not in ready]
+        self._consumer.requeue([dispatch for dispatch in waiting if id(dispatch) in ready])
 
 
 def _is_delayed_by_broker(dispatch: MessageDispatch) -> bool:

@@ -51,6 +51,7 @@ class ClientKeywords(TypedDict, total=False):
     audit_depth: int
     audit_maximum_producer_number: int
     consumer_expiry_check_enabled: bool
+    consumer_failover_redelivery_wait_period: float
     dispatch_async: bool
     exclusive_consumer: bool
     use_retroactive_consumer: bool
@@ -113,6 +114,8 @@ class ClientOptions:
     audit_depth: int = 2048
     audit_maximum_producer_number: int = 64
     consumer_expiry_check_enabled: bool = True
+    consumer_failover_redelivery_wait_period: float = 0.0
+    """How long a commit waits for what was delivered before a reconnection to come again."""
     dispatch_async: bool = True
     exclusive_consumer: bool = False
     use_retroactive_consumer: bool = False
@@ -157,6 +160,7 @@ _PARSERS: Final[dict[str, Parser]] = {
     "send_timeout": _seconds_or_never,
     "close_timeout": _seconds_or_never,
     "connect_response_timeout": _seconds_or_never,
+    "consumer_failover_redelivery_wait_period": _seconds,
     "optimize_acknowledge_time_out": _seconds,
     "optimized_ack_scheduled_ack_interval": _seconds,
     "warn_about_unstarted_connection_timeout": _seconds,
@@ -175,13 +179,11 @@ _SPELLINGS: Final = {
 _THREADS = "there are no threads for each session or connection here"
 _BLOBS = "there are no blob messages here"
 _JAVA_OBJECTS = "serialized Java objects are bytes here, and never read"
-_FAILOVER = "there is no failover transport here"
 IGNORED: Final[Mapping[str, str]] = {
     "alwaysSessionAsync": _THREADS,
     "blobTransferPolicy.bufferSize": _BLOBS,
     "blobTransferPolicy.defaultUploadUrl": _BLOBS,
     "blobTransferPolicy.uploadUrl": _BLOBS,
-    "consumerFailoverRedeliveryWaitPeriod": _FAILOVER,
     "maxInflatedDataSizeRatio": "the size of an inflated body is limited, not the ratio",
     "maxThreadPoolSize": _THREADS,
     "objectMessageSerializationDefered": _JAVA_OBJECTS,

@@ -8,7 +8,7 @@ its end only when they are settled, so that commit, rollback and acknowledge sti
 from __future__ import annotations
 
 from pyjms.client.delivery import ActiveMQMessageConsumer, ActiveMQQueueBrowser
-from pyjms.client.delivery.ack_ledger import DeferredAckLedger
+from pyjms.client.delivery.deferred_ledgers import DeferredAckLedger
 from pyjms.client.interfaces import ClientConnection
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.errors import JMSException
@@ -99,6 +99,14 @@ class SessionResources:
         """Acknowledge what was delivered: the transaction is about to end."""
         for consumer in [*self.consumers, *self._lingering]:
             consumer.ledger.acknowledge_in_transaction()
+
+    def stale_count(self) -> int:
+        """How many deliveries a lost broker made, and the present one did not."""
+        return sum(
+            consumer.ledger.stale_count
+            for consumer in [*self.consumers, *self._lingering]
+            if isinstance(consumer.ledger, DeferredAckLedger)
+        )
 
     def settle(self) -> None:
         """Settle what was delivered: it was committed."""

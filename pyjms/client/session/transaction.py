@@ -17,6 +17,10 @@ Before either end the consumers acknowledge, in the transaction, what was delive
     commit without response          unknown; the caller decides (ConnectionFailedException)
     rollback, whatever the outcome   they are redelivered
 
+With a failover transport the broker may be lost meanwhile. Messages delivered by the lost one must
+come again, from the next one to the same consumers; else a commit rolls back instead, after
+waiting for them as long as `consumer_failover_redelivery_wait_period` says. (activemq-edges F5)
+
 `id` is cleared before the request, so that work which starts during a commit belongs to the next
 transaction. (openwire-encoding 13; activemq-broker X1, X3, X7)
 """
@@ -28,6 +32,7 @@ from typing import Protocol
 
 import anyio
 
+from pyjms import _clock
 from pyjms.client.interfaces import ClientConnection
 from pyjms.errors import (
     ConnectionFailedException,
@@ -48,6 +53,9 @@ class TransactionParticipants(Protocol):
     def acknowledge_in_transaction(self) -> None:
         """Acknowledge what was delivered: the transaction is about to end."""
 
+    def stale_count(self) -> int:
+        """How many deliveries a lost broker made, and the present one did not."""
+
     def settle(self) -> None:
         """Settle what was delivered: it was committed."""
 
@@ -62,6 +70,7 @@ class LocalTransaction:
         self._connection = connection
         self._participants = participants
         self.id: LocalTransactionId | None = None
+        self._redelivery = anyio.Event()
 
     def begin(self) -> LocalTransactionId:
         """Return the transaction's id; begin one if this is its first work."""
@@ -80,6 +89,8 @@ class LocalTransaction:
         """
         if self.id is None:
             return
+        if self._participants.stale_count():
+            await self._wait_for_redelivery()
         try:
             await self._end(TransactionType.COMMIT_ONE_PHASE)
         except anyio.get_cancelled_exc_class():
@@ -105,6 +116,30 @@ class LocalTransaction:
             await self._end(TransactionType.ROLLBACK)
         finally:
             self._participants.roll_back()
+
+    def redelivered(self) -> None:
+        """Note that a message delivered by a lost broker came again."""
+        self._redelivery.set()
+
+    async def _wait_for_redelivery(self) -> None:
+        """Wait until everything delivered by a lost broker has come again; else roll back.
+
+        Raises:
+            TransactionRolledBackException: not everything came in time.
+        """
+        participants = self._participants
+        with _clock.timeout(self._connection.options.consumer_failover_redelivery_wait_period):
+            while participants.stale_count():
+                self._redelivery = anyio.Event()
+                await self._redelivery.wait()
+        missing, transaction_id = participants.stale_count(), self.id
+        if missing:
+            await self.rollback()
+            raise TransactionRolledBackException(
+                f"rolling back transaction ({transaction_id}) post failover recovery. {missing} "
+                "previously delivered message(s) not replayed to consumer",
+                hint="they come again, to this or another consumer; handle them then",
+            )
 
     async def _end(self, how: TransactionType) -> None:
         self._participants.acknowledge_in_transaction()

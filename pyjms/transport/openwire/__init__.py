@@ -15,13 +15,16 @@ from pyjms.transport.openwire.options import (
     read_client_options,
     read_server_options,
 )
+from pyjms.transport.openwire.reconnecting import InterruptionListener, ReconnectingTransport
 from pyjms.transport.openwire.remote_errors import from_throwable
 from pyjms.wire.openwire.commands import Command
 
 __all__ = [
     "InactivityMonitor",
+    "InterruptionListener",
     "OpenWireOptions",
     "OpenWireTransport",
+    "ReconnectingTransport",
     "RequestTransport",
     "ResponseCorrelator",
     "WireFormatNegotiator",

@@ -1,0 +1,214 @@
+"""Finding the next broker: passes over the list until one takes the client over.
+
+A pass tries the backups that are connected already, then the broker that was asked for, then the
+list. One that accepts the connection but refuses the client counts as failed, too.
+
+Log lines: one warning when the first pass has failed, one after every
+`warnAfterReconnectAttempts` passes. (activemq-edges F1, F7, F8)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
+
+from pyjms import _clock
+from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.transport.failover.brokers import BrokerList
+from pyjms.transport.failover.options import FailoverOptions
+from pyjms.transport.failover.peer import Peer, open_peer
+from pyjms.transport.failover.waiting import ReconnectPolicy
+from pyjms.transport.openwire.correlator import RequestTransport
+from pyjms.transport.uri import TransportURI
+from pyjms.wire.openwire.commands import ConnectionControl
+
+__all__ = ["Connector", "CreateTransport", "TakeOver"]
+
+logger = logging.getLogger(__name__)
+
+CreateTransport = Callable[[TransportURI], RequestTransport]
+TakeOver = Callable[[Peer], Awaitable[None]]
+"""Makes a broker know the client; raises a JMSException if it refuses."""
+
+
+class Connector:
+    """Finds brokers for one failover transport, and keeps its backups."""
+
+    def __init__(
+        self, brokers: BrokerList, options: FailoverOptions, create: CreateTransport
+    ) -> None:
+        self.brokers = brokers
+        self._options = options
+        self._create = create
+        self._backups: list[Peer] = []
+        self._used: TransportURI | None = None
+        self._lost_backup = anyio.Event()
+        self.asked_for: TransportURI | None = None
+        """The broker to try first in the next pass."""
+
+    async def connect(self, policy: ReconnectPolicy, take_over: TakeOver) -> None:
+        """Make passes until `take_over` has succeeded for one broker.
+
+        Raises:
+            JMSException: the policy allows no further pass; why the last one failed.
+        """
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(JMSException),
+            wait=policy.wait,
+            stop=policy.stop,
+            sleep=_clock.sleep,
+            before_sleep=self._log,
+            reraise=True,
+        )
+        await retrying(self._pass, take_over)
+
+    def follow(self, control: ConnectionControl) -> TransportURI | None:
+        """Take over the list of a cluster; return the broker to go to, if there is one.
+
+        (activemq-edges NW10; openwire-encoding 15)
+        """
+        options, brokers = self._options, self.brokers
+        try:
+            changed = bool(
+                control.connected_brokers
+                and options.update_uris_supported
+                and brokers.announce(control.connected_brokers)
+            )
+            if control.reconnect_to and options.reconnect_supported:
+                return brokers.complete(control.reconnect_to)
+        except JMSException as error:
+            logger.warning("The brokers that a broker has announced are not used: %s", error)
+            return None
+        rebalances = control.rebalance_connection and options.rebalance_update_uris
+        return brokers.connect_list()[0] if changed and rebalances else None
+
+    async def maintain(self, current: TransportURI, switch: Callable[[Peer], None]) -> None:
+        """Keep backups connected and, if that is wished, return to a priority broker.
+
+        Runs while `current` is in use. `switch` is called with the priority broker's transport,
+        and ends it.
+        """
+        self._used = current
+        policy = ReconnectPolicy(self._options, is_first=False)
+        failures = 0
+        while True:
+            returning = self._options.priority_backup and not self.brokers.is_priority(current)
+            if returning:
+                peer = await self._first_of(self.brokers.priorities())
+                if peer is not None:
+                    switch(peer)
+                    return
+            is_full = await self._fill_backups()
+            failures = 0 if is_full and not returning else failures + 1
+            if failures:
+                await _clock.sleep(policy.delay_after(failures))
+            else:
+                self._lost_backup = anyio.Event()
+                await self._lost_backup.wait()
+
+    def prefer(self, peer: Peer) -> None:
+        """Try a transport that is connected already before all others."""
+        self._backups.insert(0, peer)
+
+    async def stop(self) -> None:
+        """Close the backups."""
+        backups, self._backups = self._backups, []
+        for peer in backups:
+            await peer.stop()
+
+    async def _pass(self, take_over: TakeOver) -> None:
+        await self._read_file()
+        failure: JMSException = ConnectionFailedException("There is no broker to connect to")
+        while self._backups:
+            peer = self._backups.pop(0)
+            error = await self._try_peer(peer, take_over)
+            if error is None:
+                return
+            failure = error
+        uris = self.brokers.connect_list()
+        asked_for, self.asked_for = self.asked_for, None
+        if asked_for is not None:
+            uris = [asked_for, *(uri for uri in uris if uri != asked_for)]
+        for uri in uris:
+            try:
+                peer = await open_peer(uri, self._create)
+            except JMSException as unreachable:
+                logger.debug("Connecting to %s failed: %s", uri, unreachable)
+                self.brokers.failed, failure = uri, unreachable
+                continue
+            error = await self._try_peer(peer, take_over)
+            if error is None:
+                return
+            failure = error
+        raise failure
+
+    async def _try_peer(self, peer: Peer, take_over: TakeOver) -> JMSException | None:
+        """Have a broker take the client over; return why it did not, None if it did."""
+        peer.on_lost = None
+        try:
+            await take_over(peer)
+        except JMSException as error:
+            logger.debug("%s did not take the client over: %s", peer.uri, error)
+            self.brokers.failed = peer.uri
+            await peer.stop()
+            return error
+        except BaseException:
+            await peer.stop()
+            raise
+        return None
+
+    async def _first_of(self, uris: list[TransportURI]) -> Peer | None:
+        for uri in uris:
+            try:
+                return await open_peer(uri, self._create)
+            except JMSException as error:
+                logger.debug("The priority broker %s is not back: %s", uri, error)
+        return None
+
+    async def _fill_backups(self) -> bool:
+        """Connect to backups; return whether there are as many as wished."""
+        if not self._options.backup:
+            return True
+        wanted = self._options.backup_pool_size
+        for uri in self.brokers.connect_list():
+            if len(self._backups) >= wanted:
+                break
+            if uri != self._used and all(peer.uri != uri for peer in self._backups):
+                try:
+                    peer = await open_peer(uri, self._create)
+                except JMSException as error:
+                    logger.debug("No backup at %s: %s", uri, error)
+                    continue
+                peer.on_lost = self._backup_lost
+                self._backups.append(peer)
+        return len(self._backups) >= min(wanted, len(self.brokers.connect_list()) - 1)
+
+    def _backup_lost(self, peer: Peer) -> None:
+        if peer in self._backups:
+            self._backups.remove(peer)
+        self._lost_backup.set()
+
+    async def _read_file(self) -> None:
+        path = self._options.update_uris_file
+        if path is None or not self._options.update_uris_supported:
+            return
+        try:
+            text = await anyio.Path(path).read_text(encoding="utf-8")
+            self.brokers.announce(",".join(text.split()))
+        except (OSError, JMSException) as error:
+            logger.warning("The broker list of updateURIsURL, %s, is not used: %s", path, error)
+
+    def _log(self, retry_state: RetryCallState) -> None:
+        attempt = retry_state.attempt_number
+        error = retry_state.outcome.exception() if retry_state.outcome is not None else None
+        every = self._options.warn_after_reconnect_attempts
+        if attempt == 1 or (every > 0 and attempt % every == 0):
+            logger.warning(
+                "Failed to connect to [%s] after: %d attempt(s) with '%s', continuing to retry.",
+                self.brokers,
+                attempt,
+                error,
+            )

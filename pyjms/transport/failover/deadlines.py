@@ -1,0 +1,64 @@
+"""What ends by time while there is no broker: sending messages (`timeout`), and pulls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyjms import _clock
+from pyjms._wakeup import Waiter
+from pyjms.transport.failover.pulls import OpenPulls
+from pyjms.transport.failover.requests import OpenRequests, Request
+from pyjms.wire.openwire.commands import Command
+
+__all__ = ["OutageDeadlines"]
+
+
+class OutageDeadlines:
+    """The deadlines of one outage; `run` it as a task while it lasts."""
+
+    def __init__(
+        self,
+        requests: OpenRequests,
+        pulls: OpenPulls,
+        timeout: float | None,
+        on_timeout: Callable[[Request], None],
+        deliver: Callable[[Command], None],
+    ) -> None:
+        self._requests = requests
+        self._pulls = pulls
+        self._timeout = timeout
+        self._on_timeout = on_timeout
+        self._deliver = deliver
+        self._began = _clock.now()
+        self._alarm: Waiter | None = None
+
+    def changed(self) -> None:
+        """Look at the deadlines again: there is a new one."""
+        if self._alarm is not None:
+            self._alarm.wake()
+
+    async def run(self) -> None:
+        """Wait for each deadline, until cancelled."""
+        while True:
+            deadline = self._next()
+            self._alarm = Waiter()
+            if deadline is None:
+                await self._alarm.wait()
+            elif deadline > _clock.now():
+                await _clock.wait(self._alarm, deadline - _clock.now())
+            else:
+                self._pulls.respond_to_overdue(self._deliver)
+                for request in self._requests.messages():
+                    if self._deadline_of(request) <= _clock.now():
+                        self._on_timeout(request)
+
+    def _next(self) -> float | None:
+        deadlines = [self._pulls.next_deadline()]
+        if self._timeout is not None:
+            deadlines += map(self._deadline_of, self._requests.messages())
+        return min((d for d in deadlines if d is not None), default=None)
+
+    def _deadline_of(self, request: Request) -> float:
+        return max(request.since, self._began) + (
+            float("inf") if self._timeout is None else self._timeout
+        )

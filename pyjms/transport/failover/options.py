@@ -1,0 +1,118 @@
+"""The options of `failover:` URLs, with ActiveMQ's names and defaults. (activemq-edges F0)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyjms.transport.options import Options, boolean, check_known, duration, integer, read_options
+from pyjms.transport.uri import TransportURI, could_not_create
+
+__all__ = ["FAILOVER", "INFINITE", "FailoverOptions", "read_failover_options"]
+
+INFINITE = -1
+
+
+@dataclass(frozen=True)
+class FailoverOptions:
+    """Options of a failover transport; times in seconds."""
+
+    initial_reconnect_delay: float = 0.01
+    max_reconnect_delay: float = 30.0
+    use_exponential_back_off: bool = True
+    reconnect_delay_exponent: float = 2.0
+    max_reconnect_attempts: int = INFINITE
+    """Passes over the list of brokers; 0: a lost connection is not replaced."""
+    startup_max_reconnect_attempts: int = INFINITE
+    """The same for the first connection; -1: as `max_reconnect_attempts`."""
+    warn_after_reconnect_attempts: int = 10
+    randomize: bool = True
+    timeout: float | None = None
+    """How long sending a message may wait for a connection; None: for ever."""
+    backup: bool = False
+    backup_pool_size: int = 1
+    priority_backup: bool = False
+    priority_uris: tuple[TransportURI, ...] = ()
+    """Empty: the first one of the URL."""
+    track_messages: bool = False
+    track_transaction_producers: bool = True
+    max_cache_size: int = 131072
+    update_uris_supported: bool = True
+    update_uris_file: Path | None = None
+    rebalance_update_uris: bool = True
+    reconnect_supported: bool = True
+
+
+def _timeout(text: str) -> float | None:
+    milliseconds = integer(text)
+    return milliseconds / 1000 if milliseconds >= 0 else None
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError("write a number") from None
+    if not number >= 1:
+        raise ValueError("write a number of 1 or more")
+    return number
+
+
+def _uris(text: str) -> tuple[TransportURI, ...]:
+    return tuple(TransportURI.parse(part) for part in text.split(",") if part.strip())
+
+
+def _file(text: str) -> Path | None:
+    if not text:
+        return None
+    scheme, colon, rest = text.partition(":")
+    if not colon or len(scheme) == 1:  # C:\brokers
+        return Path(text)
+    if scheme.lower() != "file":
+        raise ValueError("name a file: file:/etc/brokers; other URLs are not read")
+    return Path("/" + rest.lstrip("/") if rest.startswith("/") else rest)
+
+
+FAILOVER: Options = {
+    "initialReconnectDelay": ("initial_reconnect_delay", duration),
+    "maxReconnectDelay": ("max_reconnect_delay", duration),
+    "useExponentialBackOff": ("use_exponential_back_off", boolean),
+    "reconnectDelayExponent": ("reconnect_delay_exponent", _number),
+    "backOffMultiplier": ("reconnect_delay_exponent", _number),
+    "maxReconnectAttempts": ("max_reconnect_attempts", integer),
+    "startupMaxReconnectAttempts": ("startup_max_reconnect_attempts", integer),
+    "warnAfterReconnectAttempts": ("warn_after_reconnect_attempts", integer),
+    "randomize": ("randomize", boolean),
+    "timeout": ("timeout", _timeout),
+    "backup": ("backup", boolean),
+    "backupPoolSize": ("backup_pool_size", integer),
+    "priorityBackup": ("priority_backup", boolean),
+    "priorityURIs": ("priority_uris", _uris),
+    "trackMessages": ("track_messages", boolean),
+    "trackTransactionProducers": ("track_transaction_producers", boolean),
+    "maxCacheSize": ("max_cache_size", integer),
+    "updateURIsSupported": ("update_uris_supported", boolean),
+    "updateURIsURL": ("update_uris_file", _file),
+    "rebalanceUpdateURIs": ("rebalance_update_uris", boolean),
+    "reconnectSupported": ("reconnect_supported", boolean),
+}
+"""Option name in the URL -> (attribute, function that converts the text)."""
+
+_NONE: Mapping[str, str] = {}
+
+
+def read_failover_options(uri: TransportURI) -> tuple[FailoverOptions, dict[str, str]]:
+    """Return the options of a `failover:` URL, and those of `nested.*` without that prefix.
+
+    Raises:
+        ConfigurationException: an option is unknown or a value cannot be converted.
+    """
+    nested, rest = uri.split_options("nested.")
+    check_known(rest, set(FAILOVER), ignored=_NONE)
+    if not uri.components:
+        raise could_not_create(
+            f"{uri} names no broker",
+            hint=f"write {uri.scheme}:(tcp://localhost:61616,tcp://localhost:61617)",
+        )
+    return FailoverOptions(**read_options(rest.options, FAILOVER)), nested

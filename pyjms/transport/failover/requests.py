@@ -1,0 +1,93 @@
+"""The requests whose response is outstanding, and the messages that wait to be sent at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pyjms import _clock
+from pyjms.wire.openwire.commands import ActiveMQMessage, Command, Response
+
+__all__ = ["HeldMessages", "OpenRequests", "Request"]
+
+OnResponse = Callable[[Response | Exception], None]
+
+
+@dataclass
+class Request:
+    """A request, and who waits for its response."""
+
+    number: int
+    command: Command
+    on_response: OnResponse
+    since: float
+    """When it was made."""
+    was_sent: bool = False
+    """Whether a broker may have it."""
+
+
+class OpenRequests:
+    """The requests of one client, in the order in which they were sent."""
+
+    def __init__(self) -> None:
+        self._requests: dict[int, Request] = {}
+        self._number = 0
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(list(self._requests.values()))
+
+    def add(self, command: Command, on_response: OnResponse) -> Request:
+        """Add a request that is about to be sent."""
+        self._number += 1
+        request = Request(self._number, command, on_response, _clock.now())
+        self._requests[request.number] = request
+        return request
+
+    def pop(self, number: int) -> Request | None:
+        """Remove a request and return it; None: nobody waits for its response any more."""
+        return self._requests.pop(number, None)
+
+    def abandon(self, command: Command) -> None:
+        """Remove the request of `command`: nobody waits for its response any more."""
+        for request in self:
+            if request.command is command:
+                del self._requests[request.number]
+
+    def commands(self) -> frozenset[int]:
+        """Return the `id()` of each command."""
+        return frozenset(id(request.command) for request in self._requests.values())
+
+    def messages(self) -> list[Request]:
+        """Return those that send a message."""
+        return [r for r in self._requests.values() if isinstance(r.command, ActiveMQMessage)]
+
+    def pop_all(self) -> list[Request]:
+        """Remove and return all of them."""
+        requests, self._requests = self._requests, {}
+        return list(requests.values())
+
+
+class HeldMessages:
+    """Messages sent without response while there was no broker; their senders wait in `drained`."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[float, ActiveMQMessage, bool]] = []
+
+    def add(self, message: ActiveMQMessage, *, is_replayed: bool) -> None:
+        """Add a message; `is_replayed`: it is part of the replay in any case."""
+        self._held.append((_clock.now(), message, is_replayed))
+
+    def unsent(self) -> list[ActiveMQMessage]:
+        """Return those that no replay sends."""
+        return [message for _, message, is_replayed in self._held if not is_replayed]
+
+    def clear(self) -> None:
+        """Remove all of them: they were sent."""
+        self._held.clear()
+
+    def pop_older(self, seconds: float) -> list[ActiveMQMessage]:
+        """Remove and return those that have waited so long."""
+        limit = _clock.now() - seconds
+        older = [message for since, message, _ in self._held if since <= limit]
+        self._held = [held for held in self._held if held[0] > limit]
+        return older

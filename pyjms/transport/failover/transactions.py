@@ -1,0 +1,85 @@
+"""The open local transactions of a client, with what was sent in them.
+
+Acknowledgements are not kept: the consumers of the client know what was delivered to them, and
+whether the next broker delivers it again decides whether the transaction can be committed.
+(activemq-edges F4, F5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass, field
+
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    Command,
+    ProducerId,
+    ProducerInfo,
+    RemoveInfo,
+    TransactionId,
+    TransactionInfo,
+    TransactionType,
+)
+
+__all__ = ["OpenTransactions"]
+
+
+@dataclass
+class _Transaction:
+    begin: TransactionInfo
+    messages: list[ActiveMQMessage] = field(default_factory=list)
+    closed_producers: list[ProducerInfo] = field(default_factory=list)
+
+
+class OpenTransactions:
+    """The transactions of one client, in the order in which they began."""
+
+    def __init__(self) -> None:
+        self._transactions: dict[TransactionId | None, _Transaction] = {}
+
+    def begin(self, info: TransactionInfo) -> None:
+        """Add a transaction."""
+        self._transactions[info.transaction_id] = _Transaction(info)
+
+    def end(self, transaction_id: TransactionId | None) -> None:
+        """Remove a transaction that was committed or rolled back."""
+        self._transactions.pop(transaction_id, None)
+
+    def add(self, message: ActiveMQMessage) -> bool:
+        """Add a message to its transaction; return whether it belongs to one."""
+        transaction = self._transactions.get(message.transaction_id)
+        if transaction is not None:
+            transaction.messages.append(message)
+        return transaction is not None
+
+    def remove(self, message: ActiveMQMessage) -> None:
+        """Remove a message that is not sent after all."""
+        transaction = self._transactions.get(message.transaction_id)
+        if transaction is not None:
+            transaction.messages = [sent for sent in transaction.messages if sent is not message]
+
+    def producer_closed(self, info: ProducerInfo) -> None:
+        """Keep a closed producer in the transactions that have messages of it."""
+        for transaction in self._transactions.values():
+            if any(_is_of(message, info.producer_id) for message in transaction.messages):
+                transaction.closed_producers.append(info)
+
+    def replay(self, pending: frozenset[int]) -> Iterator[Command]:
+        """Yield what makes a broker know them, except the commands whose `id()` is in `pending`."""
+        for transaction in self._transactions.values():
+            yield from map(copy, transaction.closed_producers)
+            yield TransactionInfo(
+                transaction.begin.connection_id,
+                transaction.begin.transaction_id,
+                int(TransactionType.BEGIN),
+            )
+            for message in transaction.messages:
+                if id(message) not in pending:
+                    yield copy(message)
+            for info in transaction.closed_producers:
+                yield RemoveInfo(info.producer_id)
+
+
+def _is_of(message: ActiveMQMessage, producer_id: ProducerId | None) -> bool:
+    return message.producer_id == producer_id

@@ -1,0 +1,395 @@
+"""The failover transport: to one of several brokers, and to the next one when that is lost.
+
+    state          sending                              ends with
+    ------------   ----------------------------------   ------------------------------------------
+    CONNECTING     requests and messages wait           a broker has taken the client over; or the
+                   acknowledgements are dropped         policy allows no further attempt: FAILED
+    CONNECTED      goes to the broker's transport       that transport fails: CONNECTING, or FAILED
+                                                        if no reconnection is allowed
+    FAILED         raises                               stop()
+
+Everything that is sent is recorded first (`ClientState`), then given to the current transport, if
+there is one. A new broker gets the record replayed (`replay`) and the outstanding requests again;
+only then is it the current one. Replaying is one run without a wait, so no command overtakes it.
+
+Not replayed, because the new broker could not understand it: acknowledgements, removals and
+rollbacks. Whoever waits for their response gets one at once; the outcome is the same. A commit
+that the lost broker may or may not have executed is not repeated either: it ends in a
+TransactionRolledBackException. (activemq-edges F1 to F8, U4; activemq-broker X9)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import anyio
+
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConnectionFailedException
+from pyjms.transport.failover.connector import Connector
+from pyjms.transport.failover.deadlines import OutageDeadlines
+from pyjms.transport.failover.in_flight import (
+    failed_again,
+    is_done_by_loss,
+    timed_out,
+)
+from pyjms.transport.failover.options import FailoverOptions
+from pyjms.transport.failover.peer import Peer
+from pyjms.transport.failover.pulls import OpenPulls
+from pyjms.transport.failover.replay import Replay
+from pyjms.transport.failover.requests import HeldMessages, OnResponse, OpenRequests, Request
+from pyjms.transport.failover.state import ClientState
+from pyjms.transport.failover.waiting import ReconnectPolicy
+from pyjms.transport.openwire.correlator import RequestTransport
+from pyjms.transport.openwire.reconnecting import ReconnectingTransport
+from pyjms.transport.uri import TransportURI
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    Command,
+    ConnectionControl,
+    MessageDispatch,
+    MessagePull,
+    RemoveInfo,
+    Response,
+)
+
+__all__ = ["FailoverTransport"]
+
+logger = logging.getLogger(__name__)
+
+
+class FailoverTransport(ReconnectingTransport):
+    """Reconnects to one of several brokers when its broker is lost. Belongs to one loop."""
+
+    def __init__(self, connector: Connector, options: FailoverOptions) -> None:
+        self._connector = connector
+        self._options = options
+        self._state = ClientState(options)
+        self._requests = OpenRequests()
+        self._held = HeldMessages()
+        self._pulls = OpenPulls()
+        self._replay = Replay(self._state, self._requests, self._held, self._pulls, self)
+        self._peer: Peer | None = None
+        self._current: RequestTransport | None = None
+        self._settled = anyio.Event()  # set while connected, and once it has failed
+        self._error: Exception | None = None
+        self._is_starting = True
+        self._is_stopped = False
+        self._is_paused = False
+        self._lost_at = 0.0
+        self._connecting: BackgroundTask | None = None
+        self._maintenance: BackgroundTask | None = None
+        self._deadlines: OutageDeadlines | None = None
+        self._watch: BackgroundTask | None = None
+
+    # --- life cycle
+
+    async def start(self) -> None:
+        """Connect to one of the brokers; waits until there is one, or the policy gives up."""
+        self._lost_at = _clock.now()
+        self._begin(ReconnectPolicy(self._options, is_first=True), None)
+        await self._settled.wait()
+        self._is_starting = False
+        if self._error is not None:
+            raise failed_again(self._error)
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        self._current = None
+        tasks = [t for t in (self._connecting, self._maintenance, self._watch) if t is not None]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            await task.wait()
+        await self._connector.stop()
+        if self._peer is not None:
+            await self._peer.stop()
+        self._end(ConnectionFailedException(f"The transport to {self.remote_address} was stopped"))
+
+    @property
+    def remote_address(self) -> str:
+        if self._peer is None:
+            return f"failover:({self._connector.brokers})"
+        return self._peer.transport.remote_address
+
+    @property
+    def wire_version(self) -> int:
+        return super().wire_version if self._current is None else self._current.wire_version
+
+    # --- sending
+
+    def oneway(self, command: Command) -> None:
+        self._check_usable()
+        is_replayed = self._track(command, is_request=False)
+        current = self._current
+        if current is not None:
+            try:
+                current.oneway(command)
+            except ConnectionFailedException as error:  # its on_exception is about to come
+                logger.debug("%s is not sent yet: %s", type(command).__name__, error)
+            except Exception:
+                self._state.untrack(command)
+                raise
+            else:
+                return
+        if isinstance(command, ActiveMQMessage):
+            self._held.add(command, is_replayed=is_replayed)
+        if self._deadlines is not None:
+            self._deadlines.changed()
+
+    def request_soon(self, command: Command, on_response: OnResponse) -> None:
+        self._check_usable()
+        self._track(command, is_request=True)
+        if self._current is None and is_done_by_loss(command):
+            self._state.completed(command)
+            on_response(Response())
+            return
+        request = self._requests.add(command, on_response)
+        if self._current is None:
+            if self._deadlines is not None:
+                self._deadlines.changed()
+            return
+        try:
+            self.send_request(self._current, request, command)
+        except ConnectionFailedException as error:
+            logger.debug("%s is not sent yet: %s", type(command).__name__, error)
+        except Exception:
+            self._requests.pop(request.number)
+            self._state.untrack(command)
+            raise
+
+    def abandon(self, command: Command) -> None:
+        self._requests.abandon(command)
+
+    def flush(self) -> None:
+        if self._current is not None:
+            self._current.flush()
+
+    def defer(self, function: Callable[[], object]) -> bool:
+        return self._current is not None and self._current.defer(function)
+
+    @property
+    def congested(self) -> bool:
+        return self._current is None or self._current.congested
+
+    async def drained(self) -> None:
+        """Wait until there is a broker whose transport takes more.
+
+        Raises:
+            ConnectionFailedException: there was none within the option `timeout`; what was queued
+                since is not sent.
+        """
+        timeout = self._options.timeout
+        deadline = None if timeout is None else _clock.now() + timeout
+        while self._error is None and not self._is_stopped:
+            current = self._current
+            if current is not None:
+                if not current.congested:
+                    return
+                await current.drained()
+                continue
+            left = None if deadline is None else deadline - _clock.now()
+            if timeout is not None and left is not None and left <= 0:
+                for message in self._held.pop_older(timeout):
+                    self._state.untrack(message)
+                raise timed_out(timeout, self._connector.brokers)
+            with _clock.timeout(left):
+                await self._settled.wait()
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        if self._current is not None:
+            self._current.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if self._current is not None:
+            self._current.resume_reading()
+
+    def _track(self, command: Command, *, is_request: bool) -> bool:
+        """Record a command; return whether it is a message that a replay sends."""
+        if isinstance(command, ActiveMQMessage):
+            return self._state.track_message(command, is_request=is_request)
+        if type(command) is MessagePull:
+            self._pulls.add(command)
+        else:
+            self._state.track(command)
+            if self._pulls and isinstance(command, RemoveInfo):
+                self._pulls.consumer_closed(command.object_id)
+        return False
+
+    def send_request(self, transport: RequestTransport, request: Request, command: Command) -> None:
+        """Send `command`, that of `request` or a copy, by the transport of one broker."""
+        transport.request_soon(command, partial(self._on_response, request))
+        request.was_sent = True
+
+    def _check_usable(self) -> None:
+        if self._error is not None:
+            raise failed_again(self._error)
+
+    # --- receiving
+
+    def on_command(self, command: Command) -> None:
+        """Pass on what the current broker sends, after reading what concerns reconnecting."""
+        if type(command) is MessageDispatch:
+            if self._pulls:
+                self._pulls.on_dispatch(command)
+        elif type(command) is ConnectionControl:
+            target = self._connector.follow(command)
+            if target is not None:
+                self._move_to(target)
+        self.listener.on_command(command)
+
+    def on_exception(self, error: Exception) -> None:
+        """Reconnect: the current broker is lost."""
+        policy = ReconnectPolicy(self._options, is_first=False)
+        peer = self._peer
+        self._interrupt(error)
+        if self._is_stopped:
+            return
+        if not policy.allows_any:
+            self._give_up(error)
+            return
+        logger.warning(
+            "The connection to %s is lost: %s. Reconnecting to one of [%s]",
+            self.remote_address,
+            error,
+            self._connector.brokers,
+        )
+        if peer is not None:
+            self._connector.brokers.failed = peer.uri
+        self._begin(policy, peer)
+
+    def _on_response(self, request: Request, outcome: Response | Exception) -> None:
+        if isinstance(outcome, ConnectionFailedException):
+            return  # the transport has failed: the next broker gets the request
+        if self._requests.pop(request.number) is None:
+            return
+        self._state.completed(request.command)
+        if isinstance(outcome, Exception):
+            self._state.untrack(request.command)
+        request.on_response(outcome)
+
+    # --- changing brokers
+
+    def _move_to(self, uri: TransportURI) -> None:
+        if self._peer is not None and uri != self._peer.uri:
+            logger.info("Leaving %s for %s, as the broker asked", self.remote_address, uri)
+            self._connector.asked_for = uri
+            self._leave()
+
+    def _switch(self, peer: Peer) -> None:
+        logger.info("Returning to the priority broker %s", peer.uri)
+        self._connector.prefer(peer)
+        self._leave()
+
+    def _leave(self) -> None:
+        """Give the current broker up for another one."""
+        peer = self._peer
+        self._interrupt(ConnectionFailedException(f"{self.remote_address} is left for another"))
+        self._begin(ReconnectPolicy(self._options, is_first=False), peer, at_once=True)
+
+    def _begin(self, policy: ReconnectPolicy, lost: Peer | None, *, at_once: bool = False) -> None:
+        self._deadlines = OutageDeadlines(
+            self._requests,
+            self._pulls,
+            self._options.timeout,
+            self._time_out,
+            self.listener.on_command,
+        )
+        name = f"pyjms {self.remote_address}"
+        self._watch = spawn(self._deadlines.run, name=f"{name} deadlines", on_error=self._give_up)
+        self._connecting = spawn(
+            self._connect,
+            policy,
+            lost,
+            at_once,
+            name=f"{name} reconnecting",
+            on_error=self._give_up,
+        )
+
+    async def _connect(self, policy: ReconnectPolicy, lost: Peer | None, at_once: bool) -> None:
+        if lost is not None:
+            await lost.stop()
+            if not at_once:
+                await _clock.sleep(policy.delay_after(0))
+        await self._connector.connect(policy, self._take_over)
+
+    async def _take_over(self, peer: Peer) -> None:
+        """Make a broker know the client, and use it from then on.
+
+        Raises:
+            JMSException: it refuses the client, or was lost meanwhile.
+        """
+        await self._replay.introduce(peer.transport)
+        self._replay.run(peer.transport)
+        if peer.error is not None:
+            raise failed_again(peer.error)
+        self._use(peer)
+
+    def _use(self, peer: Peer) -> None:
+        transport = self.next = peer.transport
+        self._peer, self._current = peer, transport
+        transport.listener = self
+        if self._is_paused:
+            transport.pause_reading()
+        self._end_outage()
+        if peer.broker_info is not None:
+            self.listener.on_command(peer.broker_info)
+        if not self._is_starting:
+            seconds = _clock.now() - self._lost_at
+            logger.info("Connected again, to %s, after %.1f s", self.remote_address, seconds)
+            if self.interruptions is not None:
+                self.interruptions.transport_resumed()
+        if self._options.backup or self._options.priority_backup:
+            self._maintenance = spawn(
+                self._connector.maintain,
+                peer.uri,
+                self._switch,
+                name=f"pyjms {self.remote_address} backups",
+            )
+
+    def _interrupt(self, error: Exception) -> None:
+        """Stop using the current broker."""
+        self._lost_at = _clock.now()
+        self._current = None
+        self._settled = anyio.Event()
+        if self._peer is not None:
+            self._peer.dismiss()
+        if self._maintenance is not None:
+            self._maintenance.cancel()
+        if self.interruptions is not None:
+            self.interruptions.transport_interrupted(error)
+        for request in self._requests:
+            if is_done_by_loss(request.command):
+                self._requests.pop(request.number)
+                self._state.completed(request.command)
+                request.on_response(Response())
+
+    # --- the end
+
+    def _time_out(self, request: Request) -> None:
+        self._requests.pop(request.number)
+        self._state.untrack(request.command)
+        assert self._options.timeout is not None
+        request.on_response(timed_out(self._options.timeout, self._connector.brokers))
+
+    def _give_up(self, error: BaseException) -> None:
+        failure = error if isinstance(error, Exception) else ConnectionFailedException(repr(error))
+        self._end(failure)
+        if not self._is_starting and not self._is_stopped:
+            self.listener.on_exception(failure)
+
+    def _end(self, error: Exception) -> None:
+        self._error = self._error or error
+        self._end_outage()
+        for request in self._requests.pop_all():
+            request.on_response(failed_again(error))
+
+    def _end_outage(self) -> None:
+        self._settled.set()
+        if self._watch is not None:
+            self._watch.cancel()

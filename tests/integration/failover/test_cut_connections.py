@@ -1,0 +1,268 @@
+"""Connections cut while a client with `failover:` works: nothing is lost, nobody is stuck."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+from pyjms.client.connection import ActiveMQConnection
+from pyjms.client.factory import ConnectionFactory
+from pyjms.errors import ConnectionFailedException, JMSException, TransactionRolledBackException
+from pyjms.jms.bodies import TextMessage
+from pyjms.transport.uri import TransportURI
+from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.cutting_proxy import DIRECTIONS, TO_CLIENT, CuttingProxy, cutting_proxy
+from tests.kit.waiting import LONGEST_WAIT
+
+FAST = "initialReconnectDelay=5&maxReconnectDelay=20"
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[EmbeddedTestBroker]:
+    async with EmbeddedTestBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+async def proxy(broker: EmbeddedTestBroker) -> AsyncIterator[CuttingProxy]:
+    port = TransportURI.parse(await broker.tcp_url()).port
+    assert port is not None
+    async with cutting_proxy(port) as proxy:
+        yield proxy
+
+
+def factory(proxy: CuttingProxy, query: str = FAST) -> ConnectionFactory:
+    return ConnectionFactory(f"failover:({proxy.url})?{query}")
+
+
+class Listener:
+    """Records interruptions, and waits for them."""
+
+    def __init__(self, connection: ActiveMQConnection) -> None:
+        self.heard: list[str] = []
+        self.resumed = anyio.Event()
+        connection.add_transport_listener(self)
+
+    def transport_interrupted(self, error: Exception) -> None:
+        self.heard.append("interrupted")
+
+    def transport_resumed(self) -> None:
+        self.heard.append("resumed")
+        self.resumed.set()
+        self.resumed = anyio.Event()
+
+
+async def texts(factory: Any, queue: str) -> list[str]:
+    async with await factory.create_connection() as connection:
+        await connection.start()
+        session = await connection.create_session()
+        consumer = await session.create_consumer(session.create_queue(queue))
+        found = []
+        while (message := await consumer.receive(0.3)) is not None:
+            found.append(message.text)
+        return found
+
+
+async def test_the_listeners_of_a_connection_hear_of_a_cut_and_its_sessions_go_on(
+    proxy: CuttingProxy,
+) -> None:
+    with anyio.fail_after(LONGEST_WAIT):
+        async with await factory(proxy).create_connection() as connection:
+            failures: list[JMSException] = []
+            connection.exception_listener = failures.append
+            listener = Listener(connection)
+            await connection.start()
+            session = await connection.create_session()
+            queue = session.create_queue("work")
+            consumer = await session.create_consumer(queue)
+            producer = await session.create_producer(queue)
+            await producer.send(session.create_text_message("before"))
+            assert (await consumer.receive()).text == "before"
+            await proxy.cut_now()
+            await producer.send(session.create_text_message("after"))
+            assert (await consumer.receive()).text == "after"
+            assert listener.heard == ["interrupted", "resumed"]
+            temporary = await session.create_temporary_queue()
+            await proxy.cut_now()
+            reader = await session.create_consumer(temporary)
+            await producer.send(session.create_text_message("more"))
+            assert (await consumer.receive()).text == "more"
+            replier = await session.create_producer(temporary)
+            await replier.send(session.create_text_message("reply"))
+            assert (await reader.receive()).text == "reply"
+            assert failures == []
+    assert proxy.connections == 3
+
+
+@pytest.mark.fact("activemq-edges F5")
+async def test_a_transaction_goes_on_if_its_deliveries_come_again(
+    proxy: CuttingProxy, broker: EmbeddedTestBroker
+) -> None:
+    with anyio.fail_after(LONGEST_WAIT):
+        query = f"{FAST}&jms.consumerFailoverRedeliveryWaitPeriod=20000"
+        async with await factory(proxy, query).create_connection() as connection:
+            await connection.start()
+            listener = Listener(connection)
+            session = await connection.create_session(True)
+            consumer = await session.create_consumer(session.create_queue("in"))
+            producer = await session.create_producer(session.create_queue("out"))
+            other = await connection.create_session()
+            sender = await other.create_producer(other.create_queue("in"))
+            for number in range(3):
+                await sender.send(other.create_text_message(f"m{number}"))
+            for _ in range(2):
+                message = await consumer.receive()
+                await producer.send(session.create_text_message(f"of {message.text}"))
+            resumed = listener.resumed
+            await proxy.cut_now()
+            await resumed.wait()
+            await session.commit()
+            assert (await consumer.receive()).text == "m2"
+            await session.commit()
+    direct = ConnectionFactory(await broker.tcp_url())
+    assert await texts(direct, "out") == ["of m0", "of m1"]
+    assert await texts(direct, "in") == []
+
+
+@pytest.mark.fact("activemq-edges F4", "activemq-broker X9")
+async def test_a_commit_in_doubt_is_rolled_back(
+    proxy: CuttingProxy, broker: EmbeddedTestBroker
+) -> None:
+    with anyio.fail_after(LONGEST_WAIT):
+        async with await factory(proxy).create_connection() as connection:
+            session = await connection.create_session(True)
+            producer = await session.create_producer(session.create_queue("out"))
+            await producer.send(session.create_text_message("a"))
+            proxy.cut_at(TO_CLIENT, 0)
+            with pytest.raises(TransactionRolledBackException, match="in doubt due to failover"):
+                await session.commit()
+            await producer.send(session.create_text_message("b"))
+            await session.commit()
+    # the broker had executed the first commit: that is the doubt
+    assert await texts(ConnectionFactory(await broker.tcp_url()), "out") == ["a", "b"]
+
+
+@pytest.mark.fact("activemq-edges F6", "activemq-broker T27")
+async def test_a_message_whose_response_is_lost_is_not_sent_twice(
+    proxy: CuttingProxy, broker: EmbeddedTestBroker
+) -> None:
+    with anyio.fail_after(LONGEST_WAIT):
+        async with await factory(proxy).create_connection() as connection:
+            session = await connection.create_session()
+            producer = await session.create_producer(session.create_queue("out"))
+            for number in range(4):
+                if number in {1, 2}:
+                    proxy.cut_at(TO_CLIENT, 0, inside=number)
+                await producer.send(session.create_text_message(f"m{number}"))
+    assert proxy.cuts == 2
+    assert await texts(ConnectionFactory(await broker.tcp_url()), "out") == [
+        f"m{number}" for number in range(4)
+    ]
+
+
+async def transfer(connection: ActiveMQConnection, count: int, ends: list[str]) -> None:
+    """Move `count` messages from one queue to another, each in a transaction of its own."""
+    session = await connection.create_session(True)
+    consumer = await session.create_consumer(session.create_queue("in"))
+    producer = await session.create_producer(session.create_queue("out"))
+    while len(ends) < count:
+        message = await consumer.receive(1)
+        if message is None:
+            return
+        assert isinstance(message, TextMessage)
+        await producer.send(session.create_text_message(message.text))
+        try:
+            await session.commit()
+        except TransactionRolledBackException:
+            continue
+        ends.append(str(message.text))
+
+
+async def cut_while_transferring(
+    proxy: CuttingProxy, broker: EmbeddedTestBroker, cuts: int, count: int, seed: int
+) -> None:
+    """Cut connections during connect, send, transacted receive, commit and close; then account."""
+    chance = random.Random(seed)
+    query = f"{FAST}&jms.redeliveryPolicy.maximumRedeliveries=-1&jms.closeTimeout=500"
+    sent: list[str] = []
+    moved: list[str] = []
+
+    async def keep_cutting() -> None:
+        while proxy.cuts < cuts:
+            before = proxy.cuts
+            direction = chance.choice(DIRECTIONS)
+            proxy.cut_at(direction, chance.randrange(12), chance.choice((0, 0, 1, 5, 40)))
+            await proxy.wait_for_cuts(before + 1)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(keep_cutting)
+
+        async def send() -> None:
+            number = 0
+            while proxy.cuts < cuts or number < count:
+                async with await factory(proxy, query).create_connection() as connection:
+                    session = await connection.create_session()
+                    producer = await session.create_producer(session.create_queue("in"))
+                    for _ in range(10):
+                        text = f"m{number}"
+                        number += 1
+                        await producer.send(session.create_text_message(text))
+                        sent.append(text)
+
+        async def receive() -> None:
+            while proxy.cuts < cuts or len(moved) < len(sent):
+                async with await factory(proxy, query).create_connection() as connection:
+                    await connection.start()
+                    before = len(moved)
+                    await transfer(connection, before + 15, moved)
+                    if proxy.cuts >= cuts and len(moved) == before:
+                        return
+
+        group.start_soon(send)
+        group.start_soon(receive)
+    direct = ConnectionFactory(await broker.tcp_url())
+    left = await texts(direct, "in")
+    out = await texts(direct, "out")
+    dead = await texts(direct, "ActiveMQ.DLQ")
+    assert proxy.cuts >= cuts
+    assert set(out) | set(left) >= set(sent)  # nothing is lost
+    assert len(out) == len(set(out))  # and nothing committed twice
+    assert set(moved) <= set(out)
+    assert set(dead) <= set(out)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_tens_of_cuts(proxy: CuttingProxy, broker: EmbeddedTestBroker, seed: int) -> None:
+    with anyio.fail_after(110):
+        await cut_while_transferring(proxy, broker, 30, 40, seed)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+async def test_a_thousand_cuts(proxy: CuttingProxy, broker: EmbeddedTestBroker) -> None:
+    await cut_while_transferring(proxy, broker, 1000, 500, 3)
+
+
+@pytest.mark.fact("activemq-edges F8")
+async def test_a_transport_that_gives_up_fails_its_connection(
+    proxy: CuttingProxy, broker: EmbeddedTestBroker
+) -> None:
+    with anyio.fail_after(LONGEST_WAIT):
+        query = f"{FAST}&maxReconnectAttempts=2"
+        async with await factory(proxy, query).create_connection() as connection:
+            failures: list[JMSException] = []
+            connection.exception_listener = failures.append
+            await connection.start()
+            session = await connection.create_session()
+            consumer = await session.create_consumer(session.create_queue("q"))
+            proxy.is_open = False
+            await proxy.cut_now()
+            with pytest.raises(ConnectionFailedException):
+                await consumer.receive()
+            assert len(failures) == 1
+            with pytest.raises(ConnectionFailedException):
+                await connection.create_session()
