@@ -45,13 +45,6 @@ _factories: dict[str, TransportFactory] = {
     "discovery": lambda uri: discovery_transport(uri, create_transport),
     "static": lambda uri: discovery_transport(uri, create_transport),
 }
-_NOT_BUILT = {
-    **dict.fromkeys(
-        ("failover", "fanout", "discovery", "static", "peer"),
-        "name one broker with tcp://host:port",
-    ),
-}
-"""Schemes of ActiveMQ that this version does not support, and what to use instead."""
 
 
 def register(scheme: str, factory: TransportFactory) -> None:
@@ -72,11 +65,6 @@ def create_transport(uri: TransportURI | str) -> RequestTransport:
     if factory is not None:
         return factory(uri)
     check_supported(uri)
-    if uri.scheme in _NOT_BUILT:
-        raise UnsupportedOperationException(
-            f"Could not create Transport. Reason: {uri.scheme}: is not built into this version",
-            hint=_NOT_BUILT[uri.scheme],
-        )
     raise could_not_create(
         f"Transport scheme NOT recognized: [{uri.scheme}]",
         hint=f"known schemes: {', '.join(known_schemes())}; write a URL such as tcp://localhost:61616",

@@ -33,6 +33,16 @@ _WEB_SOCKET = Refusal(
     "use tcp:// or ssl://host:port",
 )
 UNSUPPORTED: dict[str, Refusal] = {
+    "fanout": Refusal(
+        "it sends every command to several brokers at once, whose responses, deliveries and "
+        "transactions cannot be brought together by one client",
+        "use failover:(tcp://a:61616,tcp://b:61616) for one broker of several, or a connection to "
+        "each broker",
+    ),
+    "peer": Refusal(
+        "it starts a broker in each client and joins them by multicast discovery",
+        "use vm://name for a broker in this process, or failover:(tcp://a:61616,tcp://b:61616)",
+    ),
     "udp": _DATAGRAMS,
     "multicast": Refusal(
         "it sends each message to all brokers of a network, without any acknowledgement",

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from pyjms.aio import ConnectionFactory
-from pyjms.errors import ConfigurationException, UnsupportedOperationException
+from pyjms.errors import ConfigurationException, JMSException, UnsupportedOperationException
 from pyjms.transport import registry
+from pyjms.transport.failover import FailoverTransport
 from pyjms.transport.mock import MockTransport
 from pyjms.transport.openwire.correlator import ResponseCorrelator
 from pyjms.transport.openwire.inactivity import InactivityMonitor
@@ -55,10 +56,40 @@ def test_an_unknown_scheme_is_named_and_the_known_ones_listed(url: str) -> None:
     assert "mock" in caught.value.hint
 
 
-@pytest.mark.parametrize("url", ["failover:(tcp://a:1,tcp://b:2)"])
-def test_schemes_of_activemq_that_are_not_supported_are_named(url: str) -> None:
-    with pytest.raises(UnsupportedOperationException, match="is not built into this version"):
+@pytest.mark.parametrize(
+    "url",
+    [
+        "failover:(tcp://a:1,tcp://b:2)",
+        "failover://tcp://a:1",
+        "failover:tcp://a:1,tcp://b:2",
+        "static:(tcp://a:1)",
+        "discovery:(static:(tcp://a:1,tcp://b:2))?maxReconnectAttempts=3",
+        "failover:(failover:(mock://a),mock://b)",
+    ],
+)
+def test_transports_made_of_others(url: str) -> None:
+    assert isinstance(create_transport(url), FailoverTransport)
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("failover:(tcp://a)", "names no port"),
+        ("failover:(tcp://a:1)?randomise=false", "did you mean 'randomize'"),
+        ("failover:(tcp://a:1)?nested.keepAlife=true", "did you mean 'keepAlive'"),
+        ("failover:(tcp://a:1)?timeout=soon", "write a whole number"),
+        ("failover:(tcp://a:1)?updateURIsURL=http://h/brokers", "name a file"),
+        ("failover:()", "names no broker"),
+        ("discovery:(multicast://default)", "multicast: is not supported"),
+        ("discovery:(tcp://a:1)", "only the agent static is supported"),
+        ("static:(tcp://a:1)?maxReconnectDelai=1", "did you mean 'maxReconnectDelay'"),
+    ],
+)
+def test_mistakes_in_urls_made_of_others_are_named(url: str, named: str) -> None:
+    with pytest.raises(JMSException) as caught:
+        ConnectionFactory(url)
         create_transport(url)
+    assert named in str(caught.value)
 
 
 @pytest.mark.parametrize("scheme", UNSUPPORTED)
