@@ -17,6 +17,7 @@ from pyjms.settings.model import (
 from pyjms.settings.schema import settings_schema
 from pyjms.settings.sources import load_settings
 from pyjms.settings.spark import PipelineSettings, RestartSettings, SparkSettings
+from pyjms.settings.tls import TlsSettings
 
 __all__ = [
     "ActiveMQSettings",
@@ -32,6 +33,7 @@ __all__ = [
     "RestartSettings",
     "SparkSettings",
     "TemplateSettings",
+    "TlsSettings",
     "load_settings",
     "settings_schema",
 ]

@@ -35,7 +35,10 @@ from pyjms.settings.listeners import (
 )
 from pyjms.settings.section import Section, Text
 from pyjms.settings.spark import PipelineSettings, SparkSettings
+from pyjms.settings.tls import TlsSettings
 from pyjms.settings.values import read_delivery_mode, read_text
+from pyjms.transport.tls import with_tls
+from pyjms.transport.uri import TransportURI
 
 __all__ = [
     "ActiveMQSettings",
@@ -55,6 +58,7 @@ __all__ = [
 # With a scheduler, which Spring's has not, so that delayed messages are not delivered at once.
 EMBEDDED_BROKER_URL = "vm://localhost?broker.persistent=false&broker.schedulerSupport=true"
 NETWORK_BROKER_URL = "tcp://localhost:61616"
+_PLAIN = ("tcp:", "nio:", "auto:", "auto+nio:")
 
 Delivery = Annotated[
     DeliveryMode,
@@ -175,6 +179,8 @@ class ActiveMQSettings(Section):
     """The same as user, as the connection factory spells it."""
     password: Annotated[SecretStr, BeforeValidator(read_text)] | None = None
     """The password; never shown."""
+    tls: TlsSettings | None = None
+    """Certificates and versions of TLS, for ssl:// URLs, whose own options override them."""
     embedded: EmbeddedSettings = EmbeddedSettings()
     close_timeout: Deadline = 15.0
     """How long closing waits for the broker; 0: for ever. This and the next ones, if set, override
@@ -194,14 +200,23 @@ class ActiveMQSettings(Section):
             raise ValueError("user and user_name are the same: set one of them")
         return self
 
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if self.tls is not None and (self.broker_url or "tcp:").lower().startswith(_PLAIN):
+            raise ValueError("tls is set, and broker_url is not encrypted: write ssl://host:port")
+        return self
+
     def effective_user(self) -> str | None:
         """Return the user name, whichever key it was set with."""
         return self.user if self.user_name is None else self.user_name
 
     def effective_broker_url(self) -> str:
-        """Return the URL to connect to (spring-jms 8.1.1)."""
+        """Return the URL to connect to, with the options of `tls`. (spring-jms 8.1.1)"""
         if self.broker_url:
-            return self.broker_url
+            if self.tls is None:
+                return self.broker_url
+            uri = TransportURI.parse(self.broker_url)
+            return with_tls(uri, self.tls.options()).with_secrets()
         return EMBEDDED_BROKER_URL if self.embedded.enabled else NETWORK_BROKER_URL
 
 
@@ -284,5 +299,5 @@ class PyjmsSettings(BaseSettings):
 
     def with_broker_url(self, url: str) -> Self:
         """Return the same settings for another broker."""
-        activemq = self.activemq.model_copy(update={"broker_url": url})
+        activemq = self.activemq.model_copy(update={"broker_url": url, "tls": None})
         return self.model_copy(update={"activemq": activemq})

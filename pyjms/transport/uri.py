@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from urllib.parse import unquote, unquote_plus
+from urllib.parse import quote, unquote, unquote_plus
 
 from pyjms.errors import ConfigurationException
 
@@ -103,17 +103,22 @@ class TransportURI:
         return split, replace(self, options=rest)
 
     def __str__(self) -> str:
-        if self.components:
-            body = f"({','.join(map(str, self.components))}){self.path}"
-        else:
-            body = f"//{self.location}"
-        options = (
-            f"{k}={'***' if k.lower().endswith('password') else v}" for k, v in self.options.items()
-        )
-        return f"{self.scheme}:{body}" + ("?" + "&".join(options) if self.options else "")
+        return _joined(self, lambda k, v: f"{k}={'***' if k.lower().endswith('password') else v}")
+
+    def with_secrets(self) -> str:
+        """Return the URL with its passwords, to be parsed again; `str()` hides them."""
+        return _joined(self, lambda k, v: f"{quote(k)}={quote(v, safe='/:,')}")
 
     def __repr__(self) -> str:
         return f"TransportURI({str(self)!r})"
+
+
+def _joined(uri: TransportURI, option: Callable[[str, str], str]) -> str:
+    body = f"//{uri.location}"
+    if uri.components:
+        body = f"({','.join(_joined(each, option) for each in uri.components)}){uri.path}"
+    options = "&".join(option(k, v) for k, v in uri.options.items())
+    return f"{uri.scheme}:{body}" + ("?" + options if options else "")
 
 
 def parse_query(query: str, whole: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -10,6 +11,19 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import (
+    PKCS12Certificate,
+    serialize_java_truststore,
+    serialize_key_and_certificates,
+)
+from cryptography.x509 import load_pem_x509_certificate
 
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
@@ -57,6 +71,37 @@ class CertificateFiles:
             self._write(f"{name}.key", leaf.private_key_pem.bytes()),
         )
 
+    def encrypted(self, name: str, password: str) -> str:
+        """Issue a certificate whose private key has a password, and return the file of both."""
+        leaf = self.authority.issue_cert(HOST, "127.0.0.1")
+        key = load_pem_private_key(leaf.private_key_pem.bytes(), None)
+        encrypted = key.private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode())
+        )
+        chain = b"".join(blob.bytes() for blob in leaf.cert_chain_pems)
+        return self._write(name, encrypted + chain)
+
+    def pkcs12(self, name: str, password: str) -> str:
+        """Issue a certificate, and return the PKCS12 file with its key and its issuers."""
+        leaf = self.authority.issue_cert(HOST, "127.0.0.1")
+        certificate, *chain = (
+            load_pem_x509_certificate(blob.bytes()) for blob in leaf.cert_chain_pems
+        )
+        key = load_pem_private_key(leaf.private_key_pem.bytes(), None)
+        assert isinstance(key, EllipticCurvePrivateKey)
+        content = serialize_key_and_certificates(
+            b"key", key, certificate, chain, BestAvailableEncryption(password.encode())
+        )
+        return self._write(name, content)
+
+    def pkcs12_trust(self, name: str, password: str) -> str:
+        """Return the PKCS12 file of the authority's certificate."""
+        trusted = PKCS12Certificate(
+            load_pem_x509_certificate(self.authority.cert_pem.bytes()), b"authority"
+        )
+        encryption = BestAvailableEncryption(password.encode())
+        return self._write(name, serialize_java_truststore([trusted], encryption))
+
     def _write(self, name: str, content: bytes) -> str:
         path = self.directory / name
         path.write_bytes(content)
@@ -82,6 +127,17 @@ def make_files(tmp_path: Path) -> MakeFiles:
 @pytest.fixture
 def files(make_files: MakeFiles) -> CertificateFiles:
     return make_files("certificates")
+
+
+@pytest.fixture
+def self_signed(files: CertificateFiles) -> str:
+    """The file of a certificate for localhost that is its own issuer, with its key."""
+    path = files.directory / "self-signed.pem"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {path} -out {path}.crt"
+    names = ["-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST}"]
+    subprocess.run([*command.split(), *names], check=True, capture_output=True)
+    path.write_bytes(path.read_bytes() + Path(f"{path}.crt").read_bytes())
+    return str(path)
 
 
 @pytest.fixture

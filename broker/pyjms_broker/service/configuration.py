@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pyjms.jms.destination import Destination
+from pyjms.transport.uri import TransportURI
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.filter import BrokerPlugin
 from pyjms_broker.policy.map import PolicyMap
@@ -47,8 +48,8 @@ class ConnectorConfiguration(Protocol):
     @property
     def name(self) -> str | None: ...
 
-    @property
-    def uri(self) -> str: ...
+    def transport_uri(self) -> TransportURI:
+        """Return the address, with all options."""
 
     @property
     def allow_link_stealing(self) -> bool: ...

@@ -133,7 +133,7 @@ class BrokerService(BrokerConfiguration):
         """
         service = cls(**settings.keywords())
         for connector in settings.connectors:
-            made = service.add_connector(connector.uri, name=connector.name)
+            made = service.add_connector(connector.transport_uri(), name=connector.name)
             made.allow_link_stealing |= connector.allow_link_stealing  # the URI may say so, too
         return service
 

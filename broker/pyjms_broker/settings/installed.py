@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field, create_model
 
 from pyjms._yaml import Document
 from pyjms.errors import ConfigurationException
+from pyjms.transport.unsupported import UNSUPPORTED
 from pyjms.transport.uri import TransportURI, did_you_mean
 from pyjms_broker import entry_points
 from pyjms_broker.connector.registry import known_schemes
@@ -138,6 +139,10 @@ def _check_connectors(document: Document) -> None:
         if not isinstance(uri, str):
             continue  # the model reports it
         scheme = TransportURI.parse(uri).scheme
+        if scheme in UNSUPPORTED and scheme not in known:
+            refusal = UNSUPPORTED[scheme]
+            where = ("connectors", index, "uri")
+            raise document.problem(where, f"{scheme}: {refusal.reason}", hint=refusal.hint)
         if scheme not in known:
             raise document.problem(
                 ("connectors", index, "uri"),

@@ -20,7 +20,7 @@ from pyjms._yaml import Duration
 from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.settings.jdbc import JournaledJDBCPersistenceSettings
 from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
-from pyjms_broker.settings.model import BrokerSettings, ConnectorSettings
+from pyjms_broker.settings.model import BrokerSettings, ConnectorSettings, ConnectorTlsSettings
 from pyjms_broker.settings.policies import IndividualDeadLetterSettings, PolicySettings
 from pyjms_broker.settings.values import Bytes
 from pyjms_broker.settings.virtual import CompositeQueueSettings, VirtualTopicSettings
@@ -132,7 +132,27 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
         ),
     ),
     "connectors": (
-        (_Example(ConnectorSettings, {"name": "openwire", "uri": "tcp://127.0.0.1:61616"}),),
+        (
+            _Example(
+                ConnectorSettings,
+                {"name": "openwire", "uri": "tcp://127.0.0.1:61616"},
+            ),
+            _Example(
+                ConnectorSettings,
+                {
+                    "name": "ssl",
+                    "uri": "ssl://127.0.0.1:61617",
+                    "tls": _Example(
+                        ConnectorTlsSettings,
+                        {
+                            "key_store": "broker.pem",
+                            "trust_store": "clients-ca.pem",
+                            "need_client_auth": True,
+                        },
+                    ),
+                },
+            ),
+        ),
     ),
     "destinations": ((_Text('[orders.new, "topic://news"]'),),),
     "policies": (

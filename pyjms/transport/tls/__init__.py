@@ -1,5 +1,6 @@
 """TLS: its settings, the contexts made of them, and the layer between socket and wire format."""
 
+from pyjms.transport.tls.cipher_suites import check_cipher_suites
 from pyjms.transport.tls.context import TlsContext, shared_context
 from pyjms.transport.tls.handshake import accept_tls, connect_tls
 from pyjms.transport.tls.options import (
@@ -21,6 +22,7 @@ __all__ = [
     "TlsContext",
     "TlsOptions",
     "accept_tls",
+    "check_cipher_suites",
     "connect_tls",
     "read_client_tls",
     "read_server_tls",

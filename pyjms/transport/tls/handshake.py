@@ -27,6 +27,8 @@ _CHUNK = 16384
 _LINGER = 1.0
 """Seconds that a peer has to read the alert."""
 _LINGER_BYTES = 1024 * 1024
+_NO_TLS_ALERT = bytes.fromhex("15 0303 0002 02 46")
+"""Fatal, protocol_version: a client without TLS recognises it, and OpenSSL sends it nothing."""
 
 
 async def connect_tls(
@@ -103,8 +105,8 @@ async def _send_alert(raw: ByteStream, layer: TlsLayer) -> None:
         suppress(anyio.EndOfStream, anyio.BrokenResourceError, OSError),
         _clock.timeout(_LINGER),
     ):
-        if layer.has_outgoing:
-            await raw.send(layer.outgoing())
+        if alert := layer.outgoing() or (_NO_TLS_ALERT if layer.server_side else b""):
+            await raw.send(alert)
         await raw.send_eof()
         discarded = 0
         while discarded < _LINGER_BYTES:

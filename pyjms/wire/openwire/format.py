@@ -34,6 +34,7 @@ from pyjms.wire.openwire.cache import ReadCache, WriteCache
 from pyjms.wire.openwire.commands import Command, WireFormatInfo
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
+from pyjms.wire.openwire.foreign import foreign_protocol
 from pyjms.wire.openwire.frame_budget import UnfinishedFrame
 from pyjms.wire.openwire.reader import LooseReader, Reader, TightReader, TruncatedFrameError
 from pyjms.wire.openwire.schema import CURRENT_VERSION, Structure
@@ -182,9 +183,10 @@ class OpenWireFormat:
                 commands.append(self._receive_frame(frame))
             self._receive_unframed(commands)
         except RemoteProtocolError as e:
-            self._violation = e
-            e.completed = tuple(commands)
-            raise
+            foreign = foreign_protocol(data) if self.negotiated is None else None
+            self._violation = foreign or e
+            self._violation.completed = tuple(commands)
+            raise self._violation from (e if foreign else e.__cause__)
         return commands
 
     def discard(self) -> None:

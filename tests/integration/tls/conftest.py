@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.tls import files, make_files, tls_broker
+from tests.kit.tls import files, make_files, self_signed, tls_broker

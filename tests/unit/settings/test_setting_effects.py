@@ -7,6 +7,7 @@ compared with an application without it. Keys of `spark` and `pipelines` have te
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import yaml
 from pydantic import BaseModel
 
 from pyjms import JmsApplication, PyjmsSettings, jms_listener, load_settings
+from pyjms.errors import ConfigurationException
 from pyjms.listener.endpoint import JmsListenerEndpoint, SimpleJmsListenerEndpoint
 from pyjms.settings import ActiveMQSettings
 from pyjms.settings.listeners import ListenerOverride
+from pyjms.transport.tls import read_client_tls
 
 Probe = Callable[[JmsApplication], object]
 
@@ -88,7 +91,26 @@ def converter(name: str) -> Probe:
     return lambda application: getattr(application.container.message_converter(), name)
 
 
+def tls(application: JmsApplication) -> object:
+    """Return what the connections' TLS is made of."""
+    return astuple(read_client_tls(application.container.native_connection_factory().uri))
+
+
+TLS: dict[str, object] = {
+    "trust_store": "ca.pem",
+    "trust_store_password": "a",
+    "key_store": "client.pem",
+    "key_store_password": "b",
+    "key_store_key_password": "c",
+    "key_file": "client.key",
+    "minimum_version": "TLSv1.3",
+    "enabled_protocols": ["TLSv1.2"],
+    "enabled_cipher_suites": ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"],
+    "verify_host_name": False,
+    "server_name": "broker.example",
+}
 BROKER: dict[str, tuple[object, Probe]] = {
+    **{f"tls.{key}": (value, tls) for key, value in TLS.items()},
     "broker_url": ("tcp://elsewhere:1", client("uri")),
     "user": ("anna", client("user_name")),
     "user_name": ("anna", client("user_name")),
@@ -173,6 +195,11 @@ WITH: dict[str, dict[str, object]] = {
         "listeners.orders.durable": True,
         "listeners.orders.client_id": "me",
     },
+    **{
+        f"{section}.tls.{key}": {f"{section}.broker_url": "ssl://h:1"}
+        for section in ("activemq", "brokers.other")
+        for key in TLS
+    },
 }
 """Keys that are only accepted together with another one."""
 ELSEWHERE = {
@@ -227,6 +254,14 @@ def test_every_key_has_its_effect_tested() -> None:
     assert {*EFFECTS, *ELSEWHERE} == {*keys(PyjmsSettings)}
     for key, path in ELSEWHERE.items():
         assert key.rpartition(".")[2] in (ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("url", [None, "tcp://h:1", "nio://h:1"])
+def test_certificates_for_a_url_without_encryption_are_refused(
+    url: str | None, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationException, match="broker_url is not encrypted"):
+        application_of({"activemq.broker_url": url, "activemq.tls.trust_store": "ca.pem"}, tmp_path)
 
 
 @pytest.mark.parametrize("key", sorted(EFFECTS))

@@ -215,7 +215,12 @@ def test_without_a_limit_large_frames_are_read():
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"GET / HTTP/1.1\r\n", "65536 bytes are allowed"),
+        (b"PUT / HTTP/1.1\r\n", "65536 bytes are allowed"),
+        (b"GET / HTTP/1.1\r\n", "speaks HTTP"),
+        (b"\x16\x03\x01\x02\x00", "uses TLS, and this side does not"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "expects TLS"),
+        (b"CONNECT\naccept-version:1.2", "speaks STOMP"),
+        (b"AMQP\x00\x01\x00\x00", "speaks AMQP"),
         (b"\xff\xff\xff\xff", "frame size -1"),
         (b"\0\0\0\0", "frame size 0"),
         (frame("0a0000000000"), "before WireFormatInfo"),
