@@ -1,23 +1,29 @@
 """The clock: the only module that reads the time or sleeps, so that tests can replace it.
 
 `now` is monotonic seconds, `time_ms` the wall clock in milliseconds (message headers), `sleep`,
-`wait` and `timeout` wait. `install` puts another clock in force for this process. (decisions D12)
+`wait` and `timeout` wait. `check_seconds` checks arguments that are seconds. `install` puts another
+clock in force for this process. (decisions D12)
 """
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import AbstractContextManager
-from typing import Protocol
+from datetime import timedelta
+from numbers import Real
+from typing import Any, Final, Protocol
 
 import anyio
 
 from pyjms._wakeup import Waiter
 
 __all__ = [
+    "FOR_EVER",
     "Clock",
     "SystemClock",
     "TimeoutScope",
+    "check_seconds",
     "install",
     "now",
     "sleep",
@@ -25,6 +31,9 @@ __all__ = [
     "timeout",
     "wait",
 ]
+
+FOR_EVER: Final = "None waits for ever"
+_EXAMPLES: Final = "a number of seconds such as 0.5"
 
 
 class TimeoutScope(Protocol):
@@ -104,3 +113,46 @@ async def wait(waiter: Waiter, seconds: float | None) -> None:
 def timeout(seconds: float | None) -> AbstractContextManager[TimeoutScope]:
     """Return a context manager that cancels its block after `seconds`; None: never."""
     return _clock.timeout(seconds)
+
+
+def check_seconds(
+    name: str, value: float, *, least: float | None = 0.0, otherwise: str = ""
+) -> None:
+    """Refuse what is no finite number of seconds; None has to be handled before.
+
+    Args:
+        name: the argument's name, for the error.
+        value: the argument.
+        least: the smallest number that is allowed; None: negative ones are, too.
+        otherwise: what else may be written, such as `FOR_EVER`.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is too small, infinite, or not a number.
+    """
+    kind = type(value)
+    if kind is not float and kind is not int and not _is_number(value):
+        raise TypeError(_text(name, _EXAMPLES, value, _advice(value), otherwise))
+    if not -math.inf < value < math.inf:
+        raise ValueError(_text(name, "a finite number of seconds", value, "", otherwise))
+    if least is not None and value < least:
+        raise ValueError(
+            _text(name, f"a number of seconds, {least:g} or more", value, "", otherwise)
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _advice(value: object) -> str:
+    if isinstance(value, timedelta):
+        return "write its total_seconds()"
+    if isinstance(value, str):
+        return "texts with a unit, such as 500ms, are for settings files"
+    return ""
+
+
+def _text(name: str, expected: str, value: object, *hints: str) -> str:
+    hint = "; ".join(filter(None, hints))
+    return f"{name} is {expected}, not {value!r:.50}" + (f" ({hint})" if hint else "")

@@ -19,6 +19,7 @@ import anyio
 from dependency_injector import containers
 
 from pyjms import _clock
+from pyjms._clock import check_seconds
 from pyjms._signals import stop_on_signals
 from pyjms._wakeup import loop_options
 from pyjms.container.core import ApplicationContainer, make_container
@@ -81,6 +82,7 @@ class JmsApplication:
             if stop_timeout is None
             else stop_timeout
         )
+        check_seconds("stop_timeout", self.stop_timeout)
         self._wiring = Wiring(self.container, self.settings, interceptors, error_handler)
         self._hooks = HookRunner()
         self._targets: list[object] = list(targets)
@@ -202,6 +204,8 @@ class JmsApplication:
             timeout: seconds for handlers in progress, in each phase; None is the application's
                 `stop_timeout`.
         """
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         if not self._running:
             return
         self._running = False

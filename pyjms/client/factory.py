@@ -47,7 +47,9 @@ class ConnectionFactory(api.ConnectionFactory):
         Raises:
             ConfigurationException: the URL is malformed, or an option of it unknown.
             UnsupportedOperationException: the URL has a scheme of ActiveMQ that is not supported.
-            TypeError: a keyword is not an option, or both `user` and `user_name` are given.
+            TypeError: a keyword is not an option, a duration is not a number, or both `user` and
+                `user_name` are given.
+            ValueError: a duration is not finite, or negative.
         """
         if user is not None and user_name is not None:
             raise TypeError("user and user_name are the same: give one of them")
@@ -66,6 +68,7 @@ class ConnectionFactory(api.ConnectionFactory):
             raise TypeError(f"ConnectionFactory has no option {min(unknown)!r}")
         for name, value in options.items():
             setattr(self.options, name, value)
+        self.options.check_durations()
         if redelivery_policy is not None:
             self.redelivery_policy = redelivery_policy
         self._client_ids = _ids(self.options.client_id_prefix)
@@ -108,6 +111,7 @@ class ConnectionFactory(api.ConnectionFactory):
         """
         if user_name is None:
             user_name, password = self.user_name, self.password
+        self.options.check_durations()
         transport = create_transport(self.uri)
         connection = ActiveMQConnection(
             transport,

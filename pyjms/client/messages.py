@@ -257,13 +257,13 @@ def _inflated(command: commands.ActiveMQMessage, content: bytes) -> bytes:
 
 
 def _refuse_containers(message: Message) -> None:
-    values = list(message.properties.values())
+    values = [(f"Property {name!r:.100}", value) for name, value in message.properties.items()]
     if isinstance(message, MapMessage):
-        values += [value for _, value in message.items()]
-    for value in values:
+        values += [(f"Value {name!r:.100}", value) for name, value in message.items()]
+    for where, value in values:
         if isinstance(value, dict | list):
             raise MessageFormatException(
-                f"A {type(value).__name__} has no JMS type",
+                f"{where}: a value of class {type(value).__name__} has no JMS type",
                 hint="set the option jms.nestedMapAndListEnabled=true",
             )
 

@@ -12,6 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
+from pyjms._clock import check_seconds
 from pyjms.client.interfaces import ClientConnection, ClientSession
 from pyjms.client.messages import to_command
 from pyjms.client.options.destination_options import (
@@ -128,6 +129,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
     @time_to_live.setter
     def time_to_live(self, value: float) -> None:
         self._check_open()
+        check_seconds("time_to_live", value, least=None)
         if value < 0:
             raise IllegalStateException(f"cannot set a negative timeToLive: {value}")
         self._time_to_live = value
@@ -155,6 +157,8 @@ class ActiveMQMessageProducer(api.MessageProducer):
         mode = self._delivery_mode if delivery_mode is None else delivery_mode
         if not isinstance(mode, int):  # "persistent" must not mean the contrary
             raise _unknown_mode(mode)
+        if time_to_live is not None:
+            check_seconds("time_to_live", time_to_live)
         persistent = mode == _PERSISTENT
         self._stamp(
             message,

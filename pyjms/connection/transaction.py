@@ -17,6 +17,7 @@ from typing import Final
 import anyio
 
 from pyjms import _clock
+from pyjms._clock import check_seconds
 from pyjms.core.closing import close_quietly
 from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.errors import (
@@ -126,6 +127,8 @@ class JmsTransactionManager:
     def __init__(
         self, connection_factory: ConnectionFactory, *, default_timeout: float | None = None
     ) -> None:
+        if default_timeout is not None:
+            check_seconds("default_timeout", default_timeout)
         self.connection_factory = connection_factory
         self.default_timeout = default_timeout
 
@@ -171,6 +174,9 @@ class TransactionScope:
         self._manager = manager
         self._name = name
         self._timeout = manager.default_timeout if timeout is None else timeout
+        if self._timeout is not None:
+            name = "default_timeout" if timeout is None else "timeout"
+            check_seconds(name, self._timeout)
         self._propagation = propagation
         self._binding: bind | None = None
         self._resource: BoundResource | None = None

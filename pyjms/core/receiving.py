@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 from pyjms.core import resources
 from pyjms.core.execution import TemplateExecution
 from pyjms.core.operations import limited, receive_from
-from pyjms.core.settings import UNSET, Timeout, Unset
+from pyjms.core.settings import UNSET, Timeout
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
@@ -53,7 +53,7 @@ class TemplateReceiving(TemplateExecution):
             IllegalStateException: there is neither a destination nor a default.
             JMSException: the connection has failed, or the broker refused.
         """
-        seconds = self.receive_timeout if isinstance(timeout, Unset) else timeout
+        seconds = self.seconds_to_wait(timeout)
 
         async def run(session: Session) -> Message | None:
             target = self.resolve(session, destination)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypedDict, cast
 
+from pyjms._clock import check_seconds
 from pyjms.core.settings import TemplateSettings
 from pyjms.enums import DeliveryMode
 from pyjms.jms.api import Session
@@ -106,8 +107,8 @@ def prepare(
     """Set headers and properties of `message`, and the delay, as the options or the template say.
 
     Raises:
-        TypeError: an option is unknown.
-        ValueError: the delay is negative.
+        TypeError: an option is unknown, or the delay not a number.
+        ValueError: the delay is negative or not finite.
         MessageFormatException: a property has a type that JMS does not know.
         MessageNotWriteableException: the message was received, and has to be copied first.
     """
@@ -129,11 +130,11 @@ def prepare(
     reply_to = cast("SendOptions", options).get("reply_to")
     if reply_to is not None:
         message.reply_to = resolve(reply_to)
-    delay = options.get("delay")
+    delay, name = options.get("delay"), "delay"
     if delay is None:
-        delay = template.delivery_delay
+        delay, name = template.delivery_delay, "delivery_delay"
     if delay is not None:
-        _set_delay(message, delay)
+        _set_delay(message, delay, name)
 
 
 def qos_of(template: TemplateSettings, options: MessageOptions) -> dict[str, Any]:
@@ -160,8 +161,7 @@ def _set_property(
         message.properties[name] = value
 
 
-def _set_delay(message: Message, seconds: float) -> None:
-    if seconds < 0:
-        raise ValueError(f"A delay is a number of seconds, 0 or more, not {seconds}")
+def _set_delay(message: Message, seconds: float, name: str) -> None:
+    check_seconds(name, seconds)
     if seconds > 0:
         message.properties[AMQ_SCHEDULED_DELAY] = Long(round(seconds * 1000))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, TypedDict
 
+from pyjms._clock import FOR_EVER, check_seconds
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory, Session
@@ -80,6 +81,10 @@ class TemplateSettings:
         shared_reply_queue: whether requests over a shared connection share a temporary queue for
             their replies, which then need a correlation id; False: each request has its own, as
             in Spring.
+
+    Raises:
+        TypeError: a duration is not a number.
+        ValueError: a duration is negative or not finite; a `receive_timeout` may be negative.
     """
 
     def __init__(
@@ -127,6 +132,10 @@ class TemplateSettings:
         self.message_timestamp_enabled = message_timestamp_enabled
         self.pub_sub_no_local = pub_sub_no_local
         self.shared_reply_queue = shared_reply_queue
+        self.seconds_to_wait(UNSET)
+        check_seconds("time_to_live", time_to_live)
+        if delivery_delay is not None:
+            check_seconds("delivery_delay", delivery_delay)
 
     @property
     def delivery_persistent(self) -> bool:
@@ -136,6 +145,20 @@ class TemplateSettings:
     @delivery_persistent.setter
     def delivery_persistent(self, persistent: bool) -> None:
         self.delivery_mode = DeliveryMode.PERSISTENT if persistent else DeliveryMode.NON_PERSISTENT
+
+    def seconds_to_wait(self, timeout: Timeout) -> float | None:
+        """Return how long to wait for a message: `timeout`, or else `receive_timeout`.
+
+        Raises:
+            TypeError: it is not a number.
+            ValueError: it is not finite.
+        """
+        is_own = isinstance(timeout, Unset)
+        seconds = self.receive_timeout if isinstance(timeout, Unset) else timeout
+        if seconds is not None:
+            name = "receive_timeout" if is_own else "timeout"
+            check_seconds(name, seconds, least=None, otherwise=FOR_EVER)
+        return seconds
 
     def explicit_qos(self) -> QosSettings | None:
         """Return the three settings if they apply, else None."""

@@ -33,7 +33,7 @@ from pyjms.core.sending import (
     prepare,
     qos_of,
 )
-from pyjms.core.settings import UNSET, Timeout, Unset
+from pyjms.core.settings import UNSET, Timeout
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
@@ -259,7 +259,7 @@ class JmsTemplate(TemplateReceiving):
         timeout: Timeout,
         options: MessageOptions,
     ) -> Message | None:
-        seconds = self.receive_timeout if isinstance(timeout, Unset) else timeout
+        seconds = self.seconds_to_wait(timeout)
 
         async def run(session: Session) -> Message | None:
             target = self.resolve(session, destination)

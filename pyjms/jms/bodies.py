@@ -11,7 +11,7 @@ from typing import ClassVar, cast
 
 from pyjms.errors import MessageFormatException
 from pyjms.jms.bytes_message import BytesMessage
-from pyjms.jms.conversions import BODY_READS, MAP_NULLS, convert, fit, normalize
+from pyjms.jms.conversions import BODY_READS, MAP_NULLS, convert, fit, normalize_named
 from pyjms.jms.message import Message
 from pyjms.jms.stream_message import StreamMessage
 from pyjms.jms.typed_access import TypedGetters, TypedSetters
@@ -130,7 +130,8 @@ class MapMessage(TypedGetters, TypedSetters, Message):
             ValueError: the name is None or empty.
         """
         self._check_body_writable()
-        self._values()[_checked(name)] = normalize(value, binary=True)
+        value = normalize_named("a value", _checked(name), value, binary=True)
+        self._values()[name] = value
 
     def __delitem__(self, name: str) -> None:
         self._check_body_writable()

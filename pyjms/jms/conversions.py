@@ -147,6 +147,24 @@ def fit(value: object, target: str) -> object:
     return fitted
 
 
+def normalize_named(what: str, name: str, value: object, *, binary: bool) -> object:
+    """Do as `normalize` for the value `name` of a message; errors call it `what` `name`.
+
+    Raises:
+        MessageFormatException: the name is not a str, or JMS has no type for the value.
+    """
+    if not isinstance(name, str):
+        raise MessageFormatException(
+            f"The name of {what} must be a str, not {name!r:.50} ({_class_name(name)})"
+        )
+    try:
+        return normalize(value, binary=binary)
+    except MessageFormatException as error:
+        raise MessageFormatException(
+            f"{what.removeprefix('a ').capitalize()} {name!r:.100}: {error.reason}", hint=error.hint
+        ) from None
+
+
 def normalize(value: object, *, binary: bool, containers: bool = True) -> object:
     """Return `value` in the form in which it is stored if a write names no type.
 
@@ -177,9 +195,16 @@ def _normalize_other(value: object, *, binary: bool, containers: bool) -> object
         if isinstance(value, base):
             return normalize(base(value), binary=binary)
     raise MessageFormatException(
-        f"A {type(value).__name__} has no JMS type",
-        hint="JMS has bool, int, float and str; bytes in bodies only",
+        f"a value of class {_class_name(value)} has no JMS type",
+        hint="convert it to a bool, int, float or str, or in bodies to bytes; or send it as a "
+        "payload: convert_and_send writes models, dataclasses and dates as JSON",
     )
+
+
+def _class_name(value: object) -> str:
+    kind = type(value)
+    home = "" if kind.__module__ in {"builtins", "__main__"} else f"{kind.__module__}."
+    return f"{home}{kind.__qualname__}"
 
 
 def _name(key: object) -> str:

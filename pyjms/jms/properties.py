@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Protocol
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, MessageNotWriteableException
-from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert, normalize
+from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert, normalize_named
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.jms.typed_access import TypedGetters, TypedSetters
 
@@ -87,14 +87,14 @@ class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object])
         """Set a property to a bool, int, float, str, None, one of `pyjms.jms.types`, list or dict.
 
         Raises:
-            MessageFormatException: JMS has no type for the value.
+            MessageFormatException: JMS has no type for the value, or the name is not a str.
             MessageNotWriteableException: the properties are read-only.
             ValueError: the name is None or empty.
         """
         if not name:
             raise ValueError("A property name cannot be None or empty")
         self._check_writable()
-        value = normalize(value, binary=False)
+        value = normalize_named("a property", name, value, binary=False)
         header = _HEADER_SETTERS.get(name)
         if header is None:
             self._message.property_values()[name] = value

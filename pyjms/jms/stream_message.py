@@ -159,7 +159,11 @@ class StreamMessage(TypedReads, Message):
         self._write(data)
 
     def write_object(self, value: object) -> None:
-        """Write a bool, int, float, str, bytes, None or one of `pyjms.jms.types`."""
+        """Write a bool, int, float, str, bytes, None or one of `pyjms.jms.types`.
+
+        Raises:
+            MessageFormatException: JMS has no type for the value.
+        """
         self._write(normalize(value, binary=True, containers=False))
 
     def _write(self, value: object) -> None:

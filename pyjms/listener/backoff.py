@@ -10,6 +10,8 @@ from typing import Protocol
 
 from tenacity import RetryCallState
 
+from pyjms._clock import check_seconds
+
 __all__ = [
     "BackOff",
     "BackOffExecution",
@@ -54,10 +56,9 @@ class FixedBackOff:
         *,
         jitter: float | None = None,
     ) -> None:
-        if interval < 0:
-            raise ValueError(f"interval must not be negative: {interval}")
-        if jitter is not None and jitter < 0:
-            raise ValueError(f"jitter must not be negative: {jitter}")
+        check_seconds("interval", interval)
+        if jitter is not None:
+            check_seconds("jitter", jitter)
         self.interval = interval
         self.max_attempts = max_attempts
         self.jitter = jitter
@@ -109,10 +110,9 @@ class ExponentialBackOff:
         max_attempts: int | None = None,
         jitter: float = 0.0,
     ) -> None:
-        if jitter < 0:
-            raise ValueError(f"jitter must not be negative: {jitter}")
-        if initial_interval < 0:
-            raise ValueError(f"initial_interval must not be negative: {initial_interval}")
+        check_seconds("jitter", jitter)
+        check_seconds("initial_interval", initial_interval)
+        check_seconds("max_interval", max_interval)
         if multiplier < 1:
             raise ValueError(
                 f"Invalid multiplier {multiplier}: a multiplier under 1 would shorten the waits"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyjms._clock import check_seconds
 from pyjms.enums import DeliveryMode
 from pyjms.jms.message import DEFAULT_PRIORITY
 
@@ -23,3 +24,6 @@ class QosSettings:
     delivery_mode: DeliveryMode = DeliveryMode.PERSISTENT
     priority: int = DEFAULT_PRIORITY
     time_to_live: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_seconds("time_to_live", self.time_to_live)

@@ -202,7 +202,8 @@ def check_known(
 ) -> None:
     """Reject options of `uri` that are neither in `known` nor in `ignored`. (activemq-edges U3)
 
-    Those in `ignored`, which gives the reasons, are named in one log line.
+    Those in `ignored`, which gives the reasons, are named in one log line, once for each URL that
+    was parsed: a reconnection logs nothing.
 
     Raises:
         ConfigurationException: there are some; it names them, and the nearest known name.
@@ -217,6 +218,8 @@ def check_known(
             f"Invalid {what} parameters: {{{shown}}}",
             hint=did_you_mean(unknown, names) or (_NAMES_OF_CLIENTS if what == "connect" else ""),
         )
-    without_effect = [f"{k} ({ignored[k]})" for k in uri.options if k in ignored]
-    if without_effect:
+    new = [name for name in uri.options if name in ignored and name not in uri.reported]
+    if new:
+        uri.reported.update(new)
+        without_effect = [f"{name} ({ignored[name]})" for name in new]
         logger.info("%s: accepted without effect: %s", uri.scheme, ", ".join(without_effect))

@@ -48,6 +48,8 @@ class TransportURI:
     components: tuple[TransportURI, ...] = ()
     path: str = ""
     """The `/name` after the closing bracket of a composite URL."""
+    reported: set[str] = field(default_factory=set, repr=False, compare=False)
+    """Options whose lack of effect was logged; URLs derived from this one share it."""
 
     @classmethod
     def parse(cls, text: str) -> TransportURI:

@@ -24,8 +24,10 @@ from pyjms_broker.scheduler.cron import next_tick
 from pyjms_broker.store.jobs.api import ScheduledJob
 
 __all__ = [
+    "PREFIX",
     "SCHEDULE_PROPERTIES",
     "ScheduleProperties",
+    "asks_for_schedule",
     "number_of",
     "properties_of",
     "read_schedule",
@@ -39,7 +41,8 @@ SCHEDULE_PROPERTIES: Final = (
 )
 _TRIGGERS: Final = (AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_PERIOD, AMQ_SCHEDULED_CRON)
 """Any of these makes a message a scheduled one; AMQ_SCHEDULED_REPEAT alone does not."""
-_PREFIX: Final = b"AMQ_SCHEDULED_"
+PREFIX: Final = b"AMQ_SCHEDULED_"
+"""In the marshalled properties of every message that may ask for a schedule."""
 _MAX_NUMBER: Final = 1 << 53
 """Milliseconds: beyond any calendar, and sums of such times still fit into eight bytes."""
 
@@ -72,10 +75,10 @@ def read_schedule(message: ActiveMQMessage, max_repeat: int) -> ScheduleProperti
         MessageFormatException: a property is invalid; the message names it.
     """
     marshalled = message.marshalled_properties
-    if marshalled is None or _PREFIX not in marshalled:
+    if marshalled is None or PREFIX not in marshalled:
         return None
     properties = properties_of(message)
-    if AMQ_SCHEDULED_ID in properties or not any(name in properties for name in _TRIGGERS):
+    if not _asks(properties):
         return None
     schedule = ScheduleProperties(
         number_of(properties, AMQ_SCHEDULED_DELAY) or 0,
@@ -85,6 +88,16 @@ def read_schedule(message: ActiveMQMessage, max_repeat: int) -> ScheduleProperti
     )
     _check(schedule, max_repeat)
     return schedule
+
+
+def asks_for_schedule(message: ActiveMQMessage) -> bool:
+    """Return whether a broker with a scheduler would not deliver the message at once."""
+    return _asks(properties_of(message))
+
+
+def _asks(properties: Mapping[str, object]) -> bool:
+    triggered = any(name in properties for name in _TRIGGERS)
+    return triggered and AMQ_SCHEDULED_ID not in properties
 
 
 def properties_of(message: ActiveMQMessage) -> dict[str, object]:

@@ -14,6 +14,7 @@ from pyjms_broker.chain.user_id import UserIDBroker
 from pyjms_broker.ranges.filter import RangesBroker
 from pyjms_broker.region.recovered_transactions import recovered_work
 from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.scheduler.unscheduled import UnscheduledSendsBroker
 from pyjms_broker.service.configuration import BrokerConfiguration
 from pyjms_broker.service.stores import BrokerStores
 from pyjms_broker.transaction.filter import TransactionBroker
@@ -48,7 +49,7 @@ def build_filter_chain(
         (True, lambda inner: RangesBroker(inner, region)),
         (True, CompositeDestinationBroker),
         # outside that: a message scheduled for several destinations is one job
-        (config.scheduler_support, lambda inner: _scheduler(inner, region, config, stores)),
+        (True, lambda inner: _scheduler(inner, region, config, stores)),
         (
             True,
             lambda inner: TransactionBroker(
@@ -79,6 +80,8 @@ def _installer_of(
 def _scheduler(
     inner: Broker, region: RegionBroker, config: BrokerConfiguration, stores: BrokerStores
 ) -> Broker:
+    if not config.scheduler_support:
+        return UnscheduledSendsBroker(inner)
     from pyjms_broker.scheduler.filter import SchedulerBroker  # noqa: PLC0415 - few brokers have one
 
     store = stores.job_store

@@ -22,6 +22,7 @@ from pyjms.client.delivery.prefetch import (
     PriorityBuffer,
     PullRequests,
     Receivers,
+    deadline_after,
     seconds_left,
     sequence_id,
 )
@@ -290,13 +291,13 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             raise self.session.connection.failed_error()
 
     async def _wait(self, timeout: float | None) -> Message | None:
+        deadline = deadline_after(timeout)
         if self.info.prefetch_size == 0 and not self._buffer:
             return await self._wait_for_pull(timeout)
         if timeout is not None and timeout <= 0:
             await checkpoint()
             return self.receive_buffered()
         left = timeout
-        deadline = None if timeout is None else _clock.now() + timeout
         while not self.is_closed and (left is None or left > 0):
             await self.receivers.wait(left)
             message = self.receive_buffered()
@@ -309,7 +310,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
     async def _wait_for_pull(self, timeout: float | None) -> Message | None:
         """Pull a message; the broker signals the timeout. (activemq-edges N9)"""
         pulls = self.pulls
-        deadline = None if timeout is None else _clock.now() + timeout
+        deadline = deadline_after(timeout)
         is_stale = pulls.begin(timeout)
         while not (self.is_closed or pulls.timed_out):
             if not pulls.is_pending:  # the message had expired, or was a duplicate

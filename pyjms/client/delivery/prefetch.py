@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from pyjms import _clock
+from pyjms._clock import FOR_EVER, check_seconds
 from pyjms._wakeup import Waiter
 from pyjms.wire.openwire.commands import Command, ConsumerInfo, MessageDispatch, MessagePull
 
@@ -25,6 +26,7 @@ __all__ = [
     "PriorityBuffer",
     "PullRequests",
     "Receivers",
+    "deadline_after",
     "seconds_left",
     "sequence_id",
 ]
@@ -185,3 +187,16 @@ class Receivers:
         waiting, self.waiting = self.waiting, []
         for waiter in waiting:
             waiter.wake()
+
+
+def deadline_after(timeout: float | None) -> float | None:
+    """Return when a receive ends; None: never.
+
+    Raises:
+        TypeError: the timeout is not a number.
+        ValueError: the timeout is not finite.
+    """
+    if timeout is None:
+        return None
+    check_seconds("timeout", timeout, least=None, otherwise=FOR_EVER)
+    return _clock.now() + timeout

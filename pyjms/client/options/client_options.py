@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypedDict
 
+from pyjms._clock import FOR_EVER, check_seconds
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.errors import ConfigurationException
 from pyjms.transport.options import boolean, integer
@@ -139,6 +140,24 @@ class ClientOptions:
 
     prefetch_policy: PrefetchPolicy = field(default_factory=PrefetchPolicy)
     redelivery_policy_map: RedeliveryPolicyMap = field(default_factory=RedeliveryPolicyMap)
+
+    def check_durations(self) -> None:
+        """Check the options that are seconds.
+
+        Raises:
+            TypeError: one is not a number.
+            ValueError: one is not finite, or negative where that has no meaning.
+        """
+        for name in _DURATIONS:
+            value = getattr(self, name)
+            optional = name in _OPTIONAL_DURATIONS
+            if value is not None or not optional:
+                least = None if name == "warn_about_unstarted_connection_timeout" else 0.0
+                check_seconds(name, value, least=least, otherwise=FOR_EVER if optional else "")
+
+
+_DURATIONS: Final = {f.name for f in fields(ClientOptions) if str(f.type).startswith("float")}
+_OPTIONAL_DURATIONS: Final = {f.name for f in fields(ClientOptions) if f.type == "float | None"}
 
 
 Parser = Callable[[str], object]

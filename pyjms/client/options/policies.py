@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from pyjms._clock import check_seconds
 from pyjms.jms.destination import Destination
 
 __all__ = [
@@ -41,6 +42,10 @@ class RedeliveryPolicy:
         pre_dispatch_check: in transacted sessions, refuse messages that arrive with too many
             deliveries already.
         destination: the destination of an entry of a RedeliveryPolicyMap.
+
+    Raises:
+        TypeError: a delay is not a number.
+        ValueError: a delay is not finite, or negative.
     """
 
     maximum_redeliveries: int = 6
@@ -53,6 +58,12 @@ class RedeliveryPolicy:
     collision_avoidance_percent: int = 15
     pre_dispatch_check: bool = True
     destination: Destination | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("initial_redelivery_delay", "redelivery_delay"):
+            check_seconds(name, getattr(self, name))
+        if self.maximum_redelivery_delay is not None:
+            check_seconds("maximum_redelivery_delay", self.maximum_redelivery_delay, least=None)
 
     def next_delay(self, previous: float | None) -> float:
         """Return the seconds before the next redelivery; `previous` is the last delay, if any."""

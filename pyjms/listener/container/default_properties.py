@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import ClassVar, Protocol
 
+from pyjms._clock import FOR_EVER, check_seconds
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import ConnectionFactory
 from pyjms.listener.backoff import BackOff, FixedBackOff
@@ -218,6 +219,20 @@ class DefaultContainerProperties(ContainerProperties):
     def shared_connection_enabled(self) -> bool:
         """Whether the consumers share one connection: from cache level CONNECTION on."""
         return self._cache_level >= CacheLevel.CONNECTION
+
+    def validate(self) -> None:
+        """Check that the properties go together.
+
+        Raises:
+            TypeError: a duration is not a number.
+            ValueError: one is missing, or does not go with the others.
+            JMSException: a value that no broker accepts.
+        """
+        super().validate()
+        if self.receive_timeout is not None:
+            check_seconds("receive_timeout", self.receive_timeout, least=None, otherwise=FOR_EVER)
+        if self.transaction_timeout is not None:
+            check_seconds("transaction_timeout", self.transaction_timeout)
 
     @property
     def message_limit(self) -> int | None:

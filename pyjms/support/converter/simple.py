@@ -69,8 +69,9 @@ def _map_message(payload: Mapping[Any, Any], session: Session) -> Message:
         try:
             message[name] = value
         except MessageFormatException as error:
+            reason = error.reason.removeprefix(f"Value {name!r:.100}: ")
             raise MessageFormatException(
-                f"A MapMessage cannot hold the value of {name!r}: {error.reason}",
+                f"A MapMessage cannot hold the value of {name!r}: {reason}",
                 hint="send the mapping as JSON: jms.converter.dict_format: json, or "
                 'DefaultMessageConverter(dict_format="json"); or convert the value, for instance '
                 "to a str",

@@ -144,7 +144,7 @@ def read_server_options(uri: TransportURI) -> tuple[ServerOptions, TcpOptions, O
     accepted, rest = rest.split_options("transport.")
     check_known(rest, {*SERVER, "wireFormat"}, "bind", IGNORED_BY_SERVERS)
     check_known(
-        TransportURI("transport", options=accepted),
+        TransportURI("transport", options=accepted, reported=uri.reported),
         {*ACCEPTED, *FILTERS},
         "bind",
         IGNORED_OF_ACCEPTED,

@@ -25,7 +25,7 @@ from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
 from pyjms.wire.kahadb.journal import segment_number
 from pyjms.wire.kahadb.reader import SegmentReader
 
-pytestmark = [pytest.mark.activemq, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.activemq, pytest.mark.timeout(900)]
 
 SEGMENT = 1024 * 1024
 READY = "accepts connections at"

@@ -215,7 +215,7 @@ def _info_lines(caplog: Any) -> list[str]:
         ("auto.stomp.maxFrameSize", "it is for the protocol detection of a broker's connector"),
     ],
 )
-async def test_an_option_without_effect_is_logged_once_with_the_reason(
+async def test_an_option_without_effect_is_logged_with_the_reason(
     name: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     without = await offered("")
@@ -223,3 +223,16 @@ async def test_an_option_without_effect_is_logged_once_with_the_reason(
     with caplog.at_level(logging.INFO):
         assert await offered(f"{name}=1") == without
     assert _info_lines(caplog) == [f"tcp: accepted without effect: {name} ({reason})"]
+
+
+async def test_options_without_effect_are_logged_once_for_all_connections_of_a_factory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        async with port_of_peers() as (port, _):
+            factory = ConnectionFactory(f"tcp://127.0.0.1:{port}?soTimeout=1&trace=true")
+            for _ in range(3):
+                await (await factory.create_connection()).close()
+    (line,) = _info_lines(caplog)
+    assert "soTimeout" in line
+    assert "trace" in line

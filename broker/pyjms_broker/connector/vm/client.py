@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -143,7 +143,7 @@ def vm_transport(uri: TransportURI) -> RequestTransport:
     wire, rest = rest.split_options("wireFormat.")
     options = VmOptions(**read_options(rest.options, OPTIONS))
     encoded = {} if options.marshal else {f"wireFormat.{n}": _NOT_MARSHALLED for n in wire}
-    known = TransportURI(rest.scheme, options={**rest.options, **encoded})
+    known = replace(rest, options={**rest.options, **encoded})
     check_known(known, set(OPTIONS), ignored={**IGNORED_BY_CLIENTS, **IGNORED, **encoded})
     settings = read_wire_format(wire, None)
     name = rest.location.strip("/")
