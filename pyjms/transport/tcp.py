@@ -350,7 +350,10 @@ class TcpTransport(Transport[C]):
 
 def peer_address(stream: ByteStream, scheme: str = "tcp") -> str:
     """Return the address of the other end of a socket, as a URL."""
-    address = stream.extra(SocketAttribute.remote_address, None)
+    try:
+        address = stream.extra(SocketAttribute.remote_address, None)
+    except OSError:  # of an accepted socket whose peer has reset it
+        address = None
     if not isinstance(address, tuple):
         return f"{scheme}://unknown"
     host = f"[{address[0]}]" if ":" in address[0] else address[0]

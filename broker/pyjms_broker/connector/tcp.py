@@ -3,12 +3,14 @@
 It binds 127.0.0.1 unless a host is named, and port 0 takes any free one. One task per listening
 socket accepts; a connection negotiates in a task of its own, so a slow client delays no other. A
 connector for a protocol implements `serve`. Clients beyond `maximumConnections`, or that would take
-the file handles that are reserved for the stores, are refused: their connection is closed.
+the file handles that are reserved for the stores, are refused: their connection is closed. Clients
+that have reset their connection before it is accepted are passed over: accepting goes on at once.
 (activemq-edges U8, U9, I4)
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 from abc import abstractmethod
@@ -35,6 +37,18 @@ _LOG_PERIOD = 10.0
 """Seconds between two log lines about refused clients."""
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 - only where the configuration asks for it
 _BACKLOG = 5000
+_RESET = frozenset(
+    (
+        errno.ECONNABORTED,
+        errno.ECONNRESET,
+        errno.ENOTCONN,
+        errno.EPIPE,
+        errno.EPROTO,
+        errno.EINVAL,  # of macOS, for options of a socket whose peer has left
+        errno.EBADF,  # the event loop has closed it already
+    )
+)
+"""Errors of one accepted connection that its client has reset."""
 
 
 class TcpConnector(TransportConnector):
@@ -163,20 +177,30 @@ class TcpConnector(TransportConnector):
         while True:
             try:
                 stream = await listener.accept()
-            except (OSError, anyio.BrokenResourceError) as error:
-                self._log_refusal(f"accept failed: {error}")
-                await _clock.sleep(_ACCEPT_RETRY_DELAY)
+            except Exception as error:  # whatever it is, clients can connect afterwards
+                if _is_reset(error):
+                    logger.debug("Connector %s: a client has left: %s", self.name, error)
+                else:
+                    self._log_refusal(f"accept failed: {error!r}")
+                    await _clock.sleep(_ACCEPT_RETRY_DELAY)
                 continue
+            if not self._serve_or_refuse(stream):
+                await anyio.aclose_forcefully(stream)
+
+    def _serve_or_refuse(self, stream: SocketStream) -> bool:
+        """Serve a client; return False if its connection is to be closed."""
+        try:
             reason = self._reason_to_refuse(stream)
-            if reason is not None:
-                self._log_refusal(reason)
-                await anyio.aclose_forcefully(stream)
-                continue
-            try:
+            if reason is None:
                 self.serve(stream)
-            except Exception:  # one client's failure must not stop the connector
+                return True
+            self._log_refusal(reason)
+        except Exception as error:  # one client's failure must not stop the connector
+            if _is_reset(error):
+                logger.debug("Connector %s: a client has left: %s", self.name, error)
+            else:
                 logger.exception("Connector %s: a new connection failed", self.name)
-                await anyio.aclose_forcefully(stream)
+        return False
 
     def _reason_to_refuse(self, stream: SocketStream) -> str | None:
         if len(self.connections) >= self.maximum_connections:
@@ -184,7 +208,10 @@ class TcpConnector(TransportConnector):
                 "exceeded the maximum number of allowed client connections: "
                 f"{self.maximum_connections}; see the option maximumConnections of its URI"
             )
-        if not self._handles.may_serve(stream.extra(SocketAttribute.raw_socket).fileno()):
+        fileno = stream.extra(SocketAttribute.raw_socket).fileno()
+        if fileno < 0:
+            raise OSError(errno.EBADF, "the connection is closed already")
+        if not self._handles.may_serve(fileno):
             return (
                 f"a client is refused, since of {self._handles.limit} file handles only those are "
                 "left that are reserved for the stores (reserved_file_handles); raise ulimit -n"
@@ -199,3 +226,9 @@ class TcpConnector(TransportConnector):
             logger.warning("Connector %s: %s (%d times)", self.name, reason, self._refused)
             self._next_log = now + _LOG_PERIOD
             self._refused = 0
+
+
+def _is_reset(error: Exception) -> bool:
+    """Whether the error is only that of a connection that its client has reset."""
+    cause = error.__cause__ if isinstance(error, anyio.BrokenResourceError) else error
+    return isinstance(cause, OSError) and cause.errno in _RESET

@@ -1,0 +1,117 @@
+"""Sockets that are reset before they are accepted, and clients that stay silent."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute, SocketListener, SocketStream
+from anyio.streams.stapled import MultiListener
+
+from pyjms.testing.clock import VirtualClock
+from pyjms.transport.uri import TransportURI
+from pyjms_broker.service import BrokerService
+from tests.kit.openwire_attacker import wire_format_info
+
+RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER: closing sends a reset."""
+
+
+def reset_sockets(service: BrokerService, count: int) -> None:
+    """Connect and reset, while the broker, which shares our event loop, accepts nothing."""
+    uri = TransportURI.parse(service.connectors[0].connect_uri)
+    assert uri.host is not None and uri.port is not None
+    made = [socket.create_connection((uri.host, uri.port)) for _ in range(count)]
+    for each in made:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        each.close()
+
+
+async def check_resets(service, serves, gone, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
+    reset_sockets(service, 60)
+    await serves()
+    await gone()
+    noticed = [r for r in caplog.records if r.exc_info or r.levelno >= logging.WARNING]
+    assert noticed == []
+    assert not service.connectors[0].connections
+
+
+async def test_sockets_reset_before_they_are_accepted(service, serves, gone, caplog):
+    await check_resets(service, serves, gone, caplog)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="uvloop does not exist there")
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})])
+async def test_sockets_reset_before_they_are_accepted_by_uvloop(
+    anyio_backend, service, serves, gone, caplog
+):
+    await check_resets(service, serves, gone, caplog)
+
+
+class ResettingListener(SocketListener):
+    """Accepts as another listener does, after failing as operating systems do for reset sockets."""
+
+    def __init__(self, listener: SocketListener, failures: Sequence[Exception], dead: int) -> None:
+        self.listener = listener
+        self.failures = list(failures)
+        self.dead = dead
+        """How many connections are closed when they are returned, as a loop may do it."""
+
+    @property
+    def _raw_socket(self) -> socket.socket:
+        return self.listener.extra(SocketAttribute.raw_socket)
+
+    async def accept(self) -> SocketStream:
+        if self.failures:
+            raise self.failures.pop(0)
+        stream = await self.listener.accept()
+        if self.dead:
+            self.dead -= 1
+            await anyio.aclose_forcefully(stream)
+        return stream
+
+    async def aclose(self) -> None:
+        await self.listener.aclose()
+
+
+def broken(number: int) -> Exception:
+    """Return the error of trio's accept, as anyio raises it."""
+    error = anyio.BrokenResourceError()
+    error.__cause__ = OSError(number, "from the socket")
+    return error
+
+
+@pytest.fixture
+def resetting(monkeypatch) -> list[ResettingListener]:
+    made: list[ResettingListener] = []
+    create = anyio.create_tcp_listener
+    numbers = (errno.ECONNABORTED, errno.ENOTCONN, errno.EINVAL, errno.EPROTO)
+    failures = [*(OSError(n, "reset") for n in numbers), *map(broken, numbers)]
+
+    async def create_listener(**options):
+        (listener,) = (await create(**options)).listeners
+        made.append(ResettingListener(listener, failures, dead=3))
+        return MultiListener(made)
+
+    monkeypatch.setattr(anyio, "create_tcp_listener", create_listener)
+    return made
+
+
+async def test_errors_of_reset_sockets_delay_nobody(resetting, service, serves, gone, caplog):
+    caplog.set_level(logging.DEBUG)
+    async with VirtualClock():  # whose time stands still: a pause would last for ever
+        uri = TransportURI.parse(service.connectors[0].connect_uri)
+        for _ in range(3):
+            await (await anyio.connect_tcp(uri.host, uri.port)).aclose()
+        await serves()
+        await gone()
+    assert resetting[0].failures == [] and resetting[0].dead == 0
+    noticed = [r for r in caplog.records if r.exc_info or r.levelno >= logging.WARNING]
+    assert noticed == []
