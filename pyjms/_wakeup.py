@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import logging
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -41,6 +40,7 @@ import sniffio
 from anyio.lowlevel import EventLoopToken, current_token
 
 from pyjms._fork import Process, inherited_error
+from pyjms._logger import get_logger
 
 __all__ = [
     "BackgroundTask",
@@ -52,7 +52,7 @@ __all__ = [
     "spawn",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _asyncio_tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps weak references only
 

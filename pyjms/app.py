@@ -8,7 +8,6 @@ SIGTERM stops that way, a second one ends the process at once.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from dependency_injector import containers
 
 from pyjms import _clock
 from pyjms._clock import check_seconds
+from pyjms._logger import get_logger
 from pyjms._signals import stop_on_signals
 from pyjms._wakeup import loop_options
 from pyjms.container.core import ApplicationContainer, make_container
@@ -35,7 +35,7 @@ from pyjms.settings import PyjmsSettings, load_settings
 
 __all__ = ["JmsApplication"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LEAST_FOR_HOOKS = 3.0
 """Seconds that the shutdown hooks have even if the handlers have used up theirs."""

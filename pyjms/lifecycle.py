@@ -10,15 +10,15 @@ the handlers leave of the application's `stop_timeout`, and at least three secon
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 
 __all__ = ["HookRunner", "hook_kind", "on_shutdown", "on_startup"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,20 +8,20 @@ setting was meant, and otherwise logged as a warning, since other programs may u
 from __future__ import annotations
 
 import difflib
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel
 
+from pyjms._logger import get_logger
 from pyjms._yaml.document import Document, Origin
 from pyjms._yaml.problems import is_model, models_and_containers
 from pyjms.errors import ConfigurationException
 
 __all__ = ["RESERVED_VARIABLES", "refuse_misspelt_variables"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RESERVED_VARIABLES: Final[Mapping[str, str]] = {
     "PYJMS_CONFIG": "the YAML file of an application",

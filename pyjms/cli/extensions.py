@@ -9,18 +9,18 @@ the reason. The other commands work.
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, Final, cast
 
 import typer
 
+from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
 
 __all__ = ["GROUP", "mount_commands"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 GROUP: Final = "pyjms.cli"
 

@@ -8,13 +8,13 @@ code 2.
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyjms._logger import get_logger
 from pyjms.cli.extensions import mount_commands
 from pyjms.cli.pipeline import pipeline_app
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 app = typer.Typer(
     name="pyjms",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 
 __all__ = ["RefusalLog"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _WINDOW: Final = 2.0
 """Seconds in which refusals count as one burst."""

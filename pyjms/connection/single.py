@@ -13,7 +13,6 @@ replacement. It counts the handles that are started; the connection runs while t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Self
@@ -21,6 +20,7 @@ from typing import Self
 import anyio
 
 from pyjms._fork import inherits
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.core.closing import quietly
 from pyjms.enums import AcknowledgeMode
@@ -30,7 +30,7 @@ from pyjms.jms.metadata import ConnectionMetaData
 
 __all__ = ["ConnectionSharing", "SharedConnection", "SingleConnectionFactory"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class ConnectionSharing:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import logging
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from dependency_injector import wiring as injection
 
+from pyjms._logger import get_logger
 from pyjms.annotation.jms_listener import JmsListenerMark
 from pyjms.annotation.send_to import send_to_destination
 from pyjms.client.options import RedeliveryPolicy
@@ -53,7 +53,7 @@ from pyjms.sync.template import JmsTemplate as BlockingTemplate
 
 __all__ = ["Wiring"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _DEFAULT_FACTORY = "jms_listener_container_factory"
 

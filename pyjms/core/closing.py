@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 import anyio
 
+from pyjms._logger import get_logger
 from pyjms.jms.api import Closeable
 
 __all__ = ["call", "close_quietly", "quietly", "using"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _R = TypeVar("_R", bound=Closeable)
 _T = TypeVar("_T")

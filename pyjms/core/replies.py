@@ -9,7 +9,6 @@ has returned, when the message id is not known yet, is kept until then.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -18,6 +17,7 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms._wakeup import Waiter
 from pyjms.core.closing import close_quietly, quietly, using
 from pyjms.errors import ConnectionClosedException
@@ -31,7 +31,7 @@ __all__ = [
     "reply_from_temporary_queue",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 SendRequest = Callable[[Destination], Awaitable[Message]]
 """Sends the request with this reply destination, and returns it with its message id."""

@@ -13,15 +13,14 @@ A container without an `Outages` logs as Spring's does. (spring-jms 1.11.2, 1.11
 
 from __future__ import annotations
 
-import logging
-
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import ConnectionClosedException, ConnectionFailedException
 from pyjms.jms.api import ConnectionFactory
 
 __all__ = ["Outage", "Outages", "is_connection_failure"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _WRAPPED = ("target_connection_factory", "target")
 

@@ -8,13 +8,13 @@ in progress before they go on to the next phase. A listener registered later sta
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import anyio
 
+from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException
 from pyjms.listener.endpoint import JmsListenerEndpoint
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_PHASE", "JmsListenerEndpointRegistry"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 DEFAULT_PHASE = 2147483647
 _ID_PREFIX = "pyjms.JmsListenerEndpointContainer#"

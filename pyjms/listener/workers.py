@@ -20,7 +20,6 @@ thread, which waits for the result (`Message.acknowledge`).
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -31,12 +30,13 @@ from typing import Any, TypeVar
 import anyio
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms._wakeup import LoopHandle
 from pyjms.errors import IllegalStateException
 
 __all__ = ["Worker", "call_in_worker", "calls_in_flight", "current_worker"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms._distribution import install_command
+from pyjms._logger import get_logger
 from pyjms.client.messages import CommandSource
 from pyjms.errors import ConfigurationException, MessageFormatException
 from pyjms.jms.numbers import float_text
@@ -33,7 +33,7 @@ __all__ = [
     "tolerant_values",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MESSAGE_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("seq", "long"),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from pyjms._logger import get_logger
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination, Queue, Topic, named_kind
 
 __all__ = ["DestinationResolver", "DynamicDestinationResolver", "SimpleDestinationResolver"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _VIRTUAL_TOPIC: Final = "VirtualTopic."
 # Bounds the cache: names come from the application, but names for replies may be many.

@@ -5,12 +5,12 @@ Mapping never raises: a header that JMS cannot represent is omitted, and logged 
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
@@ -18,7 +18,7 @@ from pyjms.jms.types import Long
 
 __all__ = ["MESSAGE_ATTRIBUTES", "JmsHeaders", "SimpleJmsHeaderMapper"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class JmsHeaders:

@@ -15,7 +15,6 @@ After a fork the child starts a loop of its own, as the thread exists in the par
 from __future__ import annotations
 
 import atexit
-import logging
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -26,12 +25,13 @@ import anyio
 
 from pyjms import _clock
 from pyjms._fork import call_in_child
+from pyjms._logger import get_logger
 from pyjms._wakeup import LoopHandle, loop_options, spawn
 from pyjms.listener.workers import current_worker
 
 __all__ = ["close_at_exit", "current_loop", "shared_loop"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _EXIT_TIMEOUT = 5.0
 

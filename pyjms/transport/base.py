@@ -120,6 +120,11 @@ class Transport(ABC, Generic[C]):
     def remote_address(self) -> str:
         """The peer's address, as `tcp://host:port` or `vm://name#n`."""
 
+    @property
+    def notices_silence(self) -> bool:
+        """Whether the transport ends by itself when the peer has died without closing it."""
+        return False
+
 
 class TransportFilter(Transport[C]):
     """A transport around another one. By default it passes everything on in both directions."""
@@ -159,6 +164,10 @@ class TransportFilter(Transport[C]):
     @property
     def remote_address(self) -> str:
         return self.next.remote_address
+
+    @property
+    def notices_silence(self) -> bool:
+        return self.next.notices_silence
 
     def on_command(self, command: C) -> None:
         """Pass a command from the peer to the listener."""

@@ -8,7 +8,6 @@ what is queued. The task yields to the loop every `_BURST` commands. Back-pressu
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -16,12 +15,13 @@ from typing import Generic, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation
 
 __all__ = ["HIGH_WATER", "LOW_WATER", "Inbox"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 HIGH_WATER = 2000  # commands; ActiveMQ's asyncQueueDepth
 LOW_WATER = 500

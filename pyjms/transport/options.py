@@ -8,11 +8,11 @@ does. (activemq-edges 1.1)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
 from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
 
@@ -34,7 +34,7 @@ __all__ = [
     "read_options",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 Options = Mapping[str, tuple[str, Callable[[str], object]]]
 """Option name in the URL -> (attribute, function that converts the text)."""

@@ -19,7 +19,6 @@ came first. A protocol error of the peer is reported after the commands that pre
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import struct
@@ -32,6 +31,7 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from pyjms import _clock
 from pyjms._fork import inherits, let_go_of_socket
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, LoopHandle, Turn, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation, RemoteProtocolError
 from pyjms.transport.base import Transport
@@ -43,7 +43,7 @@ from pyjms.wire.format import WireFormat
 
 __all__ = ["CLOSE_TIMEOUT", "TcpTransport", "open_socket", "peer_address"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that `stop()` lets a slow peer take what is queued."""

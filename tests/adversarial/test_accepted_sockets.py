@@ -16,8 +16,16 @@ from anyio.streams.stapled import MultiListener
 
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.uri import TransportURI
+from pyjms.wire.openwire.commands import (
+    ConnectionId,
+    ConnectionInfo,
+    KeepAliveInfo,
+    Response,
+    SessionId,
+    SessionInfo,
+)
+from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms_broker.service import BrokerService
-from tests.kit.openwire_attacker import wire_format_info
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: closing sends a reset."""
@@ -115,3 +123,20 @@ async def test_errors_of_reset_sockets_delay_nobody(resetting, service, serves, 
     assert resetting[0].failures == [] and resetting[0].dead == 0
     noticed = [r for r in caplog.records if r.exc_info or r.levelno >= logging.WARNING]
     assert noticed == []
+
+
+async def test_a_negotiated_client_without_keep_alives_has_to_identify_itself(service, peer):
+    service.connection_info_timeout = 20.0
+    async with VirtualClock() as clock:
+        silent, known, monitored = await peer("a"), await peer("b"), await peer("c")
+        for each in (silent, known):
+            each.format = OpenWireFormat(WireFormatSettings(max_inactivity_duration=0))
+            await each.negotiate()
+        await known.ask(ConnectionInfo(ConnectionId("b"), "b"))
+        await monitored.negotiate()
+        await silent.tell(KeepAliveInfo(response_required=True))
+        await silent.heard_of(KeepAliveInfo)  # so the broker has negotiated, too
+        await clock.advance(20)
+        await silent.closed()
+        assert type(await known.ask(SessionInfo(SessionId("b", 1)))) is Response
+        assert type(await monitored.ask(ConnectionInfo(ConnectionId("c"), "c"))) is Response

@@ -123,6 +123,16 @@ def test_only_the_clock_reads_the_time() -> None:
     assert found == set()
 
 
+def test_loggers_escape_what_clients_name() -> None:
+    found = {
+        relative(path)
+        for path in FILES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and ast.unparse(node) == "logging.getLogger(__name__)"
+    }
+    assert found == set()
+
+
 def test_the_error_tree_is_the_one_drawn() -> None:
     from pyjms import errors
 

@@ -113,6 +113,7 @@ class Host:
     rollback_only_on_async_exception = True
     store_failed = False
     reserved_file_handles = 128
+    connection_info_timeout = 0.0
 
     def __init__(self) -> None:
         self.stored: dict[ProducerId, int] = {}

@@ -6,11 +6,11 @@ message is in; copies of a message for several destinations cause one each. (act
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.types import Long
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EventAdvisories"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _NOTHING: dict[str, object] = {}
 

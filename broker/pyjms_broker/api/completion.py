@@ -12,15 +12,16 @@ refuse it with `checked`. (decisions D14)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
 import anyio
 
+from pyjms._logger import get_logger
+
 __all__ = ["COMPLETED", "Completion", "all_of", "checked", "wait_for"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _OWN_PACKAGE: Final = "pyjms_broker."
 _HINT: Final = " (hint: return the Completion of the call that it passes on, or COMPLETED)"

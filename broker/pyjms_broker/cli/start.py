@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 
+from pyjms._logger import get_logger
 from pyjms._wakeup import loop_options, spawn
 from pyjms.errors import ConfigurationException, IllegalStateException, JMSException
 from pyjms_broker.cli.log_format import LineFormatter
@@ -18,7 +19,7 @@ from pyjms_broker.service import BrokerService
 
 __all__ = ["run", "serve"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 DEFAULT_OPENWIRE = "127.0.0.1:61616"
 _ENVIRONMENT = "PYJMS_BROKER__"  # also in pyjms_broker.settings, whose import is slow

@@ -69,6 +69,10 @@ class BrokerHost(Protocol):
         """The memory for frames that have arrived in part."""
 
     @property
+    def connection_info_timeout(self) -> float:
+        """How long a client may be silent before its ConnectionInfo, in seconds; 0: no limit."""
+
+    @property
     def reserved_file_handles(self) -> int:
         """How many file handles of the process clients must leave to the stores."""
 

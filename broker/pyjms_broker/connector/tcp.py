@@ -11,7 +11,6 @@ that have reset their connection before it is accepted are passed over: acceptin
 from __future__ import annotations
 
 import errno
-import logging
 import socket
 from abc import abstractmethod
 from ipaddress import ip_address
@@ -21,6 +20,7 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
 from pyjms import _clock
 from pyjms._fork import inherits, let_go_of_socket
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ConfigurationException, ResourceAllocationException
 from pyjms.transport.uri import TransportURI
@@ -29,7 +29,7 @@ from pyjms_broker.connector.file_handles import FileHandles
 
 __all__ = ["TcpConnector"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _ACCEPT_RETRY_DELAY = 0.5
 """Seconds after a failed accept; most likely the process has no file handle left."""

@@ -6,10 +6,10 @@ A source counts its messages and reads the next ones back in order. The sources 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
+from pyjms._logger import get_logger
 from pyjms_broker.cursor.memory import FifoPendingList, PrioritizedPendingList
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HIGHEST_PRIORITY", "MemorySource", "MessageSource", "SpoolSource", "level_of"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 HIGHEST_PRIORITY: Final = 9
 _SEARCH_PAGE: Final = 16

@@ -45,12 +45,12 @@ priority of the first one in the head.
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from pyjms._logger import get_logger
 from pyjms_broker.cursor.memory import FifoPendingList, PrioritizedPendingList
 from pyjms_broker.cursor.sources import MessageSource, level_of
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_CACHED", "UNLIMITED", "PrioritizedSpillingCursor", "SpillingCursor", "never_short"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MOST_CACHED: Final = 20_000
 """Pending messages in memory above which new stored ones stay in the store, even if memory is

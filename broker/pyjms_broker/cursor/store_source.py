@@ -6,10 +6,10 @@ nothing comes twice. (activemq-broker M8; QueueStorePrefetch, TopicStorePrefetch
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pyjms._logger import get_logger
 from pyjms_broker.api.message import Position, Positions, StoredMessage
 from pyjms_broker.cursor.sources import HIGHEST_PRIORITY, level_of
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NextMessages", "PrioritizedStoreSource", "StoreSource"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 NextMessages = Callable[[Position | None, int, Positions], list[StoredMessage]]
 """`next_messages` of a store, or of a durable subscription in it."""

@@ -8,12 +8,12 @@ waits for, an answer does not wait if its queue is empty: at most 32 queues have
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 import anyio
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.broker import Broker
@@ -26,7 +26,7 @@ from pyjms_broker.region.queue.queue import Queue
 
 __all__ = ["AnswerRoom", "check_reply_destination"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAX_BEYOND: Final = 32
 _CHECK_INTERVAL: Final = 1.0

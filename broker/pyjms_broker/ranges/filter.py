@@ -6,13 +6,13 @@ waits for room for its answer; of one connection, one range is read at a time.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
 
 from pyjms import _wakeup
+from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
@@ -30,7 +30,7 @@ from pyjms_broker.region.region_broker import RegionBroker
 
 __all__ = ["RangesBroker"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAX_CONCURRENT: Final = 32
 """Concurrent requests per connection: each reply may be a megabyte."""

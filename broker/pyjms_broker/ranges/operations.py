@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.selector import Selector, SelectorLimitException
 from pyjms_broker.api.context import ConnectionContext
@@ -17,7 +17,7 @@ from pyjms_broker.ranges.queue_reading import QueueReading
 
 __all__ = ["OPERATIONS", "Operation", "Reply"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _CHUNK: Final = 1024 * 1024
 _BATCH: Final = 200

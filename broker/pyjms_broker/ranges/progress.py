@@ -8,11 +8,11 @@ reported to a reader is never assigned to another message. Volatile stores keep 
 from __future__ import annotations
 
 import json
-import logging
 from typing import Final, NamedTuple
 
 import anyio
 
+from pyjms._logger import get_logger
 from pyjms.errors import MessageFormatException
 from pyjms.jms.destination import Destination
 from pyjms.jms.destination import Queue as QueueDestination
@@ -28,7 +28,7 @@ from pyjms_broker.region.region_broker import RegionBroker
 
 __all__ = ["PROGRESS_RECORDS", "Progress", "ProgressRecords"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 PROGRESS_RECORDS: Final = QueueDestination("PyJMS.Ranges.Marks")
 _NUMBERS: Final = range(1 << 63)

@@ -7,7 +7,6 @@ never will be. `leases` has the theory of operation.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ import anyio
 
 from pyjms import _clock
 from pyjms._forwarding import DelegatedAttribute
+from pyjms._logger import get_logger
 from pyjms_broker.api.message import NO_TRANSACTION, Position, StoredMessage
 from pyjms_broker.ranges.progress import Progress, ProgressRecords
 from pyjms_broker.ranges.protocol import RangesError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueReading"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _POLL_INTERVAL: Final = 0.02
 _BATCH: Final = 200

@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ADVISORY_PREFIX", "BaseDestination"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 ADVISORY_PREFIX = "ActiveMQ.Advisory."
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
+from pyjms._logger import get_logger
 from pyjms.errors import InvalidClientIDException, JMSException
 from pyjms_broker.api.context import ConnectionContext
 
 __all__ = ["ClientIds"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class ClientIds:

@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
 
 if TYPE_CHECKING:
     from pyjms_broker.region.base_destination import BaseDestination
 
 __all__ = ["ExpiryScanner"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class ExpiryScanner:

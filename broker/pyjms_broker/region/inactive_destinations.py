@@ -7,13 +7,13 @@ earlier sweep marked at least `inactive_timeout_before_gc` ago and that nobody h
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
 import anyio.lowlevel
 
 from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms_broker.api.internal_destinations import is_internal
@@ -22,7 +22,7 @@ from pyjms_broker.region.destination_table import DestinationTable, IdleMark
 
 __all__ = ["InactiveDestinations"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _AT_ONCE: Final = 100
 """Destinations that are removed before other tasks have their turn."""

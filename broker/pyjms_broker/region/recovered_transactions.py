@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.message import StoredMessage, SubscriptionKey
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["recovered_work"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def recovered_work(

@@ -7,11 +7,11 @@ it sends dead letters and events there. Acknowledgements find their subscription
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import (
     DestinationDoesNotExistException,
     InvalidDestinationException,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RegionBroker"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class RegionBroker(InnermostBroker):

@@ -7,11 +7,11 @@ consumer gets the command to close it; after a second the broker removes it if t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import ConsumerControl, ConsumerId
 from pyjms_broker.api.context import ClientConnection
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SlowConsumers"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _REMOVAL_DELAY: Final = 1.0
 """Seconds that a client has to close an aborted consumer itself, as in ActiveMQ."""

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from pyjms._logger import get_logger
 from pyjms.errors import InvalidDestinationException, InvalidSelectorException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveSubscriptionInfo
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SubscriptionRegistry"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class SubscriptionRegistry:

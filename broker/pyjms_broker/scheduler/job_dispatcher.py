@@ -47,13 +47,13 @@ may be set while the loop's clock runs on.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Container, Hashable
 from typing import Final, NamedTuple
 
 import anyio
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.completion import COMPLETED, Completion
@@ -68,7 +68,7 @@ from pyjms_broker.store.jobs.api import JobScheduler, JobSchedulerStore, Schedul
 
 __all__ = ["JobDispatcher"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAX_SLEEP: Final = 60.0
 """Seconds: the wall clock may be set, and the machine may have been suspended."""

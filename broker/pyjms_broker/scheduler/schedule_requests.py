@@ -11,10 +11,10 @@ cannot become jobs are sent to the dead-letter queue.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException, LocalProtocolError, MessageFormatException
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import encode_map
@@ -35,7 +35,7 @@ from pyjms_broker.store.jobs.api import JobScheduler, ScheduledJob
 
 __all__ = ["ScheduleRequests"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _UNLIMITED: Final = 1 << 31
 """The repeat count was checked on sending; a limit lowered since then does not apply."""

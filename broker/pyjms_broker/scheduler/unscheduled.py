@@ -6,9 +6,9 @@ once for each destination, and names the setting.
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
+from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.broker import Broker
@@ -19,7 +19,7 @@ from pyjms_broker.scheduler.schedule_properties import PREFIX, asks_for_schedule
 
 __all__ = ["MAXIMUM_WARNINGS", "UnscheduledSendsBroker"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MAXIMUM_WARNINGS: Final = 100
 """Destinations that are named while the broker runs: clients choose their names."""

@@ -155,6 +155,14 @@ class BrokerAttributes:
             Unit.SECONDS,
         ),
     ] = 30.0
+    connection_info_timeout: Annotated[
+        float,
+        Attribute(
+            "How long a client without keep-alives may take to identify itself; 0: no limit.",
+            "connectionInfoTimeout",
+            Unit.SECONDS,
+        ),
+    ] = 120.0
     reserved_file_handles: Annotated[
         int,
         Attribute(

@@ -6,7 +6,6 @@ are ActiveMQ's with ActiveMQ's defaults, in snake_case. (activemq-broker 1.1 to 
 
 from __future__ import annotations
 
-import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import anyio
 from pyjms import _clock
 from pyjms._fork import inherited_error, inherits
 from pyjms._ids import IdGenerator
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import IllegalStateException
 from pyjms.selector import SelectorLimits
@@ -44,7 +44,7 @@ from pyjms_broker.virtual.interceptor import VirtualDestinationInterceptor
 
 __all__ = ["BrokerService"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _FORBIDDEN_IN_NAMES = re.compile(r"[^a-zA-Z0-9._:-]")
 

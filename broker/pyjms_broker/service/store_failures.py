@@ -10,13 +10,13 @@ so that clients fail over to another broker. When it has FAILED the broker stops
 
 from __future__ import annotations
 
-import logging
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Protocol
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms_broker.attribute import Attribute
 from pyjms_broker.connector.base import TransportConnector
@@ -24,7 +24,7 @@ from pyjms_broker.store.api import StoreState
 
 __all__ = ["IOExceptionHandler", "StoreMonitor"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _RETRY_DELAY: Final = 1.0
 """Seconds until connectors that could not be opened or closed are tried again."""

@@ -7,12 +7,12 @@ job store.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.region_broker import RegionBroker
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerStores", "started"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _T = TypeVar("_T")
 

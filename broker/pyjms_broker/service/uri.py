@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
 from pyjms.transport.uri import TransportURI, did_you_mean, parse_broker_uri
 from pyjms_broker.service.attributes import uri_attributes
@@ -24,7 +24,7 @@ __all__ = [
     "read_broker_uri",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 WITHOUT_EFFECT = frozenset({"useJmx", "useShutdownHook", "dedicatedTaskRunner", "startAsync"})
 """Attributes of ActiveMQ's broker that have no effect here; accepted, and logged."""

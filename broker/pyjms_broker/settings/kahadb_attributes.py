@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from typing import Final
 
+from pyjms._logger import get_logger
+
 __all__ = ["RENAMED", "WITHOUT_EFFECT", "replacement_for", "without_ignored"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 WITHOUT_EFFECT: Final = frozenset(
     {

@@ -8,17 +8,17 @@ pass are raised instead, and the broker reads again later. (activemq-persistence
 from __future__ import annotations
 
 import errno
-import logging
 import struct
 from pathlib import Path
 from typing import Final
 
+from pyjms._logger import get_logger
 from pyjms.errors import ProtocolViolation, ResourceAllocationException
 from pyjms.wire.kahadb.journal import Location
 
 __all__ = ["Quarantine", "is_damage", "quarantine_record"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _DAMAGE: Final = (
     ProtocolViolation,

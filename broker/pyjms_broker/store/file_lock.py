@@ -9,7 +9,6 @@ simulated disk of the tests, on which a lock would exclude nothing.
 
 from __future__ import annotations
 
-import logging
 import os
 import struct
 import sys
@@ -18,6 +17,7 @@ from typing import Final
 
 from pyjms import _clock
 from pyjms._fork import call_in_child
+from pyjms._logger import get_logger
 from pyjms.errors import ResourceAllocationException
 from pyjms_broker.store.private_files import make_private_directory
 
@@ -28,7 +28,7 @@ else:
 
 __all__ = ["SharedFileLock"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _TIME: Final = struct.Struct(">q")
 _held: set[Path] = set()  # by this process: closing any descriptor of a file would drop its lock

@@ -6,17 +6,17 @@ for good would grow for ever.
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 
 __all__ = ["run_every", "run_logged"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _EXPECTED: Final = (OSError, sqlite3.Error, JMSException)
 

@@ -44,9 +44,9 @@ decided. (ActiveMQ Transaction, LocalTransaction; activemq-broker X1 to X5, M2)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException, TransactionRolledBackException
 from pyjms.wire.openwire.commands import ProducerInfo, TransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
@@ -55,7 +55,7 @@ from pyjms_broker.store.api import TransactionStore
 
 __all__ = ["XA_RBOTHER", "XA_RBROLLBACK", "BaseTransaction", "LocalTransaction"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 XA_RBROLLBACK = 100
 XA_RBOTHER = 104

@@ -8,9 +8,9 @@ are recovered and can be ended like any other. (activemq-broker B3, X1 to X6)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -32,7 +32,7 @@ from pyjms_broker.transaction.xa import XAER_NOTA, XATransaction, xa_exception
 
 __all__ = ["TransactionBroker"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 RecoveredWork = Callable[[RecoveredTransaction], Sequence[Synchronization]]

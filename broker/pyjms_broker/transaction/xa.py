@@ -8,10 +8,10 @@ transaction may be committed by then, so only the transaction manager may decide
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException, XAException
 from pyjms.wire.openwire.commands import ConnectionId, XATransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
@@ -29,7 +29,7 @@ __all__ = [
     "xa_exception",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 XA_OK = 0
 XA_RDONLY = 3

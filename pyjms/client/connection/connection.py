@@ -21,13 +21,13 @@ thread. (JMS 1.1, section 4.3; activemq-edges N6, N7, N11, N12; openwire-encodin
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Callable
 from enum import Enum
 
 import anyio
 
 from pyjms._fork import inherited_error, inherits
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.client.connection.broker_commands import BrokerCommands
 from pyjms.client.connection.handshake import ConnectionHandshake
@@ -66,7 +66,7 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = ["ActiveMQConnection"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class _State(Enum):

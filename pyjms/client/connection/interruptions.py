@@ -7,17 +7,17 @@ mode: see `AckLedger.interrupted`. (activemq-edges F2)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from pyjms._logger import get_logger
 from pyjms.client.interfaces import DispatchTarget, WindowedProducer
 from pyjms.transport.openwire import InterruptionListener
 from pyjms.wire.openwire.commands import ConsumerId, ProducerId
 
 __all__ = ["Interruptions"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class _Connection(Protocol):

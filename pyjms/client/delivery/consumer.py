@@ -6,11 +6,10 @@ The package's docstring describes the way of a message, the invariants and the l
 
 from __future__ import annotations
 
-import logging
-
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.client.delivery.deferred_ledgers import (
     DeferredAckLedger,
     IndividualAckLedger,
@@ -45,7 +44,7 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = ["ActiveMQMessageConsumer"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _YIELD_MASK = 0xFF  # every 256th receive lets other tasks run
 

@@ -40,7 +40,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from pyjms import _clock
-from pyjms._error_text import error_text, one_line, shortened
+from pyjms._logger import error_text, one_line, shortened
 from pyjms._wakeup import BackgroundTask
 from pyjms.client.delivery.ack_ledger import AckLedger
 from pyjms.client.interfaces import ClientSession

@@ -6,13 +6,13 @@ are accepted and logged once at INFO; an unknown name is an error. (activemq-edg
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypedDict
 
 from pyjms._clock import FOR_EVER, check_seconds
+from pyjms._logger import get_logger
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.errors import ConfigurationException
 from pyjms.transport.options import boolean, integer
@@ -28,7 +28,7 @@ __all__ = [
     "apply_options",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class ClientKeywords(TypedDict, total=False):

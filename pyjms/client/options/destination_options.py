@@ -7,10 +7,10 @@ A new consumer starts from the connection's options; those of the destination's 
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from pyjms._logger import get_logger
 from pyjms.client.options.client_options import ONLY_IN_ACTIVEMQ, ClientOptions
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, InvalidDestinationException
@@ -30,7 +30,7 @@ __all__ = [
     "set_destination_options",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 Options = Mapping[str, tuple[str, Callable[[str], object]]]
 

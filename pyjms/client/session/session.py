@@ -11,12 +11,12 @@ A6, X7; activemq-edges N8, N11, N18)
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import anyio
 
+from pyjms._logger import get_logger
 from pyjms.client.delivery import ActiveMQMessageConsumer, ActiveMQQueueBrowser
 from pyjms.client.delivery.browser import BrowsingConsumer
 from pyjms.client.delivery.dispatcher import ListenerDispatcher
@@ -56,7 +56,7 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = ["ActiveMQSession"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _C = TypeVar("_C", bound=ActiveMQMessageConsumer)
 

@@ -27,12 +27,12 @@ transaction. (openwire-encoding 13; activemq-broker X1, X3, X7)
 
 from __future__ import annotations
 
-import logging
 from typing import Protocol
 
 import anyio
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.client.interfaces import ClientConnection
 from pyjms.errors import (
     ConnectionFailedException,
@@ -44,7 +44,7 @@ from pyjms.wire.openwire.commands import LocalTransactionId, TransactionInfo, Tr
 
 __all__ = ["LocalTransaction", "TransactionParticipants"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class TransactionParticipants(Protocol):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
 from pyjms import _clock
+from pyjms._logger import get_logger
 
 __all__ = ["UnstartedWarning"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class UnstartedWarning:

@@ -32,10 +32,10 @@ then cancels coroutines and, in the end, abandons threads; what they held is del
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, Unpack, cast
 
+from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api import ConnectionFactory, Session
 from pyjms.listener.container.base import AbstractMessageListenerContainer
@@ -51,7 +51,7 @@ from pyjms.listener.container.state import ContainerEvent, StartOutcome
 
 __all__ = ["DefaultMessageListenerContainer", "DefaultOptions"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _DEFAULT_PATIENCE = 1.0
 _THREAD_JOIN = 1.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
 from pyjms import _clock
-from pyjms._error_text import error_text, one_line, shortened
+from pyjms._logger import error_text, one_line, shortened
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.message import Message

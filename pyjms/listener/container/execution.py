@@ -27,11 +27,11 @@ delivers the message again.
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 
 import anyio
 
+from pyjms._logger import get_logger
 from pyjms.core.closing import close_quietly
 from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.enums import AcknowledgeMode
@@ -62,7 +62,7 @@ from pyjms.listener.workers import current_worker
 
 __all__ = ["ListenerExecution"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _ACKNOWLEDGED_FOR_THE_LISTENER = (*ACKNOWLEDGED_BY_THE_CLIENT, AcknowledgeMode.TRANSACTED)
 

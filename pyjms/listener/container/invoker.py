@@ -28,13 +28,13 @@ handler that never waits would keep the loop for themselves, so the task yields 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import anyio
 from anyio.lowlevel import checkpoint
 
+from pyjms._logger import get_logger
 from pyjms.core.closing import close_quietly
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import MessageConsumer, Session
@@ -52,7 +52,7 @@ from pyjms.listener.workers import Worker
 
 __all__ = ["AsyncMessageListenerInvoker"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _RECEIVES_PER_YIELD = 16
 """A full buffer and a handler that never waits must not starve the loop."""

@@ -42,6 +42,7 @@ import anyio
 from tenacity import AsyncRetrying, RetryCallState
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.core.closing import close_quietly
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import Connection, MessageConsumer, Session
@@ -58,7 +59,7 @@ from pyjms.listener.outages import Outage, is_connection_failure
 
 __all__ = ["FailureRecord", "Recovery"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class FailureRecord:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
+from pyjms._logger import get_logger
 from pyjms.core.closing import close_quietly
 from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.jms.api import Connection, MessageConsumer, Session
@@ -18,7 +18,7 @@ __all__ = [
     "SharedConnectionNotInitializedError",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class SharedConnectionNotInitializedError(Exception):

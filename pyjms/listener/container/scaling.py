@@ -34,20 +34,20 @@ Everything here is synchronous and runs on the container's loop, so no lock is n
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, TypeVar
 
 import anyio
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import ResourceAllocationException
 from pyjms.listener.container.default_properties import DefaultContainerProperties
 from pyjms.listener.container.state import LifeCycle
 
 __all__ = ["InvokerPool", "PooledInvoker"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class PooledInvoker(Protocol):

@@ -6,13 +6,13 @@ the business of a `failover:` transport. (spring-jms 2)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, ClassVar, Unpack, cast
 
 import anyio
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.core.closing import close_quietly
 from pyjms.errors import JMSException
@@ -32,7 +32,7 @@ from pyjms.listener.workers import Worker
 
 __all__ = ["SimpleMessageListenerContainer", "SimpleOptions"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _PATIENCE = 1.0
 _THREAD_JOIN = 1.0

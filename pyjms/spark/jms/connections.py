@@ -20,6 +20,7 @@ from tenacity import (
 )
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import NO_MAXIMUM_REDELIVERIES
@@ -43,7 +44,7 @@ __all__ = [
     "without_prefetch",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")

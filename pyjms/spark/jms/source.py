@@ -7,7 +7,6 @@ asks the broker once, and logs the result once. (spark-pipeline 6.1)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,6 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
 from pyjms.spark.columns import MESSAGE_COLUMNS, ddl
 from pyjms.spark.jms.batch import BrowseReader, RangeReader
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JmsDataSource", "JmsStreamReader"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _Reader: TypeAlias = RangeStreamReader | SpoolStreamReader
 

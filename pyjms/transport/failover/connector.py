@@ -9,13 +9,13 @@ Log lines: one warning when the first pass has failed, one after every
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 
 import anyio
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.transport.failover.brokers import BrokerList
 from pyjms.transport.failover.options import FailoverOptions
@@ -27,7 +27,7 @@ from pyjms.wire.openwire.commands import ConnectionControl
 
 __all__ = ["Connector", "CreateTransport", "TakeOver"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 CreateTransport = Callable[[TransportURI], RequestTransport]
 TakeOver = Callable[[Peer], Awaitable[None]]

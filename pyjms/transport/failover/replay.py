@@ -16,12 +16,12 @@ transactions. Every command is a copy: a broker in this process may keep or chan
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from copy import copy
 from functools import partial
 from typing import Protocol
 
+from pyjms._logger import get_logger
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.base import TransportListener
 from pyjms.transport.failover.in_flight import in_doubt, is_in_doubt
@@ -45,7 +45,7 @@ from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorComma
 
 __all__ = ["Replay"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _ANSWERED = (ProducerInfo, ConsumerInfo, DestinationInfo)
 

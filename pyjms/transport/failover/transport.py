@@ -20,13 +20,13 @@ TransactionRolledBackException. (activemq-edges F1 to F8, U4; activemq-broker X9
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 
 import anyio
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.failover.connector import Connector
@@ -58,7 +58,7 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = ["FailoverTransport"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class FailoverTransport(ReconnectingTransport):

@@ -7,13 +7,13 @@ openwire-encoding 10)
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms._wakeup import Waiter
 from pyjms.errors import ConnectionFailedException, RequestTimeoutException
 from pyjms.transport.base import Transport, TransportFilter
@@ -24,7 +24,7 @@ from pyjms.wire.openwire.schema import CURRENT_VERSION
 
 __all__ = ["RequestTransport", "ResponseCorrelator"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LAST_ID = 0x7FFF_FFFF  # command ids are i32 on the wire; the next one is 1 again
 

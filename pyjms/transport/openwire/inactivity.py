@@ -86,6 +86,10 @@ class InactivityMonitor(TransportFilter[Command]):
                 on_error=self._monitored.fail,
             )
 
+    @property
+    def notices_silence(self) -> bool:
+        return self._task is not None or self.next.notices_silence
+
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()

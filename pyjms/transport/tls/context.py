@@ -8,7 +8,6 @@ the key is not yet), the previous context stays in use, and one line of the log 
 from __future__ import annotations
 
 import functools
-import logging
 import ssl
 import threading
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
 from pyjms.transport.tls.cipher_suites import openssl_ciphers, uses_tls_1_3
 from pyjms.transport.tls.options import PROTOCOLS, TlsOptions
@@ -23,7 +23,7 @@ from pyjms.transport.tls.stores import load_key, load_trust
 
 __all__ = ["TlsContext", "shared_context"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _CHECK_PERIOD = 1.0
 """Seconds between two looks at the files."""

@@ -8,11 +8,13 @@ temporary destinations, the connection. (activemq-broker C1 to C4, C8, C9)
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+import anyio
+
+from pyjms._logger import get_logger
 from pyjms.errors import (
     IllegalStateException,
     InvalidClientIDException,
@@ -49,7 +51,7 @@ from pyjms_broker.connector.openwire.connection_state import (
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "MAXIMUM_SHARED", "ClientResources", "ResourceOwner"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LAST_DELIVERED_UNKNOWN = -2
 """The last delivered sequence id of a client that does not report it."""
@@ -85,6 +87,8 @@ class ClientResources:
         """None is never a key, as in `producers`."""
         self._pending_sends: dict[ProducerId, deque[Completion]] = {}
         self._lost = False
+        self.connection_added = anyio.Event()
+        """Set once the client has registered a JMS connection."""
 
     def connection(self, connection_id: ConnectionId | None, action: str) -> ConnectionState:
         """Return a JMS connection; `action` says in the error what was attempted.
@@ -142,6 +146,7 @@ class ClientResources:
         self.connections[info.connection_id] = ConnectionState(
             info, context, self._connector.maximum_transactions_per_connection
         )
+        self.connection_added.set()
         return True
 
     def _context(self, info: ConnectionInfo) -> ConnectionContext:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.transport.openwire import OpenWireTransport
 from pyjms.wire.openwire.commands import (
@@ -56,7 +57,7 @@ from pyjms_broker.connector.openwire.connection import (
 
 __all__ = ["HANDLERS", "serve"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def serve(

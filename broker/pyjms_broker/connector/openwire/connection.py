@@ -24,7 +24,6 @@ in the background. Both are idempotent. (activemq-broker C1 to C9, M2, M6)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -33,6 +32,7 @@ import anyio
 
 from pyjms import _clock
 from pyjms._forwarding import DelegatedAttribute
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import (
     ConnectionFailedException,
@@ -71,7 +71,7 @@ from pyjms_broker.connector.openwire.throwables import log_unexpected, to_throwa
 
 __all__ = ["BrokerConnection", "CommandHandler", "CommandResult"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _REFUSED_CONNECTION_DELAY = 2.0
 """Seconds that a refused client has to read why, before it is disconnected. (activemq-broker C2)"""
@@ -146,6 +146,25 @@ class BrokerConnection:
         await self._transport.start()
         self._outbound = self._deferred_acks.transport = self._transport.outbound
         self._oneway = self._outbound.oneway
+        timeout = self.host.connection_info_timeout
+        if timeout and not self._transport.notices_silence:
+            await self._wait_for_connection_info(timeout)
+
+    async def _wait_for_connection_info(self, timeout: float) -> None:
+        """Close the connection of a client that does not identify itself in time.
+
+        Not if there is an inactivity monitor, which ends the connections of dead clients: a client
+        of ActiveMQ sends its ConnectionInfo as late as it needs it.
+        """
+        added = self.resources.connection_added
+        with _clock.timeout(timeout):
+            await added.wait()
+        if not added.is_set():
+            self.on_exception(
+                ConnectionFailedException(
+                    f"{self.remote_address}: no ConnectionInfo came within {timeout:g} s"
+                )
+            )
 
     def _start_failed(self, error: BaseException) -> None:
         logger.info("%s could not connect: %s", self.remote_address, self._reason(error))

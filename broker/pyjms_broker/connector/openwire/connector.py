@@ -6,11 +6,11 @@ accept OpenWire, say so once, and refuse an `auto.protocols` that asks for more.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 
 from anyio.abc import SocketStream
 
+from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
 from pyjms.transport.openwire import accepted_transport
 from pyjms.transport.openwire.options import read_server_options
@@ -22,7 +22,7 @@ from pyjms_broker.connector.tcp import TcpConnector
 
 __all__ = ["OpenWireConnector", "OpenWireSslConnector"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _OPENWIRE = frozenset({"default", "openwire"})
 

@@ -6,15 +6,14 @@ JMSException is a bug of the broker: the client gets its class and text, the log
 
 from __future__ import annotations
 
-import logging
-
 from pyjms import errors
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException, XAException
 from pyjms.wire.openwire.commands import Throwable
 
 __all__ = ["log_unexpected", "to_throwable"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _JMS = (
     errors.InvalidClientIDException,

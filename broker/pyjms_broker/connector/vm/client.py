@@ -6,12 +6,12 @@ A broker that does not run is created for its first client, and stops with its l
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import anyio
 
+from pyjms._logger import get_logger
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.openwire import RequestTransport, ResponseCorrelator
 from pyjms.transport.openwire.options import wire_format_settings as read_wire_format
@@ -32,7 +32,7 @@ from pyjms_broker.connector.vm.transport import VmTransport, negotiated, next_ad
 
 __all__ = ["IGNORED", "OPTIONS", "VmClientTransport", "vm_transport"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 OPTIONS: Options = {
     "create": ("create", boolean),

@@ -42,6 +42,10 @@ class VmTransport(Transport[Command]):
         self.inbox: Inbox[Any] = Inbox(deliver, self._ended, name)
         """The inbox for what the peer sends: commands, or bytes if there is a wire format."""
 
+    @property
+    def notices_silence(self) -> bool:
+        return True  # both ends are in one process
+
     async def start(self) -> None:
         if self._stopped:
             raise ConnectionFailedException(f"The transport to {self._remote} was stopped")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.jms.types import Long
@@ -25,7 +25,7 @@ __all__ = ["FAILURE_CAUSE", "dead_letter", "send_to_dead_letter_queue", "throwab
 
 _NO_LISTENERS_ERROR: Final = "java.lang.Throwable"
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
 FAILURE_TYPE: Final = "pyjms_failure_type"

@@ -6,17 +6,17 @@ state are reported by the store; its size is polled, but only while a send waits
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
 from pyjms_broker.store.api import StoreState
 
 __all__ = ["DiskUsage", "Measured"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 POLLING_TIME: Final = 1.0
 """Seconds between checks of the size while a send waits, as in ActiveMQ's usages."""

@@ -45,11 +45,11 @@ usages. A new send does not overtake the ones that wait for memory: these are ad
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FlowControl", "FlowControlledSend", "abort_blocked_sends"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class FlowControl:

@@ -42,12 +42,12 @@ task.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from anyio import lowlevel
 
 from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.cursor.base import (
     MAX_EXPIRED_PER_TURN,
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueDispatcher"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _STORE_CHECK_INTERVAL: Final = 1.0
 """Seconds between checks whether a suspended store is running again."""

@@ -10,6 +10,7 @@ import logging
 from typing import Final, NamedTuple
 
 from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
 from pyjms.selector import Selector, SelectorLimitException, compile_selector, selector_or_none
@@ -37,7 +38,7 @@ __all__ = [
     "SubscriptionRequest",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LAST_DELIVERED_UNKNOWN: Final = -2
 """The client does not say which message it delivered last: any may have been delivered."""

@@ -37,12 +37,12 @@ returns nothing. (ActiveMQ persistJMSRedelivered)
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
 from pyjms_broker.api.completion import COMPLETED, Completion
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PendingRedeliveryMarks"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _RETRY_DELAY: Final = 5.0
 """Seconds until marks are written again after the store failed to write one."""

@@ -8,10 +8,10 @@ are behind miss them. Others still get them. (activemq-broker 11, M2)
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import Command, DataStructure
@@ -23,7 +23,7 @@ from pyjms_broker.region.topic.topic import Topic
 
 __all__ = ["AdvisoryTopic"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LOG_PERIOD: Final = 60.0
 """Seconds between two log lines about dropped advisories of one topic."""

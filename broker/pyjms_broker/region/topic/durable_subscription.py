@@ -58,12 +58,12 @@ inactive subscription to a busy topic filled it and stopped the producers of tha
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from anyio import lowlevel
 
 from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.selector import SelectorLimitException, compile_selector
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DurableTopicSubscription"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MEMORY_CHECK_INTERVAL: Final = 1.0
 """Seconds between checks whether memory has room to page in again."""

@@ -8,11 +8,11 @@ memory of the others.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import AckType, MessageAck, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TopicSubscription"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _SpoolingListener: TypeAlias = Callable[["TopicSubscription", bool], None]
 _EVICTION_PAGE: Final = 1000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import anyio
 import anyio.to_thread
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.jms.destination import Destination, parse_destination
@@ -39,7 +39,7 @@ from pyjms_broker.store.private_files import create_private_file, make_private_d
 
 __all__ = ["JDBCPersistenceAdapter"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _OVERHEAD = 1024
 _MOST_CLEANED = 5000

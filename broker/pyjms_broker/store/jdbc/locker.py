@@ -21,7 +21,6 @@ a thread.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
@@ -32,6 +31,7 @@ from sqlalchemy import Connection, func, insert, or_, select, update
 from sqlalchemy import exc as sql_errors
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import ResourceAllocationException
 from pyjms_broker.store.file_lock import SharedFileLock
 from pyjms_broker.store.jdbc.execution.database import Database
@@ -47,7 +47,7 @@ __all__ = [
     "make_locker",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class DatabaseLock(Protocol):

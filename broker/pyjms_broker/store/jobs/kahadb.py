@@ -8,7 +8,6 @@ removing segments. (activemq-persistence K2, K7, K30, E3)
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import zlib
 from collections.abc import Awaitable, Callable
@@ -19,6 +18,7 @@ import anyio
 from anyio import to_thread
 
 from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
 from pyjms.wire.kahadb.codec import decode_command, encode_command
 from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand, KahaDestroySchedulerCommand
@@ -40,7 +40,7 @@ from pyjms_broker.store.private_files import make_private_directory
 
 __all__ = ["KahaDBJobSchedulerStore"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LOCK: Final = "lock"
 

@@ -5,12 +5,12 @@ Everything here blocks: call it in a thread, while nothing else uses the journal
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import zlib
 from pathlib import Path
 from typing import Final
 
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.wire.kahadb.journal import Location, segment_number
 from pyjms.wire.kahadb.reader import JournalRecord, Skipped
@@ -22,7 +22,7 @@ from pyjms_broker.store.private_files import make_private_directory
 
 __all__ = ["INDEX", "delete_job_files", "recover"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 INDEX: Final = "pyjms-index.db"
 _INDEX_FILES: Final = (INDEX, f"{INDEX}-wal", f"{INDEX}-shm")

@@ -35,13 +35,13 @@ writes the responses.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.batch import WriteJob
@@ -51,7 +51,7 @@ from pyjms_broker.store.journal.settings import JournalSettings
 
 __all__ = ["GroupCommit", "InlineWritePolicy"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _INLINE_BYTES: Final = 256 << 10
 

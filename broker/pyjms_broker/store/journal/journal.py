@@ -39,7 +39,6 @@ record, and `append_together` is atomic.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, Self
@@ -49,6 +48,7 @@ import anyio.to_thread
 
 from pyjms import _clock
 from pyjms._forwarding import DelegatedAttribute
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.wire.kahadb.journal import Location
@@ -70,7 +70,7 @@ from pyjms_broker.store.journal.settings import (
 
 __all__ = ["Journal", "LateRecords", "StateListener"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _SOON = 0.005
 """Seconds that a record nobody waits for may stay unwritten: acknowledgements come from many

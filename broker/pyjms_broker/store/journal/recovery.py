@@ -25,9 +25,9 @@ appended there: the next batch begins a new segment. (activemq-persistence K18)
 
 from __future__ import annotations
 
-import logging
 from typing import Final, NamedTuple
 
+from pyjms._logger import get_logger
 from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.journal import END_MARKER, Location
@@ -38,7 +38,7 @@ from pyjms_broker.store.journal.settings import JournalSettings, PreallocationSc
 
 __all__ = ["Recovered", "recover"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _CHUNK: Final = 1 << 16
 _ZEROS: Final = bytes(_CHUNK)

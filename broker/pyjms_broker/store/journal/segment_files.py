@@ -6,7 +6,6 @@ belong to the loop. (activemq-persistence K1, K5, K19)
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from pyjms._logger import get_logger
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.journal import (
     END_MARKER,
@@ -34,7 +34,7 @@ from pyjms_broker.store.spare_handle import SpareHandle
 
 __all__ = ["SegmentFiles", "contiguous_runs"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # not a segment's name, so that readers of the journal ignore it (activemq-persistence K27)
 _NEXT_SEGMENT: Final = "next-segment.tmp"

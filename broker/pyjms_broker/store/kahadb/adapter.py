@@ -7,7 +7,6 @@ restores the prepared transactions.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final
 import anyio.to_thread
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.codec import encode_command
@@ -49,7 +49,7 @@ from pyjms_broker.store.private_files import make_private_directory
 
 __all__ = ["KahaDBPersistenceAdapter"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LOCK_NAME: Final = "lock"
 _WRITABLE_STATES: Final = (StoreState.RUNNING, StoreState.CONGESTED)

@@ -7,10 +7,10 @@ that fails, in the version that fits. (activemq-persistence S5, K30)
 
 from __future__ import annotations
 
-import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
@@ -60,7 +60,7 @@ __all__ = [
     "transaction_field",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _SMALLEST_SIZE: Final = 1024
 _HIGHEST_PRIORITY: Final = 9

@@ -8,9 +8,9 @@ activemq-persistence K32)
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any, Final, NamedTuple
 
+from pyjms._logger import get_logger
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaTraceCommand
 
@@ -25,7 +25,7 @@ __all__ = [
     "trace_record",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 ARRIVALS: Final = "arrivals"
 """{destination key: [epoch, next arrival]} at this point of the journal. Every segment begins

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from anyio import to_thread
 
+from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.multi import directories
@@ -16,7 +16,7 @@ from pyjms_broker.store.multi.partition import delete_store
 
 __all__ = ["ExistingStores"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _Start = Callable[[FilteredKahaDB, str], Awaitable[KahaDBPersistenceAdapter]]
 _Stop = Callable[[FilteredKahaDB, KahaDBPersistenceAdapter], Awaitable[None]]

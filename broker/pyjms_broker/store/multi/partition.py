@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from pyjms._logger import get_logger
 from pyjms.wire.kahadb.journal import segment_number
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.disk import Disk
@@ -19,7 +19,7 @@ from pyjms_broker.store.multi.filters import FilteredKahaDB
 
 __all__ = ["KahaDBPartition", "close_all", "delete_journal", "delete_store", "worst"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _BEST_FIRST: Final = (
     StoreState.RUNNING,

@@ -24,10 +24,10 @@ a local one without a decision is rolled back; the others wait for their transac
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of, wait_for
@@ -39,7 +39,7 @@ from pyjms_broker.store.multi.decision_log import LOCAL_FORMAT_ID, DecisionLog, 
 
 __all__ = ["MultiTransactionStore", "recover_transactions"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class _OpenTransaction:

@@ -9,11 +9,11 @@ block whose file cannot be read. The other messages of the same call are returne
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException, MessageFormatException
 from pyjms.wire.kahadb.frames import decode_message, encode_message
 from pyjms.wire.openwire.commands import ActiveMQMessage
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockStore", "OnLost", "Spool", "SpooledMessage"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 OnLost = Callable[[int], None]
 """Called with the number of messages that could not be read back."""

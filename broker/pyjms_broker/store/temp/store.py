@@ -38,6 +38,7 @@ import anyio
 from anyio import lowlevel, to_thread
 
 from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.disk import NO_HANDLE_ERRORS, NO_SPACE_ERRORS
@@ -47,7 +48,7 @@ from pyjms_broker.store.temp.spool import OnLost, Spool
 
 __all__ = ["TempStore"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 BLOCK_SIZE: Final = 1 << 20
 MAX_OPEN: Final = 16 << 20

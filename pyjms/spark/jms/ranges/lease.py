@@ -7,13 +7,13 @@ lease again as soon as the broker is back. (spark-pipeline 3.6, 5 A)
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import socket
 from typing import Any, Final
 
 from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.spark.jms.connections import CONNECTION_LOST
 from pyjms.spark.jms.options import JmsOptions
@@ -26,7 +26,7 @@ from pyjms.spark.jms.ranges.requests import (
 
 __all__ = ["QueueLease"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _RETRY_PERIOD: Final = 30.0
 """Seconds to wait for the broker, and for a lease that the previous reader still has."""

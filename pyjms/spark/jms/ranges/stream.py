@@ -5,13 +5,13 @@ How it works is described in the package's docstring. (spark-pipeline 3.2, 3.3, 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException, IllegalStateException
 from pyjms.spark.jms.connections import run_blocking
 from pyjms.spark.jms.drain import is_draining
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RangeStreamReader"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -5,11 +5,11 @@ How it works is described in the package's docstring. (spark-pipeline 5 D)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
+from pyjms._logger import get_logger
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import DeliveryMode
@@ -25,7 +25,7 @@ from pyjms.spark.jms.sink.sending import send_rows
 
 __all__ = ["discard", "epoch_queue", "publish", "stage_queue", "stage_rows"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _BATCH: Final = "PyJMSBatch"
 _STAGE: Final = "PyJMSStage"

@@ -7,11 +7,11 @@ a transaction that has an id it knows, so rows with ids are kept in memory, to s
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
+from pyjms._logger import get_logger
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session import ActiveMQSession
 from pyjms.errors import TransactionRolledBackException
@@ -21,7 +21,7 @@ from pyjms.spark.jms.sink.rows import Outgoing
 
 __all__ = ["RowTransaction", "send_rows"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _ROWS_PER_CALL: Final = 500
 

@@ -9,18 +9,18 @@ deleted. So the ids of such segments are kept for a day.
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.spark.files import write_atomically
 
 __all__ = ["LateIds"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _FILE_NAME: Final = re.compile(r"late-\d{20}\.json")
 _DAY_MS: Final = 24 * 3600 * 1000

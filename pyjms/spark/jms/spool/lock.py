@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import socket
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException
 
 if sys.platform == "win32":
@@ -20,7 +20,7 @@ else:
 
 __all__ = ["SpoolLock"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _FILE: Final = "lock"
 _RETRY_INTERVAL: Final = 0.1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final, NamedTuple
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.messages import command_of
 from pyjms.client.session import ActiveMQSession
@@ -26,7 +26,7 @@ from pyjms.spark.jms.streaming import BatchLimit
 
 __all__ = ["Pull", "Puller"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _NEXT_MESSAGE_TIMEOUT: Final = 0.02
 """Seconds to wait for another message after the first: prefetched ones arrive at once."""

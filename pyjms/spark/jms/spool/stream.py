@@ -5,7 +5,6 @@ How it works is described in the package's docstring. (spark-pipeline 3.2, 3.3, 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException
 from pyjms.spark.jms.connections import run_blocking
 from pyjms.spark.jms.drain import is_draining
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RowsPartition", "SpoolStreamReader"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _FIRST_TIMEOUT_NOW: Final = 2.0
 """Seconds that AvailableNow waits for a first message, which a new consumer gets with a delay."""

@@ -6,13 +6,13 @@ a port of its own, found through the entry points `pyjms.embedded_brokers`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import anyio
 
+from pyjms._logger import get_logger
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import (
     ConfigurationException,
@@ -26,7 +26,7 @@ from pyjms.transport.uri import TransportURI
 
 __all__ = ["BrokerLocation", "broker_of", "running_embedded_broker", "uses_embedded_broker"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class BrokerLocation(NamedTuple):

@@ -6,13 +6,13 @@ Spark reports batches to a listener in a thread of its own, shortly after they a
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from pyjms._logger import get_logger
 from pyjms.settings import SparkSettings
 from pyjms.spark.gateway import jvm_is_running, make_session_active
 from pyjms.spark.pipeline.definition.brokers import BrokerLocation
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RUNNER_CONF", "SparkEngine"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RUNNER_CONF: Final[Mapping[str, str]] = {
     "spark.log.level": "ERROR",  # pyjms logs what Spark would warn about

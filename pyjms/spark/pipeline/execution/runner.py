@@ -7,7 +7,6 @@ else runs on one loop. (spark-pipeline 6.2)
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import anyio.to_thread
 
+from pyjms._logger import get_logger
 from pyjms._signals import stop_on_signals
 from pyjms._wakeup import LoopHandle, loop_options, spawn
 from pyjms.errors import ConfigurationException, IllegalStateException
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PipelineRunner"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 

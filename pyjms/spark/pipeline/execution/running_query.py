@@ -6,10 +6,10 @@ query has ended are ignored.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from pyjms._logger import get_logger
 from pyjms.spark.pipeline.execution.failures import Failure, classify_failure
 from pyjms.spark.pipeline.reporting.progress import Progress
 
@@ -22,7 +22,7 @@ __all__ = [
     "wait_for_end",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Query(Protocol):

@@ -39,7 +39,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +48,7 @@ import anyio
 from tenacity import RetryCallState, retry_if_exception
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.settings.spark import RestartSettings
 from pyjms.spark.pipeline.definition.pipeline import Pipeline
 from pyjms.spark.pipeline.execution.failures import Failure, classify_failure, find_open_batch
@@ -75,7 +75,7 @@ from pyjms.spark.pipeline.reporting.progress import Progress, backlog_of, batch_
 
 __all__ = ["RunInThread", "Supervisor", "SupervisorContext"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 

@@ -6,10 +6,11 @@ not block. If one raises, that is logged and the pipeline continues. No event co
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
+
+from pyjms._logger import get_logger
 
 __all__ = [
     "BatchFinished",
@@ -27,7 +28,7 @@ __all__ = [
     "notify",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Range(NamedTuple):

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.spark.pipeline.reporting import events
 
 __all__ = ["PipelineLog"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _SUMMARY_INTERVAL: Final = 30.0
 

@@ -7,7 +7,6 @@ second for batches, and at each pulse. It contains no body and no password.
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import socket
@@ -17,11 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.spark.pipeline.reporting import events
 
 __all__ = ["STATUS_FILE", "PipelineStatus", "StatusFiles", "read_status", "read_statuses"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 STATUS_FILE: Final = "pyjms-status.json"
 

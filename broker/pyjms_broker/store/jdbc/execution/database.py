@@ -6,7 +6,6 @@ whose commit got no response is not carried out twice, and no other broker's wor
 
 from __future__ import annotations
 
-import logging
 import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from pyjms._distribution import install_command
+from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException, JMSException, ResourceAllocationException
 from pyjms_broker.store.jdbc.execution.executor import execute
 from pyjms_broker.store.jdbc.execution.operations import Outcome, Unit
@@ -27,7 +27,7 @@ from pyjms_broker.store.jdbc.settings import JDBCSettings
 
 __all__ = ["Database", "DatabaseTakenException", "DatabaseUnavailableException", "file_size"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 WRITER: Final = "writer"
 FILE_NAME: Final = "activemq.db"

@@ -6,7 +6,6 @@ destination, and counted.
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Topic, parse_destination
 from pyjms_broker.api.message import SubscriptionKey
@@ -35,7 +35,7 @@ __all__ = [
     "make_state",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _OVERHEAD: Final = 1024
 """Bytes that a message counts in memory beside its body and properties (minimumMessageSize)."""

@@ -7,7 +7,6 @@ Its states are described in the package's docstring. Everything belongs to the l
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -19,6 +18,7 @@ import anyio.to_thread
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_fixed
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms.errors import JMSException
 from pyjms_broker.api.completion import Completion
@@ -29,7 +29,7 @@ from pyjms_broker.store.jdbc.settings import JDBCSettings
 
 __all__ = ["Writer"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAX_UNITS: Final = 2000
 _MAX_BYTES: Final = 8 * 1024 * 1024

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 import anyio
 
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import JMSException
 from pyjms.wire.kahadb.journal import Location
@@ -37,7 +37,7 @@ from pyjms_broker.store.periodic import run_logged
 
 __all__ = ["JournaledWriter", "journal_mark", "replay_journal"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _OFFSET_BITS: Final = 32
 _REPLAY_BATCH: Final = 2000

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
+from pyjms._logger import get_logger
 from pyjms.wire.kahadb.frames import decode_message
 from pyjms.wire.openwire.commands import ActiveMQMessage, XATransactionId
 from pyjms_broker.api.message import StoredMessage
@@ -19,7 +19,7 @@ from pyjms_broker.store.jdbc.stores.work import Acknowledgement, Addition, Remov
 
 __all__ = ["recover_prepared"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _OVERHEAD: Final = 1024
 

@@ -14,12 +14,12 @@ message. (activemq-persistence K18)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Final
 
 import anyio.to_thread
 
+from pyjms._logger import get_logger
 from pyjms.wire.kahadb.codec import decode_command
 from pyjms.wire.kahadb.commands import (
     KahaAddMessageCommand,
@@ -43,7 +43,7 @@ from pyjms_broker.store.kahadb.trace_records import TRANSACTION, parse_trace  # 
 
 __all__ = ["AckCompaction", "movable_acks"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAX_TARGETS: Final = 16
 """How many segments are read to find out where a transaction began."""

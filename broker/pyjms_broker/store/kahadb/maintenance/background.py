@@ -10,12 +10,12 @@ fails, the store is SUSPENDED; a damaged index fails it. (activemq-persistence K
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 
 import anyio
 
 from pyjms import _clock
+from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.file_lock import SharedFileLock
@@ -28,7 +28,7 @@ from pyjms_broker.store.periodic import run_logged
 
 __all__ = ["Maintenance"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Maintenance:

@@ -8,11 +8,10 @@ failed checkpoint is kept and written before the next one begins. (activemq-pers
 
 from __future__ import annotations
 
-import logging
-
 import anyio
 import anyio.to_thread
 
+from pyjms._logger import get_logger
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.store.kahadb.index import IndexCheckpoint, TopicIndex
 from pyjms_broker.store.kahadb.message_database import MessageDatabase
@@ -20,7 +19,7 @@ from pyjms_broker.store.kahadb.recovery.recovery import record_digest
 
 __all__ = ["Checkpoint"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Checkpoint:

@@ -31,10 +31,10 @@ A crash between any two steps leaves more segments than needed, never fewer.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Container, Iterable
 from typing import NamedTuple
 
+from pyjms._logger import get_logger
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
 from pyjms_broker.api.completion import wait_for
@@ -47,7 +47,7 @@ from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTrans
 
 __all__ = ["Cleanup", "SegmentReport", "segment_reports"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class SegmentReport(NamedTuple):

@@ -8,16 +8,16 @@ K27)
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Final
 
+from pyjms._logger import get_logger
 from pyjms.wire.kahadb.journal import segment_number
 from pyjms_broker.store.journal.disk import Disk
 
 __all__ = ["INDEX_FILES", "OUR_INDEX", "archive_activemq_index", "delete_files"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 INDEX_FILES: Final = ("db.data", "db.redo", "db.free")
 OUR_INDEX: Final = "pyjms-index.db"

@@ -27,7 +27,6 @@ this only costs time. (activemq-persistence K20 to K23)
 
 from __future__ import annotations
 
-import logging
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -36,6 +35,7 @@ from typing import Final, NamedTuple
 
 import anyio.to_thread
 
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.journal import Location
@@ -52,7 +52,7 @@ from pyjms_broker.store.private_files import make_private_directory
 
 __all__ = ["Progress", "Recovered", "discard_index", "record_digest", "recover_store"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _CHUNK: Final = 2000
 _CORRUPTED: Final = "corrupted"

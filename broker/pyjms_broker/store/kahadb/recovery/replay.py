@@ -24,10 +24,10 @@ a new epoch, and readers that remember numbers (Spark) see by the epoch that the
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from pyjms._logger import get_logger
 from pyjms.wire.kahadb import commands
 from pyjms.wire.kahadb.codec import decode_command
 from pyjms.wire.kahadb.frames import from_transaction_info
@@ -53,7 +53,7 @@ from pyjms_broker.store.kahadb.transactions.operations import (
 
 __all__ = ["Replay"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _NOWHERE: Final = Location(0, -1)
 

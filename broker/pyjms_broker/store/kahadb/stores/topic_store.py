@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KahaDBTopicMessageStore"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class KahaDBTopicMessageStore(KahaDBMessageStore):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from pyjms._error_text import one_line, shortened
+from pyjms._logger import one_line, shortened
 
 
 class Card(BaseModel):

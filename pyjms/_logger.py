@@ -1,0 +1,99 @@
+"""What is written to logs: loggers whose records cannot forge lines, and texts of errors.
+
+Client ids, destinations and selectors may contain line breaks and terminal sequences. They are
+escaped in the record, before the application's handlers and formatters get it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+__all__ = [
+    "error_text",
+    "escape_control_characters",
+    "get_logger",
+    "indented",
+    "one_line",
+    "shortened",
+]
+
+_CONTROL: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
+_CONTROL_IN_LINE: Final = re.compile("[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
+_VALUE: Final = re.compile(r", input_value=.*(?:, input_type=\w+(?=\])|\.\.\.$)")
+_LINK: Final = re.compile(r"\s*For further information visit \S+")
+_PLAIN: Final = (int, float, type(None))
+_formatter: Final = logging.Formatter()
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger of that name, with control characters in its records' values escaped."""
+    logger = logging.getLogger(name)
+    logger.addFilter(_escape_record)
+    return logger
+
+
+def escape_control_characters(text: str) -> str:
+    """Return the text as one line, with backslash escapes for its control characters."""
+    return _CONTROL.sub(_escape, text)
+
+
+def indented(traceback: str) -> str:
+    """Return a traceback whose lines cannot pass for log lines."""
+    return "\n".join(f"    {_CONTROL_IN_LINE.sub(_escape, line)}" for line in traceback.split("\n"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    return ascii(found[0])[1:-1]
+
+
+def _escape_record(record: logging.LogRecord) -> bool:
+    args = record.args
+    if isinstance(args, Mapping):
+        record.args = {name: _escaped(value) for name, value in args.items()}
+    elif args:
+        record.args = tuple(map(_escaped, args))
+    exc_info = record.exc_info
+    error = exc_info[1] if exc_info else None
+    if exc_info and any(_CONTROL.search(error_text(each)) for each in _chain(error)):
+        record.exc_text = indented(_formatter.formatException(exc_info))
+    return True
+
+
+def _escaped(value: object) -> object:
+    """Return the value itself unless its text has control characters."""
+    if isinstance(value, _PLAIN):
+        return value
+    text = error_text(value)
+    return _CONTROL.sub(_escape, text) if _CONTROL.search(text) else value
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def error_text(error: object) -> str:
+    """Return the text of an error, which may be of an application's class and fail itself."""
+    try:
+        return str(error)
+    except Exception as second:
+        return f"its text is not available: {type(second).__name__}"
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return the text with at most `longest` characters; `...` ends what was cut."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def one_line(text: str) -> str:
+    """Return the text in one line, without the rejected values that pydantic's errors quote.
+
+    They are parts of messages, which do not belong into logs; the last one may have been cut.
+    """
+    return " ".join(_LINK.sub("", _VALUE.sub("", text)).split())
