@@ -9,13 +9,30 @@ from importlib.metadata import EntryPoint, entry_points
 
 from pyjms.errors import ConfigurationException
 
-__all__ = ["CONNECTORS", "PLUGINS", "STORES", "check_loaded", "installed", "load"]
+__all__ = [
+    "CONNECTORS",
+    "PLUGINS",
+    "QUERIES",
+    "RECOVERY_POLICIES",
+    "STORES",
+    "check_loaded",
+    "installed",
+    "load",
+]
 
 PLUGINS = "broker.plugins"
 STORES = "broker.stores"
 CONNECTORS = "broker.connectors"
+RECOVERY_POLICIES = "broker.recovery_policies"
+QUERIES = "broker.message_queries"
 
-_KINDS = {PLUGINS: "Broker plug-in", STORES: "Store", CONNECTORS: "Connector"}
+_KINDS = {
+    PLUGINS: "Broker plug-in",
+    STORES: "Store",
+    CONNECTORS: "Connector",
+    RECOVERY_POLICIES: "Recovery policy",
+    QUERIES: "Message query",
+}
 
 
 def installed(group: str) -> list[str]:

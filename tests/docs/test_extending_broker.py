@@ -174,6 +174,55 @@ def test_the_store_of_the_recipe(tmp_path: Path) -> None:
     assert known in python(tmp_path, LOAD)
 
 
+def test_the_recovery_policy_of_the_recipe(tmp_path: Path) -> None:
+    install(recipe_files("A subscription recovery policy"), tmp_path)
+    code = (
+        "async def subscribe():\n"
+        "    settings = load_broker_settings('broker.yaml')\n"
+        "    async with BrokerService.from_settings(settings) as service:\n"
+        "        factory = ConnectionFactory(service.vm_uri)\n"
+        "        async with await factory.create_connection() as connection:\n"
+        "            session = await connection.create_session()\n"
+        "            producer = await session.create_producer(None)\n"
+        "            for symbol, text in (('A', '1'), ('B', '2'), ('A', '3')):\n"
+        "                message = session.create_text_message(text)\n"
+        "                message.properties['symbol'] = symbol\n"
+        "                await producer.send(message, destination=Topic('prices.x'))\n"
+        "            await connection.start()\n"
+        "            for name, expected in (('prices.x', '23'), ('indices.x', ['opened at 100'])):\n"
+        "                topic = Topic(f'{name}?consumer.retroactive=true')\n"
+        "                consumer = await session.create_consumer(topic)\n"
+        "                for text in expected:\n"
+        "                    assert (await consumer.receive(5)).text == text\n"
+        "anyio.run(subscribe)\n"
+    )
+    python(tmp_path, SEND + "from pyjms.jms.destination import Topic\n" + code, fresh=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{type: last_value}", "property_name"),
+        ("{type: last_valu, property_name: a}", "last_valu"),
+        ("{type: query_based, query: opening_price}", "'opening_price' is not installed"),
+        ("{type: query_based, query: no_query}", "is not an object with methods"),
+        ("{type: no_policy}", "is not a pydantic model"),
+    ],
+)
+def test_errors_in_recovery_policies(tmp_path: Path, line: str, reason: str) -> None:
+    files = recipe_files("A subscription recovery policy")
+    project = files["pyproject.toml"]
+    broken = 'no_policy = "acme_recovery:OpeningPrices"\nlast_value ='
+    files["pyproject.toml"] = (
+        project.replace("last_value =", broken) + 'no_query = "acme_recovery:encode_text"\n'
+    )
+    install(files, tmp_path)
+    written(tmp_path, f"policies:\n  - subscription_recovery_policy: {line}\n")
+    output = python(tmp_path, LOAD)
+    assert reason in output
+    assert "broker.yaml:2" in output
+
+
 def test_the_connector_of_the_recipe_passes_the_contract(tmp_path: Path) -> None:
     install(recipe_files("A connector"), tmp_path)
     output = run_recipe(

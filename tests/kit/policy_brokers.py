@@ -9,9 +9,17 @@ import pytest
 
 from pyjms.jms.destination import Queue, Topic
 from pyjms.transport.registry import create_transport
+from pyjms_broker.api.recovery import SubscriptionRecoveryPolicy
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
+from pyjms_broker.policy.recovery import (
+    FixedCountSubscriptionRecoveryPolicy,
+    FixedSizedSubscriptionRecoveryPolicy,
+    LastImageSubscriptionRecoveryPolicy,
+    NoSubscriptionRecoveryPolicy,
+    TimedSubscriptionRecoveryPolicy,
+)
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.java import JavaProgram
@@ -19,6 +27,7 @@ from tests.kit.java_brokers import ACTIVEMQ
 from tests.kit.processes import accepted_url, started
 from tests.kit.raw_client import Connect, RawClient
 
+COUNT = FixedCountSubscriptionRecoveryPolicy(maximum_size=3)
 _ADVISED = {
     "send_advisory_if_no_consumers": True,
     "advisory_for_delivery": True,
@@ -48,7 +57,25 @@ def policies() -> PolicyMap:
                 pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=1),
                 **_ADVISED,
             ),
+            _recovering("count.>", COUNT),
+            _recovering("size.>", FixedSizedSubscriptionRecoveryPolicy(maximum_size=3500)),
+            _recovering("timed.>", TimedSubscriptionRecoveryPolicy(recover_duration=0.6)),
+            _recovering("last.>", LastImageSubscriptionRecoveryPolicy()),
+            _recovering("none.>", NoSubscriptionRecoveryPolicy()),
+            _recovering("always.>", COUNT, always_retroactive=True),
+            _recovering("VirtualTopic.count.>", COUNT),
+            _recovering("ActiveMQ.Advisory.Producer.Queue.kept.>", COUNT),
         ]
+    )
+
+
+def _recovering(
+    topic: str, policy: SubscriptionRecoveryPolicy, *, always_retroactive: bool = False
+) -> PolicyEntry:
+    return PolicyEntry(
+        destination=Topic(topic),
+        subscription_recovery_policy=policy,
+        always_retroactive=always_retroactive,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyjms.jms.destination import Destination, Topic
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 from pyjms_broker.advisory.topics import PREFIX
+from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, matches
 
 __all__ = ["AdvisoryConsumers"]
@@ -15,7 +16,9 @@ _MAX_CACHED_TOPICS = 1000
 class AdvisoryConsumers:
     """The consumers that may get advisories: on advisory topics, or on wildcards of topics."""
 
-    def __init__(self) -> None:
+    def __init__(self, policies: PolicyMap) -> None:
+        """Consider what the topics keep for later consumers by these policies, too."""
+        self._policies = policies
         self._destinations: dict[ConsumerId, tuple[Destination, ...]] = {}
         self._cache: dict[str, bool] = {}
 
@@ -38,7 +41,7 @@ class AdvisoryConsumers:
             self._cache.clear()
 
     def includes(self, topic: Topic) -> bool:
-        """Whether a consumer would get a message sent to `topic`."""
+        """Whether a consumer would get a message sent to `topic`, or a later one might."""
         found = self._cache.get(topic.physical_name)
         if found is None:
             found = any(
@@ -46,6 +49,9 @@ class AdvisoryConsumers:
                 for destinations in self._destinations.values()
                 for subscribed in destinations
             )
+            if not found:
+                policy = self._policies.entry_for(topic)
+                found = policy.subscription_recovery_policy is not None
             if len(topic.physical_name) > MAX_CACHED_LENGTH:
                 return found
             if len(self._cache) >= _MAX_CACHED_TOPICS:

@@ -22,6 +22,7 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.region.topic.subscription import TopicSubscription
 
 if TYPE_CHECKING:
@@ -40,10 +41,12 @@ _NOTHING: dict[str, object] = {}
 class EventAdvisories(BrokerFilter):
     """Sends an advisory about each event that the region reports."""
 
-    def __init__(self, next_broker: Broker, producer: AdvisoryProducer) -> None:
+    def __init__(
+        self, next_broker: Broker, producer: AdvisoryProducer, policies: PolicyMap
+    ) -> None:
         super().__init__(next_broker)
         self._producer = producer
-        self._advisory_consumers = AdvisoryConsumers()
+        self._advisory_consumers = AdvisoryConsumers(policies)
 
     # messages
     def message_expired(

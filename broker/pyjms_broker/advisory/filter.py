@@ -45,7 +45,7 @@ class AdvisoryBroker(EventAdvisories):
         *,
         anonymous_producers: bool = False,
     ) -> None:
-        super().__init__(next_broker, producer)
+        super().__init__(next_broker, producer, region.policy_map)
         self._region = region
         self._anonymous_producers = anonymous_producers
         self._connections: dict[commands.ConnectionId, commands.ConnectionInfo] = {}

@@ -19,6 +19,11 @@ from pyjms_broker.api.destination import (
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter, BrokerPlugin
 from pyjms_broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
+from pyjms_broker.api.recovery import (
+    MessageQuery,
+    SubscriptionRecovery,
+    SubscriptionRecoveryPolicy,
+)
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.transaction import PendingWork, Synchronization, Transaction, TransactionState
 from pyjms_broker.api.usage import MemoryUsage
@@ -38,6 +43,7 @@ __all__ = [
     "DestinationFilter",
     "DestinationStatistics",
     "MemoryUsage",
+    "MessageQuery",
     "MessageReference",
     "PendingWork",
     "Position",
@@ -46,6 +52,8 @@ __all__ = [
     "StoredMessage",
     "Subscription",
     "SubscriptionKey",
+    "SubscriptionRecovery",
+    "SubscriptionRecoveryPolicy",
     "Synchronization",
     "Transaction",
     "TransactionState",

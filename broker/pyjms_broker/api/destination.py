@@ -194,6 +194,13 @@ class RegionDestination(BrokerDestination):
         """Make a message available again that `hide` returned: the transaction was rolled back."""
 
     @abstractmethod
+    def kept_for(self, subscription: Subscription) -> Iterator[MessageReference]:
+        """Return the messages that a topic keeps for a retroactive subscription, oldest first.
+
+        Queues keep none. (activemq-broker 4.2)
+        """
+
+    @abstractmethod
     def is_memory_short(self, reference: MessageReference) -> bool:
         """Whether memory is short, so that a waiting message is better left to a store.
 

@@ -152,6 +152,12 @@ class MessageReference:
         )
         self._properties: dict[str, object] | None = None
 
+    def replace_message(self, message: ActiveMQMessage) -> None:
+        """Publish `message` instead, which has other properties but the same headers."""
+        self.message = message
+        self.raw_is_numbered = False
+        self._properties = None
+
     @property
     def broker_sequence_id(self) -> int:
         """The broker-wide number of the message (activemq-broker Q3)."""

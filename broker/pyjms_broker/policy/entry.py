@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
+from pyjms_broker.api.recovery import SubscriptionRecoveryPolicy
 from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 from pyjms_broker.policy.eviction import MessageEvictionStrategy, OldestMessageEvictionStrategy
@@ -194,6 +195,9 @@ class PolicyAttributes:
     ] = "storeDurableSubscriberCursor"
     """Where the pending messages of a durable subscription are: `storeDurableSubscriberCursor`
     leaves them to the stores as a queue does, `vmDurableCursor` keeps all in memory."""
+    always_retroactive: Annotated[
+        bool, Attribute("Whether every topic consumer that is not durable is retroactive.")
+    ] = False
     max_destinations: Annotated[
         int,
         Attribute(
@@ -267,6 +271,8 @@ class PolicyEntry(PolicyAttributes):
     )
     slow_consumer_strategy: SlowConsumerStrategy | None = None
     """Which consumers are aborted because they are slow; None: none."""
+    subscription_recovery_policy: SubscriptionRecoveryPolicy | None = None
+    """Which messages a topic keeps for retroactive consumers; None: only one that is retained."""
     is_built_in: bool = field(default=False, repr=False)
     """Whether this is the built-in entry, which applies where the user has none."""
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyjms._logger import get_logger
@@ -111,6 +112,9 @@ class BaseDestination(RegionDestination):
         """Return the store that has no room for a message, None if all have."""
         disk = self.store_usage if reference.persistent else self.temp_usage
         return disk.full(self.policy.store_usage_high_water_mark)
+
+    def kept_for(self, subscription: Subscription) -> Iterator[MessageReference]:
+        return iter(())
 
     def is_memory_short(self, reference: MessageReference) -> bool:
         if not self.policy.use_cache and reference.position is not None:

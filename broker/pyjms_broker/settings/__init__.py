@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from pyjms_broker.settings.extensions import PluginSettings, StoreSettings
+from pyjms_broker.settings.extensions import (
+    PluginSettings,
+    RecoveryPolicySettings,
+    StoreSettings,
+)
 from pyjms_broker.settings.model import BrokerSettings, ConnectorSettings, SystemUsageSettings
 from pyjms_broker.settings.policies import PolicySettings
 from pyjms_broker.settings.sources import broker_schema, load_broker_settings
@@ -12,6 +16,7 @@ __all__ = [
     "ConnectorSettings",
     "PluginSettings",
     "PolicySettings",
+    "RecoveryPolicySettings",
     "StoreSettings",
     "SystemUsageSettings",
     "broker_schema",

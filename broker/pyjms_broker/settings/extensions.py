@@ -1,8 +1,9 @@
-"""Base classes for the settings of plug-ins and stores that other distributions bring.
+"""Base classes for the settings of plug-ins, stores and policies that other distributions bring.
 
-Such a class is the target of an entry point (`broker.plugins`, `broker.stores`), whose name is the
-`type` in broker.yaml. Its fields are the settings: they are validated as all others are, an unknown
-key is an error with file and line. docs/extending.md has a recipe for each.
+Such a class is the target of an entry point (`broker.plugins`, `broker.stores`,
+`broker.recovery_policies`), whose name is the `type` in broker.yaml. Its fields are the settings:
+they are validated as all others are, an unknown key is an error with file and line.
+docs/extending.md has a recipe for each.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.settings.values import Section
 
 if TYPE_CHECKING:
+    from pyjms_broker.api.recovery import SubscriptionRecoveryPolicy
     from pyjms_broker.store.api import PersistenceAdapter
 
-__all__ = ["PluginSettings", "StoreSettings"]
+__all__ = ["PluginSettings", "RecoveryPolicySettings", "StoreSettings"]
 
 
 class PluginSettings(Section):
@@ -32,6 +34,14 @@ class PluginSettings(Section):
 
         Called at each start of the broker, on its event loop; must not block.
         """
+
+
+class RecoveryPolicySettings(Section):
+    """The settings of a subscription recovery policy (`subscription_recovery_policy`)."""
+
+    @abstractmethod
+    def build(self) -> SubscriptionRecoveryPolicy:
+        """Create the policy; called once for each policy entry that has it."""
 
 
 class StoreSettings(Section):

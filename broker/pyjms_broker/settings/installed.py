@@ -1,8 +1,8 @@
-"""The settings model with the plug-ins and stores that a document uses.
+"""The settings model with the plug-ins, stores and policies that a document uses.
 
-BrokerSettings knows the built-in stores only. For a document that uses others, a subclass is
-created whose `plugins` and `persistence` accept exactly the types that are used: so their settings
-get the same checks, with file and line, as the built-in ones.
+BrokerSettings knows the built-in ones only. For a document that uses others, a subclass is
+created whose `plugins`, `persistence` and `policies` accept the types that are used: so their
+settings get the same checks, with file and line, as the built-in ones.
 
 `plugins` may be a list, `- type: NAME` with the settings or only `- NAME`, or a mapping of names
 to settings, like the elements of ActiveMQ's `<plugins>`. Keys of a mapping can be overridden by a
@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, Field, create_model
 
@@ -27,12 +27,25 @@ from pyjms_broker import entry_points
 from pyjms_broker.connector.registry import known_schemes
 from pyjms_broker.settings.model import BrokerSettings
 from pyjms_broker.settings.persistence import BUILT_IN_TYPES
+from pyjms_broker.settings.policies import PolicySettings
+from pyjms_broker.settings.recovery import (
+    BUILT_IN_RECOVERY_POLICIES,
+    RecoverySettings,
+    load_message_query,
+)
 
 __all__ = ["model_for", "with_plugin_list"]
 
 _Path = tuple[str | int, ...]
+_RECOVERY_KEY: Final = "subscription_recovery_policy"
 _PLUGIN: Final = "a pydantic model with a method install_plugin(broker)"
 _STORE: Final = "a pydantic model with a method create(directory, broker_name)"
+_RECOVERY_POLICY: Final = "a pydantic model with a method build()"
+_EXPECTED: Final = {
+    entry_points.PLUGINS: ("install_plugin", _PLUGIN),
+    entry_points.STORES: ("create", _STORE),
+    entry_points.RECOVERY_POLICIES: ("build", _RECOVERY_POLICY),
+}
 
 
 def with_plugin_list(document: Document) -> Document:
@@ -75,6 +88,9 @@ def model_for(document: Document) -> type[BrokerSettings]:
         models = [_load(document, *each, entry_points.PLUGINS) for each in plugins.items()]
         item: Any = _union(models)
         fields["plugins"] = (tuple[item, ...], ())
+    policy: Any = _policy_model(document)
+    if policy is not PolicySettings:
+        fields["policies"] = (tuple[policy, ...], ())
     persistence = document.values.get("persistence")
     kind = persistence.get("type") if isinstance(persistence, dict) else None
     stores = entry_points.installed(entry_points.STORES)
@@ -103,10 +119,45 @@ def _plugin_types(document: Document) -> dict[str, _Path]:
     return found
 
 
-def _load(document: Document, name: str, path: _Path, group: str) -> type[BaseModel]:
-    method, expected = (
-        ("install_plugin", _PLUGIN) if group == entry_points.PLUGINS else ("create", _STORE)
+def _policy_model(document: Document) -> type[PolicySettings]:
+    """Return the model of policies, with the installed recovery policies that they use."""
+    known = entry_points.installed(entry_points.RECOVERY_POLICIES)
+    used: dict[str, _Path] = {}
+    policies = document.values.get("policies")
+    for index, policy in enumerate(policies if isinstance(policies, list) else ()):
+        recovery = policy.get(_RECOVERY_KEY) if isinstance(policy, dict) else None
+        if not isinstance(recovery, dict):
+            continue
+        kind, path = recovery.get("type"), ("policies", index, _RECOVERY_KEY)
+        if kind == "query_based":
+            _check_query(document, recovery.get("query"), (*path, "query"))
+        elif kind in known and kind not in BUILT_IN_RECOVERY_POLICIES:
+            used.setdefault(kind, (*path, "type"))
+    if not used:
+        return PolicySettings
+    group = entry_points.RECOVERY_POLICIES
+    models = [_load(document, name, path, group) for name, path in used.items()]
+    built_in = get_args(RecoverySettings)[0]
+    either: Any = Annotated[_members(models) | built_in, Field(discriminator="type")]
+    return create_model(
+        "PolicySettings",
+        __base__=PolicySettings,
+        subscription_recovery_policy=(either | None, None),
     )
+
+
+def _check_query(document: Document, name: object, path: _Path) -> None:
+    if not isinstance(name, str):
+        return  # the model reports it
+    try:
+        load_message_query(name)
+    except ConfigurationException as error:
+        near = did_you_mean(name, entry_points.installed(entry_points.QUERIES))
+        raise document.problem(path, error.reason, hint=near or error.hint) from error
+
+
+def _load(document: Document, name: str, path: _Path, group: str) -> type[BaseModel]:
+    method, expected = _EXPECTED[group]
     try:
         loaded = entry_points.load(group, name)
         ok = (
@@ -127,8 +178,11 @@ def _load(document: Document, name: str, path: _Path, group: str) -> type[BaseMo
 def _union(models: Sequence[type[BaseModel]]) -> Any:
     if len(models) == 1:
         return models[0]
-    union: Any = reduce(or_, models)
-    return Annotated[union, Field(discriminator="type")]
+    return Annotated[_members(models), Field(discriminator="type")]
+
+
+def _members(models: Sequence[type[BaseModel]]) -> Any:
+    return reduce(or_, models)
 
 
 def _check_connectors(document: Document) -> None:

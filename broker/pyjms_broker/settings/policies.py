@@ -41,6 +41,7 @@ from pyjms_broker.policy.slow_consumers import (
     AbortSlowConsumerStrategy,
     SlowConsumerStrategy,
 )
+from pyjms_broker.settings.recovery import RecoverySettings
 from pyjms_broker.settings.values import DestinationName, Section, check_by
 
 __all__ = ["PolicySettings"]
@@ -212,6 +213,8 @@ class PolicySettings(Section, PolicyAttributes):
     """Which pending messages are evicted above that limit; null: type: oldest."""
     slow_consumer_strategy: SlowConsumerSettings | None = None
     """Which slow consumers are aborted; null: none."""
+    subscription_recovery_policy: RecoverySettings | None = None
+    """Which messages a topic keeps for retroactive consumers; null: only a retained one."""
 
     def build(self) -> PolicyEntry:
         """Create the policy entry."""
@@ -230,6 +233,7 @@ _STRATEGIES = {
     "pending_message_limit_strategy",
     "message_eviction_strategy",
     "slow_consumer_strategy",
+    "subscription_recovery_policy",
 }
 
 

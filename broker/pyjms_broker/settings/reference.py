@@ -83,13 +83,16 @@ _FURTHER_POLICIES: Final = """\
     check_period: 30s                 # Time between two checks
     abort_connection: false           # Whether its connection is closed, instead of it
     ignore_network_consumers: true    # Whether those of a network of brokers are kept
+  subscription_recovery_policy: {type: fixed_count, maximum_size: 100}
 - destination: topic://logs.>
   dead_letter_strategy: {type: discarding}
   pending_message_limit_strategy: {type: prefetch_rate, multiplier: 0.5}
   slow_consumer_strategy:             # with the keys of abort_slow, and:
     type: abort_slow_ack
     max_time_since_last_ack: 30s      # Time without an acknowledgement until it is slow
-    ignore_idle_consumers: true       # Whether those that have no message are never slow"""
+    ignore_idle_consumers: true       # Whether those that have no message are never slow
+  # or last_image, fixed_sized (maximum_size: 64kb), query_based (query: NAME), none
+  subscription_recovery_policy: {type: timed, recover_duration: 60s}"""
 _STORES: Final = """\
 - queue: orders.>                     # names or patterns; the other keys as for kahadb
   per_destination: true               # each destination has its own store
@@ -168,6 +171,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
                     "pending_message_limit_strategy": None,
                     "message_eviction_strategy": None,
                     "slow_consumer_strategy": None,
+                    "subscription_recovery_policy": None,
                 },
             ),
             _Text(_FURTHER_POLICIES),

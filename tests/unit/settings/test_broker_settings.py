@@ -24,6 +24,13 @@ from pyjms_broker.policy.eviction import (
     OldestMessageWithLowestPriorityEvictionStrategy,
     UniquePropertyMessageEvictionStrategy,
 )
+from pyjms_broker.policy.recovery import (
+    FixedCountSubscriptionRecoveryPolicy,
+    FixedSizedSubscriptionRecoveryPolicy,
+    LastImageSubscriptionRecoveryPolicy,
+    NoSubscriptionRecoveryPolicy,
+    TimedSubscriptionRecoveryPolicy,
+)
 from pyjms_broker.service import BrokerService, IOExceptionHandler
 from pyjms_broker.settings import (
     BrokerSettings,
@@ -39,7 +46,24 @@ from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, Filte
 from pyjms_broker.virtual.topic import VirtualTopic
 
 ROOT = Path(__file__).parents[3]
-STRATEGIES = {"dead_letter_strategy", "pending_message_limit_strategy", "message_eviction_strategy"}
+STRATEGIES = {
+    "dead_letter_strategy",
+    "pending_message_limit_strategy",
+    "message_eviction_strategy",
+    "subscription_recovery_policy",
+}
+RECOVERY_POLICIES = {
+    "{type: none}": NoSubscriptionRecoveryPolicy(),
+    "{type: fixed_count}": FixedCountSubscriptionRecoveryPolicy(),
+    "{type: fixed_count, maximum_size: 3}": FixedCountSubscriptionRecoveryPolicy(maximum_size=3),
+    "{type: fixed_sized}": FixedSizedSubscriptionRecoveryPolicy(),
+    "{type: fixed_sized, maximum_size: 2kb}": FixedSizedSubscriptionRecoveryPolicy(
+        maximum_size=2048
+    ),
+    "{type: last_image}": LastImageSubscriptionRecoveryPolicy(),
+    "{type: timed}": TimedSubscriptionRecoveryPolicy(),
+    "{type: timed, recover_duration: 2m}": TimedSubscriptionRecoveryPolicy(recover_duration=120.0),
+}
 
 
 def load(tmp_path: Path, text: str, **environ: str) -> BrokerSettings:
@@ -141,6 +165,30 @@ def test_a_broker_from_a_file(tmp_path: Path) -> None:
         "all", (FilteredDestination(Queue("eu"), "region = 'EU'"), Topic("log")), forward_only=False
     )
     assert forward == CompositeTopic("t", (Queue("q"),))
+
+
+@pytest.mark.parametrize(("written", "policy"), RECOVERY_POLICIES.items())
+def test_recovery_policies(tmp_path: Path, written: str, policy: object) -> None:
+    settings = load(tmp_path, f"policies: [{{subscription_recovery_policy: {written}}}]")
+    service = BrokerService(**settings.keywords())
+    assert service.policies.entry_for(Topic("t")).subscription_recovery_policy == policy
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("{type: fixed_count, maximum_size: 0}", "greater than or equal to 1"),
+        ("{type: timed, recover_duration: 0s}", "greater than 0"),
+        ("{type: last_image, maximum_size: 1}", "maximum_size"),
+        ("{type: query_based}", "query"),
+        ("{type: query_based, query: nothing}", "'nothing' is not installed"),
+        ("{type: first}", "first"),
+    ],
+)
+def test_wrong_recovery_policies(tmp_path: Path, written: str, reason: str) -> None:
+    with pytest.raises(ConfigurationException, match=reason) as caught:
+        load(tmp_path, f"policies:\n  - subscription_recovery_policy: {written}\n")
+    assert "broker.yaml:2" in str(caught.value)
 
 
 @pytest.mark.parametrize(

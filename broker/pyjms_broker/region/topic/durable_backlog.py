@@ -143,9 +143,13 @@ class SubscriptionBacklog:
         """Add a topic, with the messages that its store has for the subscription already."""
         prioritized = topic.policy.prioritized_messages
         part = self._topics[topic] = _TopicBacklog(topic, self._key, self._broker, prioritized)
-        if self._broker.store_capabilities.is_volatile:
-            return
         store = topic.store
+        if self._broker.store_capabilities.is_volatile:
+            if store is not None:
+                count = store.subscription_message_count(self._key)
+                for stored in store.next_subscription_messages(self._key, None, count):
+                    self.pending.append(part.page_in(stored))
+            return
         if store is not None:
             self._store_sources[topic] = part.store_source(store, prioritized)
             self._cursor.add_source(self._store_sources[topic])

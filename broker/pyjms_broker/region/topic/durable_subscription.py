@@ -195,8 +195,22 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.prefetch_extension = 0
         self.last_ack_time = _clock.now()
         self._is_reported_slow = False
+        if info.retroactive and not self._pending:
+            self._recover()
         self.is_active = True
         self.window_freed()
+
+    def _recover(self) -> None:
+        """Append copies of what the topics keep: no store has them for this subscription.
+
+        They are the same for each activation: what the consumer had acknowledged comes again.
+        """
+        for topic in tuple(self._topics):
+            for kept in topic.kept_for(self):
+                reference = topic.reference_to(kept.message)
+                reference.persistent = False  # acknowledging it changes no store
+                self._backlog.retain(reference)
+                self._pending.append(reference)
 
     def deactivate(self, last_delivered_sequence_id: int) -> None:
         """Return to the backlog what the consumer has not acknowledged; keep the subscription.

@@ -20,6 +20,7 @@ from pyjms_broker.region.arrival_order import ArrivalOrder
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
+from pyjms_broker.region.topic.recovery import RETAIN_MARK, TopicRecovery
 from pyjms_broker.region.topic.subscription import TopicSubscription
 from pyjms_broker.region.transacted_send import PendingSend
 from pyjms_broker.store.api import (
@@ -59,6 +60,8 @@ class Topic(BaseDestination):
         self._arrivals = ArrivalOrder(self.publish_retained, self._discard_unstored)
         self._unstored = self._arrivals.messages
         """Messages that are not visible before they are stored, and those behind them."""
+        self._recovery = TopicRecovery(self)
+        self._keeps_all = self._recovery.wants_all
         self._subscribers: _Subscribers = []
         self.durable_count = 0
         self._is_on_disk = store is not None and not broker.store_capabilities.is_volatile
@@ -141,6 +144,11 @@ class Topic(BaseDestination):
         self.statistics.enqueues += 1
         if reference.position is not None and self.store is not None:
             self.store.mark_visible(reference)
+        properties = reference.message.marshalled_properties
+        if (
+            self._keeps_all or (properties is not None and RETAIN_MARK in properties)
+        ) and not self._recovery.add(reference):
+            return
         subscribers = self._subscribers
         first: _Subscriber | None = None
         for subscriber in tuple(subscribers):
@@ -228,6 +236,14 @@ class Topic(BaseDestination):
             subscription.attach(self, start)
         else:
             subscription.attach(self, self._on_spooling_changed)
+            if subscription.info.retroactive or self.policy.always_retroactive:
+                for reference in self.kept_for(subscription):
+                    subscription.add(reference)
+
+    def kept_for(self, subscription: Subscription) -> Iterator[MessageReference]:
+        for reference in self._recovery.messages(subscription.requested):
+            if subscription.matches(reference):
+                yield reference
 
     def _save(self, subscription: DurableTopicSubscription) -> int | None:
         """Store the subscription; return the last arrival number before it, None: no store."""
@@ -237,7 +253,7 @@ class Topic(BaseDestination):
         if store.lookup_subscription(subscription.key) is not None:
             return 0
         saved = checked(
-            store.add_subscription(subscription.stored, retroactive=False),
+            store.add_subscription(subscription.stored, subscription.info.retroactive),
             store,
             "add_subscription",
         )
@@ -309,6 +325,7 @@ class Topic(BaseDestination):
 
     def dispose(self, context: ConnectionContext) -> None:
         self.disposed = True
+        self._recovery.close()
         if self.store is not None:
             self.store.remove_all_messages(NO_TRANSACTION)
         self.memory.close()

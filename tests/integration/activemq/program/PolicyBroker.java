@@ -45,7 +45,7 @@ public final class PolicyBroker {
         recovering("none.>", new NoSubscriptionRecoveryPolicy());
         recovering("always.>", count.copy()).setAlwaysRetroactive(true);
         recovering("VirtualTopic.count.>", count.copy());
-        recovering("ActiveMQ.Advisory.Producer.Queue.kept", count.copy());
+        recovering("ActiveMQ.Advisory.Producer.Queue.kept.>", count.copy());
         PolicyMap policies = new PolicyMap();
         policies.setPolicyEntries(ENTRIES);
 

@@ -1,0 +1,214 @@
+"""Subscription recovery policies: which messages a topic keeps for retroactive consumers.
+
+(activemq-broker 4.2)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjms import _clock, _wakeup
+from pyjms._ids import IdGenerator
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import MessageId, ProducerId
+from pyjms_broker.api.copying import copy_command
+from pyjms_broker.api.recovery import MessageQuery, SubscriptionRecovery
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.destination import RegionDestination
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = [
+    "FixedCountSubscriptionRecoveryPolicy",
+    "FixedSizedSubscriptionRecoveryPolicy",
+    "LastImageSubscriptionRecoveryPolicy",
+    "NoSubscriptionRecoveryPolicy",
+    "QueryBasedSubscriptionRecoveryPolicy",
+    "RecoveryBuffer",
+    "TimedSubscriptionRecoveryPolicy",
+]
+
+
+class RecoveryBuffer(SubscriptionRecovery):
+    """Keeps every message; a subclass drops those that are too many in `trim`."""
+
+    def __init__(self) -> None:
+        self.references: deque[MessageReference] = deque()
+        """The messages that are kept, oldest first."""
+        self.size = 0
+        """The bytes that they count as used memory."""
+
+    def add(self, reference: MessageReference) -> bool:
+        reference.increment_reference_count()
+        self.references.append(reference)
+        self.size += reference.size
+        self.trim()
+        return True
+
+    def trim(self) -> None:
+        """Drop what is not to be kept any more."""
+
+    def messages(self, requested: Destination) -> tuple[MessageReference, ...]:
+        self.trim()
+        return tuple(self.references)
+
+    def evict(self) -> bool:
+        if not self.references:
+            return False
+        self._release(self.references.popleft())
+        return True
+
+    def drop(self, reference: MessageReference) -> None:
+        """Drop one of `references`."""
+        self.references.remove(reference)
+        self._release(reference)
+
+    def _release(self, reference: MessageReference) -> None:
+        self.size -= reference.size
+        reference.decrement_reference_count()
+
+    def close(self) -> None:
+        while self.evict():
+            pass
+
+
+class _CountedBuffer(RecoveryBuffer):
+    def __init__(self, maximum: int) -> None:
+        super().__init__()
+        self._maximum = maximum
+
+    def trim(self) -> None:
+        while len(self.references) > self._maximum:
+            self.evict()
+
+
+class _SizedBuffer(RecoveryBuffer):
+    def __init__(self, maximum: int) -> None:
+        super().__init__()
+        self._maximum = maximum
+
+    def trim(self) -> None:
+        while self.size > self._maximum:
+            self.evict()
+
+
+class _TimedBuffer(RecoveryBuffer):
+    """Each message has its time of arrival; a task drops those that have become too old."""
+
+    def __init__(self, duration: float, name: str) -> None:
+        super().__init__()
+        self._duration = duration
+        self._name = name
+        self._arrivals: deque[float] = deque()
+        self._task: _wakeup.BackgroundTask | None = None
+
+    def add(self, reference: MessageReference) -> bool:
+        self._arrivals.append(_clock.now())
+        if self._task is None or self._task.done:
+            self._task = _wakeup.spawn(self._drop_old, name=f"recovery policy of {self._name}")
+        return super().add(reference)
+
+    def trim(self) -> None:
+        oldest = _clock.now() - self._duration
+        while self._arrivals and self._arrivals[0] <= oldest:
+            self.evict()
+
+    def evict(self) -> bool:
+        if self._arrivals:
+            self._arrivals.popleft()
+        return super().evict()
+
+    async def _drop_old(self) -> None:
+        while self._arrivals:
+            await _clock.sleep(max(0.0, self._arrivals[0] + self._duration - _clock.now()))
+            self.trim()
+
+    def close(self) -> None:
+        super().close()
+        if self._task is not None:
+            self._task.cancel()
+
+
+class _QueryRecovery(SubscriptionRecovery):
+    def __init__(self, query: MessageQuery, topic: RegionDestination) -> None:
+        self._query = query
+        self._topic = topic
+        self._producer_id = ProducerId(IdGenerator().generate())
+        self._sequence = itertools.count(1)
+
+    def add(self, reference: MessageReference) -> bool:
+        return self._query.validate_update(reference.message)
+
+    def messages(self, requested: Destination) -> Iterator[MessageReference]:
+        for found in self._query.execute(requested):
+            message = copy_command(found)
+            message.message_id = MessageId(None, self._producer_id, next(self._sequence))
+            message.producer_id = self._producer_id
+            message.destination = message.destination or self._topic.destination
+            yield self._topic.reference_to(message)
+
+    def evict(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Do nothing: the query keeps the messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoSubscriptionRecoveryPolicy:
+    """Keeps nothing, as without a policy."""
+
+    def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedCountSubscriptionRecoveryPolicy:
+    """Keeps the last `maximum_size` messages."""
+
+    maximum_size: int = 100
+
+    def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
+        return _CountedBuffer(self.maximum_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedSizedSubscriptionRecoveryPolicy:
+    """Keeps the last messages that fit into `maximum_size` bytes of memory."""
+
+    maximum_size: int = 65_536
+
+    def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
+        return _SizedBuffer(self.maximum_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastImageSubscriptionRecoveryPolicy:
+    """Keeps the last message."""
+
+    def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
+        return _CountedBuffer(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedSubscriptionRecoveryPolicy:
+    """Keeps the messages of the last `recover_duration` seconds."""
+
+    recover_duration: float = 60.0
+
+    def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
+        return _TimedBuffer(self.recover_duration, str(topic))
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryBasedSubscriptionRecoveryPolicy:
+    """Keeps nothing; `query` returns the messages, and decides which ones are published."""
+
+    query: MessageQuery
+
+    def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
+        return _QueryRecovery(self.query, topic)
