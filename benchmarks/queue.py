@@ -14,6 +14,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -229,7 +230,10 @@ BLOCKING: dict[str, Callable[[str, int], Result]] = {
 SHARES = {"transacted container": 4, "blocking listener": 10, "blocking receive": 10}
 """What the slower cases divide the number of messages by."""
 TRANSPORTS = ("vm", "tcp")
-CASES = tuple(f"{transport} {kind}" for kind in (*ASYNC, *BLOCKING) for transport in TRANSPORTS)
+CASES = (
+    *(f"{transport} {kind}" for kind in (*ASYNC, *BLOCKING) for transport in TRANSPORTS),
+    *(f"ssl {kind}" for kind in ASYNC),
+)
 
 
 def loop_options() -> dict[str, Any]:
@@ -242,9 +246,27 @@ def loop_options() -> dict[str, Any]:
 
 
 @contextmanager
-def broker_process(tree: Path | None = None) -> Iterator[str]:
+def tls_broker_process() -> Iterator[str]:
+    """Run a broker with a TLS connector, and yield its URL with the certificate to trust."""
+    import trustme
+
+    authority = trustme.CA()
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
+        authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+        issued = authority.issue_cert("localhost").private_key_and_cert_chain_pem
+        issued.write_to_path(str(folder / "broker.pem"))
+        connector = {"uri": f"ssl://localhost:0?ssl.keyStore={folder}/broker.pem"}
+        (folder / "broker.yaml").write_text(json.dumps({"connectors": [connector]}))
+        with broker_process(None, "--config", str(folder / "broker.yaml")) as url:
+            yield f"{url}?ssl.trustStore={folder}/ca.pem"
+
+
+@contextmanager
+def broker_process(tree: Path | None = None, *options: str) -> Iterator[str]:
     """Run a broker of the source `tree` (None: the working directory's) and yield its URL."""
-    command = [sys.executable, "-m", "pyjms_broker", "--ephemeral", "--openwire", "127.0.0.1:0"]
+    options = options or ("--openwire", "127.0.0.1:0")
+    command = [sys.executable, "-m", "pyjms_broker", "--ephemeral", *options]
     with subprocess.Popen(
         command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
@@ -263,6 +285,9 @@ def run_here(case: str, count: int) -> Result:
     transport, _, kind = case.partition(" ")
     if transport == "vm":
         return _run(kind, VM_URL, count)
+    if transport == "ssl":
+        with tls_broker_process() as url:
+            return _run(kind, url, count)
     with broker_process() as url:
         return _run(kind, url, count)
 

@@ -97,7 +97,8 @@ class TcpTransport(Transport[C]):
     stream to use instead of a connected one, after a handshake. A stream that is neither a plain
     socket nor a `LayeredStream` above one is read and written through its own methods; the others
     directly. Socket options apply wherever there is a socket below. `on_closed` is called
-    when nothing more is read, perhaps twice.
+    when nothing more is read, perhaps twice. `refusal_hint` is for a connection that the peer ends
+    before it has sent anything.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class TcpTransport(Transport[C]):
         connect: Callable[[], Awaitable[ByteStream]] | None = None,
         secure: Callable[[ByteStream], Awaitable[ByteStream]] | None = None,
         remote_address: str = "",
+        refusal_hint: str = "",
         on_closed: Callable[[], object] | None = None,
     ) -> None:
         self.wire_format = wire_format
@@ -126,6 +128,7 @@ class TcpTransport(Transport[C]):
         self._writer_task: BackgroundTask | None = None
         self._closer_task: BackgroundTask | None = None
         self._on_closed = on_closed
+        self._refusal_hint = refusal_hint
         self._error: Exception | None = None
         self._stopped = False
         self._resumed: anyio.Event | None = None
@@ -339,7 +342,8 @@ class TcpTransport(Transport[C]):
         else:
             logger.error("A listener of %s failed", self._remote, exc_info=error)
             reason = f"a listener failed: {error!r}"
-        failure = ConnectionFailedException(f"{self._remote}: {reason}")
+        hint = "" if self.received_bytes else self._refusal_hint
+        failure = ConnectionFailedException(f"{self._remote}: {reason}", hint=hint)
         failure.__cause__ = failure.linked_exception = error
         return failure
 

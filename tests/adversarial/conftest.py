@@ -6,3 +6,4 @@ from tests.kit.openwire_attacker import (
     serves,
     service,
 )
+from tests.kit.tls import files, make_files, tls_broker

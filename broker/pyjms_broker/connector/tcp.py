@@ -99,6 +99,11 @@ class TcpConnector(TransportConnector):
         return bool(self._listeners)
 
     @property
+    def checks_clients(self) -> bool:
+        """Whether only clients that prove who they are get in."""
+        return False
+
+    @property
     def client_scheme(self) -> str:
         """The scheme of `connect_uri`."""
         return self.uri.scheme
@@ -133,7 +138,7 @@ class TcpConnector(TransportConnector):
             str(listener.extra(SocketAttribute.local_address)[0]) for listener in self._listeners
         ]
         exposed = [host for host in hosts if not ip_address(host.partition("%")[0]).is_loopback]
-        if exposed:
+        if exposed and not self.checks_clients:
             logger.warning(
                 "Connector %s is open to other machines, at %s, and the broker does not check who "
                 "connects: whoever reaches the port may read, send and remove everything. Bind it "

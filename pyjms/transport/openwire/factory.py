@@ -30,6 +30,12 @@ from pyjms.wire.openwire.frame_budget import FrameBudget, UnfinishedFrame
 __all__ = ["accepted_transport", "client_transport", "ssl_transport", "tcp_transport"]
 
 
+_REFUSED = (
+    "the broker may require a client certificate (ssl.keyStore) or refuse this one; its log says "
+    "more"
+)
+
+
 def tcp_transport(uri: TransportURI) -> RequestTransport:
     """Return a client's transport for `tcp://host:port?options`, not started.
 
@@ -61,7 +67,7 @@ def ssl_transport(uri: TransportURI) -> RequestTransport:
         raw = await open_socket(host, port, tcp_options, str(uri))
         return await connect_tls(raw, context, remote, tcp_options.connection_timeout)
 
-    return client_transport(connect, remote, tcp_options, options)
+    return client_transport(connect, remote, tcp_options, options, refusal_hint=_REFUSED)
 
 
 def _address(uri: TransportURI) -> tuple[str, int]:
@@ -78,14 +84,23 @@ def client_transport(
     remote_address: str,
     tcp_options: TcpOptions,
     options: OpenWireOptions,
+    *,
+    refusal_hint: str = "",
 ) -> RequestTransport:
     """Return a client's transport over the byte stream that `connect()` opens, not started.
 
     For transports of other byte streams: TLS, Unix sockets, tunnels. `connect` raises
-    ConnectionFailedException if it cannot; `remote_address` is a URL, for messages and logs.
+    ConnectionFailedException if it cannot; `remote_address` is a URL, for messages and logs, and
+    `refusal_hint` what to do if the broker ends the connection before it has sent anything.
     """
     wire_format = OpenWireFormat(options.wire_format)
-    tcp = TcpTransport(wire_format, tcp_options, connect=connect, remote_address=remote_address)
+    tcp = TcpTransport(
+        wire_format,
+        tcp_options,
+        connect=connect,
+        remote_address=remote_address,
+        refusal_hint=refusal_hint,
+    )
     timeout = options.wire_format.max_inactivity_duration_inital_delay
     return ResponseCorrelator(_negotiated(tcp, wire_format, options, timeout))
 

@@ -44,18 +44,24 @@ class TlsLayer:
         self._incoming.write(data)
         found: list[bytes] = []
         try:
-            while self._incoming.pending or self._ssl.pending():
-                found.append(self._ssl.read(_READ))
+            while self.error is None and (self._incoming.pending or self._ssl.pending()):
+                if content := self._ssl.read(_READ):
+                    found.append(content)
+                else:  # the peer has ended TLS; what follows is not its own
+                    self.error = anyio.EndOfStream()
         except ssl.SSLWantReadError:
             pass  # the rest of a record is to come
-        except ssl.SSLZeroReturnError:
-            self.error = anyio.EndOfStream()
         except ssl.SSLError as error:
             self.error = tls_failure(error, self.remote, server_side=self.server_side)
         return found[0] if len(found) == 1 else b"".join(found)
 
     def send(self, data: bytes | bytearray) -> bytes:
-        self._ssl.write(data)
+        try:
+            self._ssl.write(data)
+        except ssl.SSLError as error:  # as a rule after one of receiving, which says more
+            raise self.error or tls_failure(
+                error, self.remote, server_side=self.server_side
+            ) from error
         return self._outgoing.read()
 
     @property

@@ -10,6 +10,8 @@ import pytest
 
 from pyjms.aio import ConnectionFactory, JmsTemplate
 from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.settings import ActiveMQSettings
+from pyjms_broker.service import BrokerService
 from tests.kit.tls import CertificateFiles, TlsBroker
 from tests.kit.waiting import until
 
@@ -70,3 +72,25 @@ async def test_a_renewed_certificate_is_used_by_new_connections(
 
         await until(lambda: answers, turn=try_again)
     assert "New connections use the changed files of TLS" in caplog.text
+
+
+@pytest.mark.parametrize("required", [False, True])
+async def test_an_exposed_connector_is_no_risk_where_clients_have_certificates(
+    files: CertificateFiles, required: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = BrokerService("exposed", persistent=False)
+    options = f"ssl.trustStore={files.trust}&needClientAuth={str(required).lower()}"
+    service.add_connector(f"ssl://0.0.0.0:0?ssl.keyStore={files.issue()}&{options}")
+    async with service:
+        pass
+    assert ("is open to other machines" in caplog.text) is not required
+
+
+async def test_failover_uses_the_settings_for_each_broker(
+    tls_broker: TlsBroker, files: CertificateFiles
+) -> None:
+    async with tls_broker() as (_, url):
+        settings = ActiveMQSettings.model_validate(
+            {"broker_url": f"failover:({url})", "tls": {"trust_store": files.trust}}
+        )
+        assert await exchange(settings.effective_broker_url()) == "hello"

@@ -82,6 +82,11 @@ class OpenWireSslConnector(OpenWireConnector):
         tls, rest = read_server_tls(uri)
         super().__init__(host, rest, name)
         self._tls = shared_context(tls, server_side=True)
+        self._needs_certificates = tls.need_client_auth
+
+    @property
+    def checks_clients(self) -> bool:
+        return self._needs_certificates
 
     @property
     def client_scheme(self) -> str:
