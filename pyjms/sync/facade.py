@@ -12,6 +12,7 @@ from pyjms._wakeup import LoopHandle
 from pyjms.errors import IllegalStateException
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import current_loop
+from pyjms.sync.tracebacks import trim
 
 __all__ = ["Facade", "ReusableFacade", "blocking", "blocking_as", "core_of", "loop_of"]
 
@@ -139,7 +140,11 @@ def blocking(
     def call(self: Facade[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
         # through the object, so that the method of a subclass or wrapper is the one called
         method = getattr(self.core, function.__name__)
-        result: R = call_on_loop(self.loop, functools.partial(method, *args, **kwargs))
+        try:
+            result: R = call_on_loop(self.loop, functools.partial(method, *args, **kwargs))
+        except Exception as error:
+            trim(error)  # here, so that this frame is not in it either
+            raise
         return result
 
     return _like(function, call)
@@ -153,7 +158,11 @@ def blocking_as(
 
     def call(self: Facade[T], /, *args: P.args, **kwargs: P.kwargs) -> F:
         method = getattr(self.core, function.__name__)
-        core = call_on_loop(self.loop, functools.partial(method, *args, **kwargs))
+        try:
+            core = call_on_loop(self.loop, functools.partial(method, *args, **kwargs))
+        except Exception as error:
+            trim(error)
+            raise
         return facade().of(core, self.loop, self)
 
     return _like(function, call)

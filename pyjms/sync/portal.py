@@ -40,6 +40,7 @@ from typing import Any, TypeVar
 
 from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms.errors import IllegalStateException
+from pyjms.sync.tracebacks import trim
 
 __all__ = ["call_on_loop"]
 
@@ -93,6 +94,7 @@ def call_on_loop(
     except BaseException as error:
         if not _is_outcome(outcome, error):
             loop.call_soon(partial(_abandon, tasks, outcome, keep))
+        trim(error)
         raise
 
 

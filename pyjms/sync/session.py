@@ -20,6 +20,7 @@ from pyjms.sync.attributes import Attribute, forwarding
 from pyjms.sync.closing import BlockingListener, CloseableFacade
 from pyjms.sync.facade import Facade, blocking, blocking_as
 from pyjms.sync.portal import call_on_loop
+from pyjms.sync.tracebacks import trim
 
 __all__ = ["MessageConsumer", "MessageProducer", "QueueBrowser", "Session"]
 
@@ -74,7 +75,13 @@ class MessageConsumer(CloseableFacade[api.MessageConsumer]):
         while self._interrupted:
             if (message := self._interrupted.popleft()) is not None:
                 return message
-        return call_on_loop(self.loop, self.core.receive, timeout, keep=self._interrupted.append)
+        try:
+            return call_on_loop(
+                self.loop, self.core.receive, timeout, keep=self._interrupted.append
+            )
+        except Exception as error:
+            trim(error)
+            raise
 
     def receive_no_wait(self) -> Message | None:
         """Return a message that has arrived already, or None."""

@@ -1,0 +1,67 @@
+"""Tracebacks of blocking calls: the caller's frames, without those of the portal and the loop.
+
+A blocking call that fails would show a dozen frames that the caller cannot change. Functions of the
+application that the call has called, such as message creators and converters, keep their frames.
+An error that is a defect of pyjms, such as a failed assertion, keeps all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import anyio
+
+from pyjms.errors import JMSException
+
+__all__ = ["trim"]
+
+_LONGEST_CHAIN: Final = 20
+
+
+def _folders() -> tuple[str, ...]:
+    files = [asyncio.__file__, concurrent.futures.__file__, anyio.__file__]
+    files += [spec.origin for name in ("pyjms", "pyjms_broker")
+              if (spec := find_spec(name)) is not None and spec.origin is not None]  # fmt: skip
+    return (*(f"{Path(file).parent}/" for file in files), "uvloop/")
+
+
+_OURS: Final = _folders()
+_OF_ARGUMENTS: Final = (JMSException, TypeError, ValueError, OSError, TimeoutError)
+"""What is raised on purpose: the reason is in the text, not in the frames."""
+
+
+def trim(error: BaseException) -> None:
+    """Remove the internal frames from the traceback of an error, and from those of its causes."""
+    found: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if found is None:
+            return
+        frames = _frames(found.__traceback__)
+        others = [frame for frame in frames if not _is_internal(frame)]
+        if isinstance(found, _OF_ARGUMENTS) or (frames and frames[-1] in others):
+            found.__traceback__ = _chained(others)
+        found = found.__cause__
+
+
+def _frames(traceback: TracebackType | None) -> list[TracebackType]:
+    frames = []
+    while traceback is not None:
+        frames.append(traceback)
+        traceback = traceback.tb_next
+    return frames
+
+
+def _is_internal(traceback: TracebackType) -> bool:
+    return traceback.tb_frame.f_code.co_filename.startswith(_OURS)
+
+
+def _chained(frames: list[TracebackType]) -> TracebackType | None:
+    chained = None
+    for frame in reversed(frames):
+        chained = TracebackType(chained, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return chained
