@@ -175,10 +175,9 @@ class JmsApplication:
         """
         if self._running:
             return
-        self.check()
-        endpoints = self.endpoints()
+        endpoints, hooks = self._wiring.check(self._targets)
         self._hooks = HookRunner()
-        for kind, name, call in self._wiring.hooks(self._targets):
+        for kind, name, call in hooks:
             self._hooks.add(kind, name, call)
         self._running = True
         try:

@@ -86,20 +86,28 @@ class Wiring:
         """Which brokers cannot be reached by the listeners."""
         self._named: dict[str, DefaultJmsListenerContainerFactory] = {}
         self._used_factories: dict[int, Any] = {}
+        self._factories: list[tuple[JmsListenerEndpoint, Any]] = []
         self._read_headers = SimpleJmsHeaderMapper().to_headers
 
-    def check(self, targets: Iterable[object]) -> None:
-        """Raise one ConfigurationException that lists all problems of settings and handlers."""
+    def check(self, targets: Iterable[object]) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
+        """Return the endpoints and the hooks, once nothing is wrong with them and the settings.
+
+        Raises:
+            ConfigurationException: a line for each problem.
+        """
         targets = list(targets)
         problems = list(settings_problems(self._container, self._settings))
+        found: list[list[Any]] = []
         for find in (self.endpoints, self.hooks):
             try:
-                find(targets)
+                found.append(list(find(targets)))
             except JMSException as error:
                 problems.append(str(error))
         raise_all(problems)
         for hint in missing_instances(targets):
             logger.warning("%s", hint)
+        endpoints, hooks = found
+        return endpoints, hooks
 
     def check_settings(self) -> None:
         """Raise one ConfigurationException that lists all problems of the settings."""
@@ -122,6 +130,7 @@ class Wiring:
             ConfigurationException: a line for each handler that cannot work.
         """
         problems: list[str] = []
+        self._factories.clear()
         endpoints: list[JmsListenerEndpoint] = []
         ids: set[str] = set()
         for handler, mark in marked(targets):
@@ -284,6 +293,14 @@ class Wiring:
         return self._container.jms_templates.provided[broker]
 
     def _factory(self, endpoint: JmsListenerEndpoint) -> Any:
+        """Return the container factory of an endpoint; the provider is called once for each."""
+        found = next((made for known, made in self._factories if known is endpoint), None)
+        if found is None:
+            found = self._new_factory(endpoint)
+            self._factories.append((endpoint, found))
+        return found
+
+    def _new_factory(self, endpoint: JmsListenerEndpoint) -> Any:
         name = endpoint.container_factory or _DEFAULT_FACTORY
         if name in self._settings.brokers:
             return self._named_broker_factory(name)
