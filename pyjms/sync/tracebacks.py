@@ -7,8 +7,7 @@ An error that is a defect of pyjms, such as a failed assertion, keeps all of the
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
+import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -24,13 +23,14 @@ _LONGEST_CHAIN: Final = 20
 
 
 def _folders() -> tuple[str, ...]:
-    files = [asyncio.__file__, concurrent.futures.__file__, anyio.__file__]
-    files += [spec.origin for name in ("pyjms", "pyjms_broker")
-              if (spec := find_spec(name)) is not None and spec.origin is not None]  # fmt: skip
-    return (*(f"{Path(file).parent}/" for file in files), "uvloop/")
+    found = (find_spec(name) for name in ("pyjms", "pyjms_broker"))
+    files = [spec.origin for spec in found if spec is not None and spec.origin is not None]
+    packages = (f"{Path(file).parent}/" for file in (anyio.__file__, *files))
+    return (*packages, f"{sysconfig.get_path('stdlib')}/")
 
 
-_OURS: Final = _folders()
+_INTERNAL: Final = _folders()
+_INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _OF_ARGUMENTS: Final = (JMSException, TypeError, ValueError, OSError, TimeoutError)
 """What is raised on purpose: the reason is in the text, not in the frames."""
 
@@ -57,7 +57,10 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
 
 
 def _is_internal(traceback: TracebackType) -> bool:
-    return traceback.tb_frame.f_code.co_filename.startswith(_OURS)
+    file = traceback.tb_frame.f_code.co_filename
+    if file.startswith(_INTERNAL):  # installed packages may lie in the library's folder
+        return file.startswith(_INTERNAL[:-1]) or not any(each in file for each in _INSTALLED)
+    return file.endswith(".pyx")  # a compiled event loop
 
 
 def _chained(frames: list[TracebackType]) -> TracebackType | None:
