@@ -95,7 +95,9 @@ async def policy_broker(request: pytest.FixtureRequest) -> AsyncIterator[str]:
     if request.param == "activemq":
         yield request.getfixturevalue("activemq_with_policies")
         return
-    service = BrokerService("with-policies", persistent=False, policies=policies())
+    service = BrokerService(
+        "with-policies", persistent=False, policies=policies(), use_virtual_dest_subs=True
+    )
     async with EmbeddedTestBroker(service) as broker:
         yield await broker.tcp_url()
 

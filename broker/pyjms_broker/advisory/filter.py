@@ -8,6 +8,7 @@ need the advisories of temporary destinations: they do not send to one without a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination, Topic
@@ -15,6 +16,7 @@ from pyjms.wire.openwire import commands
 from pyjms_broker.advisory import topics
 from pyjms_broker.advisory.events import EventAdvisories
 from pyjms_broker.advisory.messages import AdvisoryProducer
+from pyjms_broker.advisory.virtual_demand import VirtualDemand, VirtualSource
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
@@ -44,6 +46,8 @@ class AdvisoryBroker(EventAdvisories):
         region: RegionBroker,
         *,
         anonymous_producers: bool = False,
+        virtual_sources: Sequence[VirtualSource] = (),
+        virtual_demand_of_queues: bool = False,
     ) -> None:
         super().__init__(next_broker, producer, region.policy_map)
         self._region = region
@@ -55,6 +59,9 @@ class AdvisoryBroker(EventAdvisories):
             tuple[commands.ProducerId, Destination | None], commands.ProducerInfo
         ] = {}
         self._is_master = False
+        self._virtual_demand = VirtualDemand(
+            virtual_sources, self._advise_with_count, of_queues=virtual_demand_of_queues
+        )
         self._durable: dict[tuple[str | None, str | None], Destination] = {}
 
     # connections
@@ -114,12 +121,14 @@ class AdvisoryBroker(EventAdvisories):
         ):
             return
         self._destinations[destination] = info
+        self._virtual_demand.destination_added(destination)
         self._advise(topics.destination_topic(destination), info)
 
     def _destination_removed(self, context: ConnectionContext, destination: Destination) -> None:
         info = self._destinations.pop(destination, None)
         if info is None:
             return
+        self._virtual_demand.destination_removed(destination)
         removal = copy_command(info)
         removal.operation_type = _REMOVED
         self._advise(topics.destination_topic(destination), removal)
@@ -152,6 +161,7 @@ class AdvisoryBroker(EventAdvisories):
             self._consumers[info.consumer_id] = info
             if info.subscription_name is not None:
                 self._durable[context.client_id, info.subscription_name] = destination
+            self._virtual_demand.consumer_added(info)
             self._advise_of_consumer(destination, info)
         return subscription
 
@@ -166,6 +176,7 @@ class AdvisoryBroker(EventAdvisories):
         destination, consumer_id = info.destination, info.consumer_id
         if destination is None or consumer_id is None:
             return
+        self._virtual_demand.consumer_removed(info)
         if self._consumers.pop(consumer_id, None) is not None and self._is_reported_end(
             destination
         ):
@@ -214,7 +225,15 @@ class AdvisoryBroker(EventAdvisories):
         about: commands.Command,
         target: commands.ConsumerId | None = None,
     ) -> None:
-        topic = topics.consumer_topic(destination)
+        self._advise_with_count(topics.consumer_topic(destination), destination, about, target)
+
+    def _advise_with_count(
+        self,
+        topic: Topic,
+        destination: Destination,
+        about: commands.Command,
+        target: commands.ConsumerId | None,
+    ) -> None:
         if self._advisory_consumers.includes(topic):
             matching = self._region.destinations_matching(destination)
             count = sum(d.statistics.consumers for d in matching)
@@ -260,6 +279,8 @@ class AdvisoryBroker(EventAdvisories):
                     topic, topics.consumer_topic(consumer.destination)
                 ):
                     self._advise_of_consumer(consumer.destination, consumer, target)
+        elif name.startswith(topics.VIRTUAL_CONSUMER_PREFIX):
+            self._virtual_demand.replay(topic, target)
         elif name.startswith(topics.PRODUCER_PREFIX):
             for producer in list(self._producers.values()):
                 if matches(topic, topics.producer_topic(producer.destination)):

@@ -11,6 +11,7 @@ __all__ = [
     "MASTER_BROKER",
     "PREFIX",
     "PRODUCER_PREFIX",
+    "VIRTUAL_CONSUMER_PREFIX",
     "about",
     "consumer_topic",
     "destination_topic",
@@ -19,6 +20,7 @@ __all__ = [
     "no_consumer_topic",
     "producer_topic",
     "topics_about",
+    "virtual_consumer_topic",
 ]
 
 PREFIX = "ActiveMQ.Advisory."
@@ -26,6 +28,7 @@ MASTER_BROKER = PREFIX + "MasterBroker"
 CONNECTION = PREFIX + "Connection"
 CONSUMER_PREFIX = PREFIX + "Consumer."
 PRODUCER_PREFIX = PREFIX + "Producer."
+VIRTUAL_CONSUMER_PREFIX = PREFIX + "VirtualDestination.Consumer."
 ANONYMOUS_PRODUCER = PRODUCER_PREFIX + "Anonymous"
 
 _KIND: dict[int, str] = {
@@ -75,6 +78,12 @@ def producer_topic(destination: Destination | None) -> Topic:
     if destination is None:
         return Topic(ANONYMOUS_PRODUCER)
     return Topic(f"{PRODUCER_PREFIX}{_lasting_kind(destination)}.{_escaped(destination)}")
+
+
+def virtual_consumer_topic(destination: Destination) -> Topic:
+    """Return the topic of advisories about consumers that a virtual destination feeds."""
+    kind = _lasting_kind(destination)
+    return Topic(f"{VIRTUAL_CONSUMER_PREFIX}{kind}.{_escaped(destination)}")
 
 
 def expired_topic(destination: Destination) -> Topic:

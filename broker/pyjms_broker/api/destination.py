@@ -197,7 +197,7 @@ class RegionDestination(BrokerDestination):
     def kept_for(self, subscription: Subscription) -> Iterator[MessageReference]:
         """Return the messages that a topic keeps for a retroactive subscription, oldest first.
 
-        Queues keep none. (activemq-broker 4.2)
+        None for other subscriptions; queues keep none. (activemq-broker 4.2)
         """
 
     @abstractmethod

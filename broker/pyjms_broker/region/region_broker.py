@@ -101,6 +101,8 @@ class RegionBroker(InnermostBroker):
         """The broker's own context: its sends never wait for space."""
         self.context.is_broker = True
         self.context.producer_flow_control = False
+        self.queue_consumer_added: Callable[[Subscription], None] | None = None
+        """Called for each new consumer of a queue, with its subscription."""
         self._table = DestinationTable(destination_limits or DestinationLimits())
         self.subscriptions = SubscriptionRegistry(self, self.policy_map, self._table)
         self.slow_consumers = SlowConsumers(self.policy_map, self.subscriptions.get)
@@ -296,7 +298,10 @@ class RegionBroker(InnermostBroker):
             check_access(context, destination)
             if not destination.is_composite:
                 self._entry_point(context, destination)
-        return self.subscriptions.add(context, info)
+        subscription = self.subscriptions.add(context, info)
+        if destination.is_queue and self.queue_consumer_added is not None:
+            self.queue_consumer_added(subscription)
+        return subscription
 
     def remove_consumer(
         self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int

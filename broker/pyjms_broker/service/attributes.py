@@ -77,6 +77,20 @@ class BrokerAttributes:
             "useVirtualTopics",
         ),
     ] = True
+    use_virtual_dest_subs: Annotated[
+        bool,
+        Attribute(
+            "Whether consumers of queues that virtual destinations feed cause advisories on them.",
+            "useVirtualDestSubs",
+        ),
+    ] = False
+    use_virtual_dest_subs_on_creation: Annotated[
+        bool,
+        Attribute(
+            "Whether those queues do so when they are created; needs use_virtual_dest_subs.",
+            "useVirtualDestSubsOnCreation",
+        ),
+    ] = False
     use_mirrored_queues: Annotated[
         bool,
         Attribute(

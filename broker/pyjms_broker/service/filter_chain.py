@@ -44,6 +44,10 @@ def build_filter_chain(
                 advisories,
                 region,
                 anonymous_producers=config.anonymous_producer_advisory_support,
+                virtual_sources=virtual_destinations_of(config)
+                if config.use_virtual_dest_subs
+                else (),
+                virtual_demand_of_queues=config.use_virtual_dest_subs_on_creation,
             ),
         ),
         (True, lambda inner: RangesBroker(inner, region)),

@@ -318,7 +318,9 @@ class BrokerService(BrokerConfiguration):
         )
         virtual = virtual_destinations_of(self)
         if virtual:
-            region.destination_interceptor = VirtualDestinationInterceptor(region, virtual)
+            interceptor = VirtualDestinationInterceptor(region, virtual)
+            region.destination_interceptor = interceptor
+            region.queue_consumer_added = interceptor.queue_consumer_added
         advisories = AdvisoryProducer(self.broker_name, self.broker_id, lambda: self.connect_uri)
         self._broker = broker = build_filter_chain(region, self, self.stores, advisories)
         region.root = broker

@@ -71,6 +71,17 @@ class _CompositeDestination(VirtualDestination):
                     hint="forward to a name that does not begin with PyJMS.",
                 )
 
+    @property
+    def virtual_destination(self) -> Destination:
+        return self.KIND(self.name)
+
+    def demanded_by(self, destination: Destination) -> Destination | None:
+        for target in self.forward_to:
+            fed = target.destination if isinstance(target, FilteredDestination) else target
+            if matches(fed, destination):
+                return self.virtual_destination
+        return None
+
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         if not matches(self.KIND(self.name), destination.destination):
             return destination

@@ -10,10 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.region.region_broker import RegionBroker
 
 __all__ = ["Routes", "VirtualDestination", "VirtualDestinationInterceptor"]
@@ -50,6 +53,15 @@ class Routes:
 class VirtualDestination(ABC):
     """A rule that forwards the messages sent to matching destinations."""
 
+    @property
+    @abstractmethod
+    def virtual_destination(self) -> Destination:
+        """The name or pattern of the destinations that it applies to."""
+
+    def demanded_by(self, destination: Destination) -> Destination | None:
+        """Return what it forwards to `destination`, None: nothing."""
+        return None
+
     @abstractmethod
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         """Return `destination` itself, or a filter around it if this rule applies to it."""
@@ -68,3 +80,26 @@ class VirtualDestinationInterceptor:
         for virtual in self._virtual:
             destination = virtual.intercept(destination, self._routes)
         return destination
+
+    def queue_consumer_added(self, subscription: Subscription) -> None:
+        """Send a queue's first consumer what the topics that feed it keep (activemq-broker V6).
+
+        The queue does not get what it has had already.
+        """
+        queue, region = subscription.requested, self._routes.region
+        if queue.is_pattern or queue.is_composite:
+            return
+        for virtual in self._virtual:
+            source = virtual.demanded_by(queue)
+            for topic in () if source is None else region.destinations_matching(source):
+                if all(found.consumers == [subscription] for found in subscription.destinations):
+                    self._send_kept(topic, subscription)
+
+    def _send_kept(self, topic: BrokerDestination, subscription: Subscription) -> None:
+        queue = subscription.requested
+        for reference in tuple(topic.base.kept_for(subscription)):
+            copy = copy_for_destination(reference.message, queue, topic.destination)
+            copy.transaction_id = None
+            copy.response_required = False
+            copy.raw = None
+            self._routes.forward(ProducerExchange(self._routes.region.context), copy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyjms.jms.destination import Topic
+from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.completion import Completion, all_of
 from pyjms_broker.api.context import ConnectionContext
@@ -25,6 +25,10 @@ class MirroredQueue(VirtualDestination):
     postfix: str = ""
     temporary: bool = True
     """Whether temporary queues are mirrored, too."""
+
+    @property
+    def virtual_destination(self) -> Queue:
+        return Queue(">")
 
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         queue = destination.destination

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyjms.errors import ResourceAllocationException
-from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.advisory.topics import is_advisory_topic
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
@@ -59,6 +59,19 @@ class VirtualTopic(VirtualTopicAttributes, VirtualDestination):
 
     Source: ActiveMQ VirtualTopic, with the broker's default name and prefix.
     """
+
+    @property
+    def virtual_destination(self) -> Topic:
+        return Topic(self.name)
+
+    def demanded_by(self, destination: Destination) -> Topic | None:
+        """Return the topic that feeds a queue; a pattern of queues: the pattern of the topics."""
+        if not matches(Queue(f"{self.prefix}>"), destination):
+            return None
+        before, after = self.prefix.count("."), self.postfix.count(".")
+        path = destination.physical_name.split(".")
+        fed = path[before : len(path) - after]
+        return Topic(".".join(fed)) if fed else self.virtual_destination
 
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         topic = destination.destination

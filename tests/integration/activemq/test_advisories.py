@@ -13,6 +13,7 @@ from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     ConsumerInfo,
     ProducerInfo,
+    RemoveInfo,
     Throwable,
 )
 from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
@@ -282,3 +283,33 @@ async def test_each_consumer_hears_that_the_broker_is_a_master(connect: Any, top
     assert advisory.destination == Topic(f"{A}MasterBroker")
     assert (advisory.type, advisory.data_structure) == ("Advisory", None)
     assert properties(advisory) == {}
+
+
+@pytest.mark.fact("activemq-broker 11/VirtualDestination.Consumer.Queue/Topic.X")
+async def test_consumers_that_a_virtual_topic_feeds(connect: Any) -> None:
+    watcher, client = await connect(), await connect()
+    await watch(watcher, "VirtualDestination.Consumer")
+    name = f"VirtualTopic.{client.name}"
+    prefix = f"{A}VirtualDestination.Consumer.Topic."
+    consumer = await client.consumer(Queue(f"Consumer.A.{name}"))
+    advisory = await watcher.message()
+    assert advisory.destination == Topic(prefix + name)
+    assert properties(advisory) == {"consumerCount": 0}
+    assert isinstance(advisory.data_structure, ConsumerInfo)
+    assert advisory.data_structure.destination == Topic(name)
+    assert advisory.data_structure.consumer_id == consumer
+    await client.consumer(Topic(f"VirtualTopic.other.{client.name}"))
+    await watcher.nothing_dispatched()
+
+    late = await connect()
+    await watch(late, "VirtualDestination.Consumer")
+    replayed = await late.message()
+    assert replayed.destination == Topic(prefix + name)
+    await late.nothing_dispatched()
+    await watcher.nothing_dispatched()
+
+    await client.remove(consumer)
+    removal = await watcher.message()
+    assert removal.destination == Topic(f"{prefix}VirtualTopic.>")
+    assert isinstance(removal.data_structure, RemoveInfo)
+    assert removal.data_structure.object_id == consumer

@@ -151,3 +151,18 @@ async def test_advisories_that_a_policy_keeps(connect: Any) -> None:
     assert kinds == ["ProducerInfo", "RemoveInfo"]
     await client.nothing_dispatched()
     await client.remove(consumer)
+
+
+@pytest.mark.fact("activemq-broker V6")
+async def test_the_first_consumer_of_a_queue_that_a_virtual_topic_feeds(connect: Any) -> None:
+    client = await connect()
+    topic = Topic(f"VirtualTopic.count.{client.name}")
+    queue = Queue(f"Consumer.A.{topic.physical_name}")
+    await send(client, topic, "12345")
+    await client.consumer(queue, retroactive=True)
+    received = [await client.dispatched() for _ in range(3)]
+    assert [decode_text(d.message.content) for d in received] == ["3", "4", "5"]
+    assert {str(d.message.original_destination) for d in received} == {topic.qualified_name}
+    second = await client.consumer(queue, retroactive=True)
+    await client.nothing_dispatched()
+    await client.remove(second)

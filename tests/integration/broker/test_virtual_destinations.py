@@ -10,6 +10,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerId, TransactionT
 from pyjms.wire.openwire.primitives import decode_text, encode_map
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.recovery import FixedCountSubscriptionRecoveryPolicy
 from pyjms_broker.testing import EmbeddedTestBroker
 from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
 from pyjms_broker.virtual.mirrored import MirroredQueue
@@ -280,3 +281,58 @@ async def test_mirrored_queues_feed_their_topics_first(broker_with) -> None:
         await client.send(temporary, "t")
         mirror = Topic(f"VirtualTopic.Mirror.{client.name}:1")
         assert mirror not in broker.service.region_broker.destinations()
+
+
+@pytest.mark.fact("activemq-broker 11/VirtualDestination.Consumer.Queue/Topic.X")
+async def test_queues_that_are_fed_are_reported_when_they_are_created(broker_with) -> None:
+    virtual = [VirtualTopic(), CompositeQueue("all", (Queue("eu"), Topic("log")))]
+    prefix = "ActiveMQ.Advisory.VirtualDestination.Consumer."
+    for wanted in (True, False):
+        async with broker_with(
+            virtual, use_virtual_dest_subs=wanted, use_virtual_dest_subs_on_creation=wanted
+        ) as (_, client):
+            await client.consumer(Topic(f"{prefix}>"))
+            found = {}
+            for operation in (0, 1):
+                for name in ("Consumer.A.VirtualTopic.x", "eu", "other"):
+                    await client.destination(Queue(name), operation)
+                for _ in range(2 if wanted else 0):
+                    message = await client.message()
+                    kind = type(message.data_structure).__name__
+                    found[kind, message.destination.physical_name.removeprefix(prefix)] = message
+            await client.nothing_dispatched()
+            assert sorted(found) == (
+                [
+                    ("ConsumerInfo", "Queue.all"),
+                    ("ConsumerInfo", "Topic.VirtualTopic.x"),
+                    ("RemoveInfo", "Queue.all"),
+                    ("RemoveInfo", "Topic.VirtualTopic.>"),
+                ]
+                if wanted
+                else []
+            )
+
+
+async def texts(client, count: int) -> list[str]:
+    return [decode_text((await client.message()).content) for _ in range(count)]
+
+
+@pytest.mark.fact("activemq-broker V6")
+async def test_a_queue_gets_what_its_topic_keeps_only_once(broker_with) -> None:
+    policy = PolicyEntry(
+        destination=Topic("VirtualTopic.>"),
+        subscription_recovery_policy=FixedCountSubscriptionRecoveryPolicy(maximum_size=3),
+    )
+    async with broker_with(policies=PolicyMap([policy])) as (_, client):
+        topic, queue = Topic("VirtualTopic.t"), Queue("Consumer.A.VirtualTopic.t")
+        await client.send(topic, "1")
+        plain = await client.consumer(queue)
+        await client.nothing_dispatched()
+        await client.send(topic, "2")
+        assert await texts(client, 1) == ["2"]
+        await client.remove(plain)
+        for expected in (["2", "1"], ["2", "1"]):
+            consumer = await client.consumer(queue, retroactive=True)
+            assert await texts(client, 2) == expected
+            await client.nothing_dispatched()
+            await client.remove(consumer)

@@ -236,11 +236,12 @@ class Topic(BaseDestination):
             subscription.attach(self, start)
         else:
             subscription.attach(self, self._on_spooling_changed)
-            if subscription.info.retroactive or self.policy.always_retroactive:
-                for reference in self.kept_for(subscription):
-                    subscription.add(reference)
+            for reference in self.kept_for(subscription):
+                subscription.add(reference)
 
     def kept_for(self, subscription: Subscription) -> Iterator[MessageReference]:
+        if not subscription.info.retroactive and not self.policy.always_retroactive:
+            return
         for reference in self._recovery.messages(subscription.requested):
             if subscription.matches(reference):
                 yield reference
