@@ -1,0 +1,293 @@
+"""Each option of `failover:` has an effect, and the defaults are ActiveMQ's.
+
+Every option has a scenario with brokers that exist in the test only. Its outcome (which brokers are
+tried when, what they are sent, what is logged and raised) differs with the option.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyjms import _clock
+from pyjms.client.connection import ActiveMQConnection
+from pyjms.client.factory import ConnectionFactory
+from pyjms.enums import DeliveryMode
+from pyjms.errors import JMSException
+from pyjms.transport.failover.options import FAILOVER
+from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionControl, ProducerInfo
+from tests.kit.fake_brokers import FakeBrokers, brokers
+from tests.kit.scripted_broker import clock
+
+__all__ = ["brokers", "clock"]
+
+Scenario = Callable[[FakeBrokers, str], Awaitable[object]]
+THREE = "fake://a,fake://b,fake://c"
+
+
+@asynccontextmanager
+async def connected(query: str, uris: str = THREE) -> AsyncIterator[ActiveMQConnection]:
+    url = f"failover:({uris})?jms.watchTopicAdvisories=false&{query}"
+    connection = await ConnectionFactory(url).create_connection()
+    async with connection:
+        await connection.start()
+        yield connection
+
+
+async def pass_time(seconds: float = 0.001) -> None:
+    await _clock.sleep(seconds)
+
+
+async def delays(brokers: FakeBrokers, query: str) -> object:
+    """When the passes after a loss begin, in milliseconds, and how that ends."""
+    async with connected(query, "fake://a") as connection:
+        failures: list[JMSException] = []
+        connection.exception_listener = failures.append
+        brokers.fail_next = 5
+        brokers.lose()
+        await pass_time(60)
+        return [round(time * 1000) for _, time in brokers.attempts], len(failures), brokers.open
+
+
+async def startup(brokers: FakeBrokers, query: str) -> object:
+    brokers.fail_next = 4
+    try:
+        async with connected(query, "fake://a"):
+            return len(brokers.attempts)
+    except JMSException as error:
+        return len(brokers.attempts), str(error)
+
+
+async def order(brokers: FakeBrokers, query: str) -> object:
+    brokers.down = set("abcdefg")
+    uris = ",".join(f"fake://{name}" for name in "abcdefgh")
+    async with connected(query, uris):
+        return [name for name, _ in brokers.attempts]
+
+
+async def blocked_sends(brokers: FakeBrokers, query: str) -> object:
+    """What becomes of sends while there is no broker, and when."""
+    outcomes: list[object] = []
+    async with connected(query) as connection:
+        session = await connection.create_session()
+        producer = await session.create_producer(session.create_queue("q"))
+        for mode in DeliveryMode:
+            brokers.down = set("abc")
+            brokers.lose()
+            await pass_time()
+            started = _clock.now()
+            try:
+                with _clock.timeout(5):
+                    await producer.send(session.create_text_message("x"), delivery_mode=mode)
+            except JMSException as error:
+                outcomes.append(str(error))
+            outcomes.append(round(_clock.now() - started, 3))
+            brokers.down = set()
+            await pass_time(60)
+            sent = brokers.connections[-1].sent
+            outcomes.append(sum(isinstance(command, ActiveMQMessage) for command in sent))
+    return outcomes
+
+
+async def backups(brokers: FakeBrokers, query: str) -> object:
+    async with connected(query):
+        await pass_time()
+        count = len(brokers.open)
+        brokers.lose(0)
+        await pass_time(60)
+        return count, len(brokers.open)
+
+
+async def priorities(brokers: FakeBrokers, query: str) -> object:
+    """The broker in use after its first choice was down for a while."""
+    brokers.down = {"a", "b"}
+    async with connected(f"randomize=false&{query}"):
+        used = [brokers.open]
+        brokers.down = set()
+        await pass_time(60)
+        return [*used, brokers.open]
+
+
+async def replayed_messages(brokers: FakeBrokers, query: str) -> object:
+    async with connected(query) as connection:
+        session = await connection.create_session()
+        producer = await session.create_producer(session.create_queue("q"))
+        message = session.create_text_message("some text")
+        await producer.send(message, delivery_mode=DeliveryMode.NON_PERSISTENT)
+        brokers.lose()
+        await pass_time(1)
+        sent = brokers.connections[-1].sent
+        return [type(command) for command in sent if isinstance(command, ActiveMQMessage)]
+
+
+async def replayed_producers(brokers: FakeBrokers, query: str) -> object:
+    async with connected(query) as connection:
+        session = await connection.create_session(True)
+        producer = await session.create_producer(session.create_queue("q"))
+        await producer.send(session.create_text_message("x"))
+        await producer.close()
+        brokers.lose()
+        await pass_time(1)
+        sent = brokers.connections[-1].sent
+        return [type(command) for command in sent if isinstance(command, ProducerInfo)]
+
+
+async def announcement(brokers: FakeBrokers, query: str) -> object:
+    """The broker in use after one has announced another."""
+    async with connected(query, "fake://a"):
+        brokers.connections[0].deliver(
+            ConnectionControl(connected_brokers="fake://z?x=1", rebalance_connection=True)
+        )
+        await pass_time(1)
+        used = [brokers.open]
+        brokers.down = {"a"}
+        brokers.lose()
+        await pass_time(1)
+        return [*used, brokers.open]
+
+
+async def redirection(brokers: FakeBrokers, query: str) -> object:
+    async with connected(query, "fake://a"):
+        brokers.connections[0].deliver(ConnectionControl(reconnect_to="fake://z"))
+        await pass_time(1)
+        return brokers.open
+
+
+async def file_of_brokers(brokers: FakeBrokers, query: str) -> object:
+    brokers.down = {"a"}
+    try:
+        async with connected(f"maxReconnectAttempts=1&{query}", "fake://a"):
+            return brokers.open
+    except JMSException as error:
+        return str(error)
+
+
+async def warnings(brokers: FakeBrokers, query: str) -> object:
+    return await delays(brokers, query)
+
+
+async def nested(brokers: FakeBrokers, query: str) -> object:
+    async with connected(query):
+        return brokers.connections[0].options
+
+
+OPTIONS: dict[str, tuple[str, Scenario, str]] = {
+    "initialReconnectDelay": ("70", delays, ""),
+    "maxReconnectDelay": ("15", delays, ""),
+    "useExponentialBackOff": ("false", delays, ""),
+    "reconnectDelayExponent": ("3", delays, ""),
+    "backOffMultiplier": ("3", delays, ""),
+    "maxReconnectAttempts": ("2", delays, ""),
+    "startupMaxReconnectAttempts": ("2", startup, ""),
+    "warnAfterReconnectAttempts": ("2", warnings, ""),
+    "randomize": ("false", order, ""),
+    "timeout": ("700", blocked_sends, ""),
+    "backup": ("true", backups, ""),
+    "backupPoolSize": ("2", backups, "backup=true&"),
+    "priorityBackup": ("true", priorities, ""),
+    "priorityURIs": ("fake://b", priorities, "priorityBackup=true&"),
+    "trackMessages": ("true", replayed_messages, ""),
+    "maxCacheSize": ("5", replayed_messages, "trackMessages=true&"),
+    "trackTransactionProducers": ("false", replayed_producers, ""),
+    "updateURIsSupported": ("false", announcement, ""),
+    "rebalanceUpdateURIs": ("false", announcement, ""),
+    "reconnectSupported": ("false", redirection, ""),
+    "updateURIsURL": ("file:{folder}/brokers", file_of_brokers, ""),
+    "nested.x": ("1", nested, ""),
+}
+"""The value, the scenario, and the options without which the option has no effect."""
+
+DEFAULTS = {
+    "initialReconnectDelay": "10",
+    "maxReconnectDelay": "30000",
+    "useExponentialBackOff": "true",
+    "reconnectDelayExponent": "2.0",
+    "backOffMultiplier": "2.0",
+    "maxReconnectAttempts": "-1",
+    "startupMaxReconnectAttempts": "-1",
+    "warnAfterReconnectAttempts": "10",
+    "randomize": "true",
+    "timeout": "-1",
+    "backup": "false",
+    "backupPoolSize": "1",
+    "priorityBackup": "false",
+    "priorityURIs": "",
+    "trackMessages": "false",
+    "maxCacheSize": "131072",
+    "trackTransactionProducers": "true",
+    "updateURIsSupported": "true",
+    "rebalanceUpdateURIs": "true",
+    "reconnectSupported": "true",
+    "updateURIsURL": "",
+}
+
+
+async def outcome(
+    brokers: FakeBrokers, scenario: Scenario, query: str, caplog: Any
+) -> tuple[object, list[str]]:
+    brokers.__init__()  # type: ignore[misc]
+    caplog.clear()
+    random.seed(5)  # so that no difference is by chance
+    with caplog.at_level(logging.INFO, "pyjms.transport.failover"):
+        seen = await scenario(brokers, query)
+    return seen, [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.fact("activemq-edges F0")
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+async def test_an_option_has_an_effect(
+    name: str, brokers: FakeBrokers, clock: Any, caplog: Any, tmp_path: Path
+) -> None:
+    value, scenario, others = OPTIONS[name]
+    (tmp_path / "brokers").write_text("fake://f1\nfake://f2,fake://f1\n", encoding="utf-8")
+    before = await outcome(brokers, scenario, others, caplog)
+    query = f"{others}{name}={value.format(folder=tmp_path)}"
+    after = await outcome(brokers, scenario, query, caplog)
+    assert before != after
+
+
+@pytest.mark.fact("activemq-edges F0")
+@pytest.mark.parametrize("name", sorted(DEFAULTS))
+async def test_the_default_is_activemqs(
+    name: str, brokers: FakeBrokers, clock: Any, caplog: Any
+) -> None:
+    _, scenario, others = OPTIONS[name]
+    before = await outcome(brokers, scenario, others, caplog)
+    assert await outcome(brokers, scenario, f"{others}{name}={DEFAULTS[name]}", caplog) == before
+
+
+def test_no_option_is_missing() -> None:
+    assert OPTIONS.keys() - {"nested.x"} == DEFAULTS.keys() == FAILOVER.keys()
+
+
+@pytest.mark.fact("activemq-edges F1")
+async def test_delays_double_up_to_the_maximum(brokers: FakeBrokers, clock: Any) -> None:
+    seen = await delays(brokers, "initialReconnectDelay=100&maxReconnectDelay=500")
+    assert seen == ([100, 300, 700, 1200, 1700, 2200], 0, ["a"])
+
+
+@pytest.mark.fact("activemq-edges F1")
+async def test_the_broker_that_failed_is_tried_last(brokers: FakeBrokers, clock: Any) -> None:
+    async with connected("randomize=false"):
+        brokers.down = {"b"}
+        brokers.lose()
+        await pass_time(1)
+        assert [name for name, _ in brokers.attempts] == ["b", "c"]
+
+
+async def test_an_outage_has_one_warning_and_one_line_at_its_end(
+    brokers: FakeBrokers, clock: Any, caplog: Any
+) -> None:
+    async with connected("initialReconnectDelay=100"):
+        with caplog.at_level(logging.INFO, "pyjms"):
+            brokers.lose()
+            await pass_time(60)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "is lost" in caplog.records[0].getMessage()
+    assert "Connected again" in caplog.records[1].getMessage()
