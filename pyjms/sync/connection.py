@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
 from pyjms.client.options.client_options import ClientOptions, ConnectionFactoryKeywords
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms import api
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.sync.attributes import Attribute
+from pyjms.sync.attributes import Attribute, forwarding
 from pyjms.sync.closing import CloseableFacade
 from pyjms.sync.facade import ReusableFacade, blocking, blocking_as
 from pyjms.sync.portal import call_on_loop
@@ -33,6 +34,8 @@ class Connection(CloseableFacade[api.Connection]):
     set_client_id = blocking(api.Connection.set_client_id)
     start = blocking(api.Connection.start)
     stop = blocking(api.Connection.stop)
+    add_transport_listener = forwarding(ActiveMQConnection.add_transport_listener)
+    remove_transport_listener = forwarding(ActiveMQConnection.remove_transport_listener)
 
     def create_session(
         self,

@@ -50,7 +50,11 @@ from pyjms.jms import api
 from pyjms.jms.api import ExceptionListener
 from pyjms.jms.destination import Destination
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.transport.openwire import ReconnectingTransport, RequestTransport
+from pyjms.transport.openwire import (
+    InterruptionListener,
+    ReconnectingTransport,
+    RequestTransport,
+)
 from pyjms.wire.openwire.commands import (
     Command,
     ConnectionId,
@@ -124,15 +128,10 @@ class ActiveMQConnection(api.Connection):
         self._closer: BackgroundTask | None = None
         self._warned: set[str] = set()
         self._handlers = BrokerCommands(self, self._report_if_open, self._tasks.spawn).handlers
-        interruptions = Interruptions(self)
-        self.add_transport_listener = interruptions.add
-        """Add an `InterruptionListener`: called when a failover transport has lost its broker, and
-        when it has the next one. On the loop; it must not block. ActiveMQ: addTransportListener."""
-        self.remove_transport_listener = interruptions.remove
-        """Remove what `add_transport_listener` added."""
+        self._interruptions = Interruptions(self)
         transport.listener = self
         if isinstance(transport, ReconnectingTransport):
-            transport.interruptions = interruptions
+            transport.interruptions = self._interruptions
         inherits(self)
 
     # --- for the application
@@ -202,6 +201,17 @@ class ActiveMQConnection(api.Connection):
         finally:
             with anyio.CancelScope(shield=True):
                 await self._end(sessions)
+
+    def add_transport_listener(self, listener: InterruptionListener) -> None:
+        """Have `listener` called when a failover transport loses its broker, and has the next one.
+
+        The calls are made on the event loop and must not block. ActiveMQ: addTransportListener.
+        """
+        self._interruptions.add(listener)
+
+    def remove_transport_listener(self, listener: InterruptionListener) -> None:
+        """Call `listener` no more. ActiveMQ: removeTransportListener."""
+        self._interruptions.remove(listener)
 
     # --- for sessions, consumers and producers: see ClientConnection
 

@@ -3,13 +3,15 @@
 A pass tries the backups that are connected already, then the broker that was asked for, then the
 list. One that accepts the connection but refuses the client counts as failed, too.
 
-Log lines: one warning when the first pass has failed, one after every
-`warnAfterReconnectAttempts` passes. (activemq-edges F1, F7, F8)
+Log lines: one warning when the first pass of all has failed, one after every
+`warnAfterReconnectAttempts` passes; the transport logs losses and their end.
+(activemq-edges F1, F7, F8)
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
@@ -60,7 +62,7 @@ class Connector:
             wait=policy.wait,
             stop=policy.stop,
             sleep=_clock.sleep,
-            before_sleep=self._log,
+            before_sleep=partial(self._log, policy),
             reraise=True,
         )
         await retrying(self._pass, take_over)
@@ -201,11 +203,12 @@ class Connector:
         except (OSError, JMSException) as error:
             logger.warning("The broker list of updateURIsURL, %s, is not used: %s", path, error)
 
-    def _log(self, retry_state: RetryCallState) -> None:
+    def _log(self, policy: ReconnectPolicy, retry_state: RetryCallState) -> None:
         attempt = retry_state.attempt_number
         error = retry_state.outcome.exception() if retry_state.outcome is not None else None
         every = self._options.warn_after_reconnect_attempts
-        if attempt == 1 or (every > 0 and attempt % every == 0):
+        is_first = attempt == 1 and policy.is_first
+        if is_first or (every > 0 and attempt % every == 0):
             logger.warning(
                 "Failed to connect to [%s] after: %d attempt(s) with '%s', continuing to retry.",
                 self.brokers,

@@ -17,7 +17,7 @@ class ReconnectPolicy:
 
     def __init__(self, options: FailoverOptions, *, is_first: bool) -> None:
         self._options = options
-        self._is_first = is_first
+        self.is_first = is_first
         limit = options.max_reconnect_attempts
         if is_first and options.startup_max_reconnect_attempts != INFINITE:
             limit = options.startup_max_reconnect_attempts
@@ -27,13 +27,13 @@ class ReconnectPolicy:
     @property
     def allows_any(self) -> bool:
         """Whether a connection is tried at all."""
-        return self._is_first or self.limit != 0
+        return self.is_first or self.limit != 0
 
     def delay_after(self, passes: int) -> float:
         """Return how many seconds to wait after so many passes have failed."""
         options = self._options
         initial = options.initial_reconnect_delay
-        steps = passes - 1 if self._is_first else passes
+        steps = passes - 1 if self.is_first else passes
         if not options.use_exponential_back_off:
             return initial
         delay = initial

@@ -102,6 +102,14 @@ def test_check_of_settings_alone_looks_at_urls_and_listeners(pyjms: Run, tmp_pat
         assert "Listener 'orders': Invalid concurrency '9-2'" in second
 
 
+def test_check_knows_failover_urls(pyjms: Run, tmp_path: Path) -> None:
+    settings = tmp_path / "application.yaml"
+    settings.write_text("activemq: {broker_url: 'failover:(tcp://a:1,tcp://b:1)?timeout=300'}\n")
+    assert pyjms("check", "orders").stdout == "No problems found in orders.\n"
+    settings.write_text("activemq: {broker_url: 'failover:(tcp://a:1,tcp://b:1)?timeot=300'}\n")
+    assert "did you mean 'timeout'" in pyjms("check").stderr
+
+
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_nothing_to_run_is_an_error(pyjms: Run, tmp_path: Path, command: str) -> None:
     (tmp_path / "empty.py").write_text(

@@ -286,6 +286,7 @@ async def test_an_outage_has_one_warning_and_one_line_at_its_end(
 ) -> None:
     async with connected("initialReconnectDelay=100"):
         with caplog.at_level(logging.INFO, "pyjms"):
+            brokers.fail_next = 3
             brokers.lose()
             await pass_time(60)
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
