@@ -106,7 +106,7 @@ def test_check_knows_failover_urls(pyjms: Run, tmp_path: Path) -> None:
     settings = tmp_path / "application.yaml"
     settings.write_text("activemq: {broker_url: 'failover:(tcp://a:1,tcp://b:1)?timeout=300'}\n")
     assert pyjms("check", "orders").stdout == "No problems found in orders.\n"
-    settings.write_text("activemq: {broker_url: 'failover:(tcp://a:1,tcp://b:1)?timeot=300'}\n")
+    settings.write_text("activemq: {broker_url: 'failover:(tcp://a:1,tcp://b:1)?timeouts=300'}\n")
     assert "did you mean 'timeout'" in pyjms("check").stderr
 
 
