@@ -19,6 +19,7 @@ __all__ = [
     "TemporaryQueue",
     "TemporaryTopic",
     "Topic",
+    "name_matches",
     "named_kind",
     "parse_destination",
 ]
@@ -156,6 +157,24 @@ def parse_destination(text: str, default: type[Destination] = Queue) -> Destinat
 
 
 _SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z+-]*)://")
+
+
+def name_matches(pattern: str, name: str) -> bool:
+    """Whether a name with wildcards, or a plain one, matches `name`.
+
+    `*` matches one path element; `>` at the end, or several, any number, also none.
+    (activemq-broker D5)
+    """
+    wanted, parts = pattern.split("."), name.split(".")
+    if wanted[-1] == ">":
+        while wanted and wanted[-1] == ">":
+            wanted.pop()
+        if len(parts) < len(wanted):
+            return False
+        parts = parts[: len(wanted)]
+    elif len(parts) != len(wanted):
+        return False
+    return all(want in ("*", part) for want, part in zip(wanted, parts, strict=True))
 
 
 def named_kind(text: str) -> type[Destination] | None:

@@ -1,4 +1,4 @@
-"""Destination patterns: `*` matches one path element, a last `>` any number, also none.
+"""Destination patterns: `*` matches one path element, a final `>` any number, also none.
 
 Elements are separated by dots. A pattern matches destinations of its own kind only; a
 composite matches what one of its members matches. (activemq-broker D5, D7)
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from pyjms.jms import destination as names
 from pyjms.jms.destination import Destination
 
 MAX_CACHED_LENGTH = 1000
@@ -28,26 +29,11 @@ def matches(pattern: Destination, destination: Destination) -> bool:
 def name_matches(pattern: str, name: str) -> bool:
     """Whether the pattern's text matches the name. Cached, unless the names are very long."""
     if len(pattern) + len(name) > MAX_CACHED_LENGTH:
-        return _name_matches(pattern, name)
+        return names.name_matches(pattern, name)
     return _cached_match(pattern, name)
 
 
-def _name_matches(pattern: str, name: str) -> bool:
-    if pattern == name:
-        return True
-    wanted = pattern.split(".")
-    parts = name.split(".")
-    if wanted[-1] == ">":
-        wanted.pop()
-        if len(parts) < len(wanted):
-            return False
-        parts = parts[: len(wanted)]
-    elif len(parts) != len(wanted):
-        return False
-    return all(want in ("*", part) for want, part in zip(wanted, parts, strict=True))
-
-
-_cached_match = lru_cache(maxsize=4096)(_name_matches)
+_cached_match = lru_cache(maxsize=4096)(names.name_matches)
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyjms._clock import check_seconds
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import Destination, name_matches
 
 __all__ = [
     "MAX_PREFETCH_SIZE",
@@ -127,21 +127,9 @@ class RedeliveryPolicyMap:
             (_specificity(pattern), policy)
             for pattern, policy in self.entries.items()
             if pattern.is_queue == destination.is_queue
-            and _matches(pattern.physical_name, destination.physical_name)
+            and name_matches(pattern.physical_name, destination.physical_name)
         ]
         return max(found, key=lambda entry: entry[0])[1] if found else self.default_entry
-
-
-def _matches(pattern: str, name: str) -> bool:
-    wanted, parts = pattern.split("."), name.split(".")
-    if wanted[-1] == ">":
-        wanted = wanted[:-1]
-        if len(parts) < len(wanted):
-            return False
-        parts = parts[: len(wanted)]
-    if len(wanted) != len(parts):
-        return False
-    return all(w in {"*", part} for w, part in zip(wanted, parts, strict=True))
 
 
 def _specificity(pattern: Destination) -> tuple[int, ...]:

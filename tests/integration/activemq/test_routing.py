@@ -67,6 +67,17 @@ async def test_wildcards(connect: Any, name: str) -> None:
     assert await take(topics, 1) == [".a"]
 
 
+@pytest.mark.fact("activemq-broker D5")
+@pytest.mark.parametrize("kind", [Queue, Topic])
+async def test_several_final_wildcards_are_one(connect: Any, name: str, kind: Any) -> None:
+    session = await (await connect()).create_session()
+    consumer = await session.create_consumer(kind(f"{name}.>.>"))
+    sent = ["", ".a", ".a.b", ".a.b.c"]
+    for child in sent:
+        await send(session, kind(name + child), child)
+    assert await take(consumer, len(sent)) == sent
+
+
 async def test_browsing_leaves_everything(connect: Any, name: str) -> None:
     session = await (await connect()).create_session()
     producer = await session.create_producer(Queue(name))

@@ -30,6 +30,15 @@ from pyjms_broker.policy.wildcard import matches
         ("*.A.>", "B.A", True),
         ("*.A.>", "B.A.C.D", True),
         ("*.A.>", "B.C", False),
+        ("A.>.>", "A", True),
+        ("A.>.>", "A.B", True),
+        ("A.>.>", "A.B.C.D", True),
+        ("A.>.>", "B.A", False),
+        (">.>", "A", True),
+        (">.>.>", "A.B", True),
+        ("A.*.>.>", "A", False),
+        ("A.*.>.>", "A.B", True),
+        ("A.>.>.C", "A.B.C", False),
     ],
 )
 def test_wildcards(pattern, name, expected):

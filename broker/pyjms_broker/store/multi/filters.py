@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from pyjms.errors import ConfigurationException
-from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.jms.destination import Destination, Queue, Topic, name_matches
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.multi.directories import activemq_name
 
@@ -69,7 +69,9 @@ class FilteredKahaDB:
         if pattern.is_queue != destination.is_queue:
             return None
         name = destination.physical_name
-        matching = [m for m in pattern.composite_destinations if _matches(m.physical_name, name)]
+        matching = [
+            m for m in pattern.composite_destinations if name_matches(m.physical_name, name)
+        ]
         return min(((_specificity(m.physical_name), (0,)) for m in matching), default=None)
 
     def __str__(self) -> str:
@@ -83,16 +85,6 @@ def best_filter(
     """Return the most specific filter that matches, the first of equal ones; None: none does."""
     ranked = [(rank, f) for f in filters if (rank := f.rank(destination)) is not None]
     return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
-
-
-def _matches(pattern: str, name: str) -> bool:
-    wanted, parts = pattern.split("."), name.split(".")
-    if wanted[-1] == ">":
-        wanted.pop()
-        parts = parts[: max(len(wanted), 0)] if len(parts) >= len(wanted) else []
-    if len(wanted) != len(parts):
-        return False
-    return all(want in ("*", part) for want, part in zip(wanted, parts, strict=True))
 
 
 def _specificity(pattern: str) -> tuple[int, ...]:

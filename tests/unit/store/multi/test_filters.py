@@ -31,6 +31,8 @@ from pyjms_broker.store.multi.filters import (
         (Topic("orders.us"), None),
         (Topic("news.sport"), "news.*"),
         (Topic("news"), None),
+        (Topic("logs"), "logs.>.>"),
+        (Topic("logs.a.b"), "logs.>.>"),
     ],
 )
 def test_the_most_specific_filter_wins(destination: Destination, wanted: str | None) -> None:
@@ -41,6 +43,7 @@ def test_the_most_specific_filter_wins(destination: Destination, wanted: str | N
         FilteredKahaDB(queue="orders.eu.*"),
         FilteredKahaDB(queue="a,b.>"),
         FilteredKahaDB(topic="news.*"),
+        FilteredKahaDB(topic="logs.>.>"),
     ]
     found = best_filter(filters, destination)
     assert found is not None
