@@ -295,6 +295,32 @@ async def test_a_subscription_gets_what_a_prepared_branch_sent_when_it_is_commit
         await client.nothing_dispatched()
 
 
+@pytest.mark.fact("activemq-broker T4", "activemq-broker T18")
+async def test_a_subscription_without_its_own_connections_messages_is_there_again(
+    any_data: Data,
+) -> None:
+    own = {"subscription_name": "others", "no_local": True}
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        consumer = await client.consumer(NEWS, **own)
+        await client.remove(consumer)
+        await client.send(NEWS, "own")
+        async with any_data.client(broker, "other") as other:
+            await other.send(NEWS, "first")
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        async with any_data.client(broker, "other") as other:
+            await other.send(NEWS, "second")
+        consumer = await client.consumer(NEWS, **own)
+        await client.send(NEWS, "own again")
+        assert await received(client, 2) == ["first", "second"]
+        await client.nothing_dispatched()
+        await client.remove(consumer)
+        await client.send(NEWS, "own, while nobody listens")
+        await client.send(Q, "stored after it")
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        await client.consumer(NEWS, **own)
+        await client.nothing_dispatched()
+
+
 @pytest.mark.fact("activemq-broker C10")
 @pytest.mark.parametrize("commit", [True, False])
 async def test_a_subscription_is_removed_whose_messages_a_prepared_branch_acknowledged(
