@@ -321,6 +321,22 @@ async def test_a_subscription_without_its_own_connections_messages_is_there_agai
         await client.nothing_dispatched()
 
 
+@pytest.mark.fact("activemq-broker T19")
+async def test_a_crash_brings_no_message_that_the_selector_does_not_match(any_data: Data) -> None:
+    chosen = {"subscription_name": "chosen", "selector": "JMSType = 'x'"}
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        await client.remove(await client.consumer(NEWS, **chosen))
+        await client.send(NEWS, "does not match")
+    for _ in range(2):
+        async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+            await client.consumer(NEWS, **chosen)
+            await client.nothing_dispatched()
+            message = client.text(await client.producer(), NEWS, "matches")
+            message.type = "x"
+            await client.request(message)
+            assert await received(client, 1) == ["matches"]
+
+
 @pytest.mark.fact("activemq-broker C10")
 @pytest.mark.parametrize("commit", [True, False])
 async def test_a_subscription_is_removed_whose_messages_a_prepared_branch_acknowledged(

@@ -130,6 +130,10 @@ class AbstractSubscription(Subscription):
             and message.producer_id.connection_id == self._connection_id
         ):
             return False
+        return self.selects(reference)
+
+    def selects(self, reference: MessageReference) -> bool:
+        """Whether the selector matches the message; see `matches`."""
         if self.selector is None:
             return True
         try:
