@@ -117,6 +117,8 @@ class SubscriptionBacklog:
         self._page_size = policy.max_page_size
         self._topics: dict[RegionDestination, _TopicBacklog] = {}
         self._store_sources: dict[RegionDestination, StoreSource] = {}
+        self._recovered: dict[RegionDestination, int] = {}
+        """The last arrival number of each topic when the stored subscription was restored."""
         self._in_memory = policy.pending_durable_subscriber_policy == "vmDurableCursor"
         self._cursor = (PrioritizedSpillingCursor if self._prioritized else SpillingCursor)(
             f"{key.client_id}:{key.subscription_name}",
@@ -139,11 +141,16 @@ class SubscriptionBacklog:
             return self._store_sources[topic]
         return self._topics[topic].unstored
 
-    def add_topic(self, topic: Topic) -> None:
-        """Add a topic, with the messages that its store has for the subscription already."""
+    def add_topic(self, topic: Topic, *, was_stored: bool) -> None:
+        """Add a topic, with the messages that its store has for the subscription already.
+
+        `was_stored`: whether they may be from before a restart.
+        """
         prioritized = topic.policy.prioritized_messages
         part = self._topics[topic] = _TopicBacklog(topic, self._key, self._broker, prioritized)
         store = topic.store
+        if was_stored and store is not None and store.last_arrival:
+            self._recovered[topic] = store.last_arrival
         if self._broker.store_capabilities.is_volatile:
             if store is not None:
                 count = store.subscription_message_count(self._key)
@@ -162,6 +169,7 @@ class SubscriptionBacklog:
         for reference in [r for r in self.pending if r.destination is topic]:
             self.pending.remove(reference)
             self.release(reference)
+        self._recovered.pop(topic, None)
         part = self._topics.pop(topic, None)
         if part is None or self._broker.store_capabilities.is_volatile:
             return
@@ -189,6 +197,15 @@ class SubscriptionBacklog:
             reference.decrement_reference_count()
         else:
             part.release(reference)
+
+    def is_recovered(self, reference: MessageReference) -> bool:
+        """Whether the store had the message when the subscription was restored."""
+        position = reference.position
+        return (
+            bool(self._recovered)
+            and position is not None
+            and position.arrival <= self._recovered.get(reference.destination, 0)
+        )
 
     def dead_letter_ordering(self, topic: RegionDestination) -> DeadLetterOrdering:
         """Return the topic's messages that leave the store after their dead letters."""

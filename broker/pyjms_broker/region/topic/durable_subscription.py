@@ -111,8 +111,6 @@ class DurableTopicSubscription(PrefetchSubscription):
         self._pending = self._backlog.pending
         self._topics: dict[RegionDestination, int | None] = {}
         """Each with the number of its last arrival before this subscription; None: no store."""
-        self._recovered: dict[RegionDestination, int] = {}
-        """The last arrival number of each topic when its stored subscription was restored."""
         self._is_reported_slow = False
         self._redeliveries: dict[MessageId, int] = {}
         self._last_delivered = LAST_DELIVERED_UNKNOWN
@@ -167,15 +165,12 @@ class DurableTopicSubscription(PrefetchSubscription):
         Only messages whose arrival number is above `start` belong to the subscription.
         """
         self._topics[topic] = start
-        if start == 0 and topic.store is not None and topic.store.last_arrival:
-            self._recovered[topic] = topic.store.last_arrival
-        self._backlog.add_topic(topic)
+        self._backlog.add_topic(topic, was_stored=start == 0)
         self.destinations.append(topic)
 
     def detach(self, topic: Topic) -> None:
         """Remove a topic that was removed, with the messages that waited."""
         self._topics.pop(topic, None)
-        self._recovered.pop(topic, None)
         self.destination_removed(topic)
         self._backlog.remove_topic(topic)
         for reference in self.remove_dispatched(topic):
@@ -299,25 +294,13 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self._expire(reference)
                 self._release(reference)
                 expired += 1
-            elif self._recovered and self._is_recovered_unselected(reference):
+            elif self._backlog.is_recovered(reference) and not self.selects(reference):
+                # the record that it does not match is not synced: a crash may have lost it
                 self.store_acknowledgement(NO_TRANSACTION, reference)
                 self._release(reference)
                 expired += 1
             else:
                 self._send(reference)
-
-    def _is_recovered_unselected(self, reference: MessageReference) -> bool:
-        """Whether the store had the message at the start and the selector does not match it.
-
-        The record that it does not match is not synced: a crash may have lost it.
-        """
-        position = reference.position
-        return (
-            self.selector is not None
-            and position is not None
-            and position.arrival <= self._recovered.get(reference.destination, 0)
-            and not self.selects(reference)
-        )
 
     def _must_not_read(self) -> bool:
         """Whether nothing may be paged in: the store is suspended, or memory is short.
