@@ -7,7 +7,7 @@ too, as `ssl.*`. (activemq-edges 1.1; ActiveMQ: ActiveMQSslConnectionFactory, Ss
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from pyjms.errors import ConfigurationException
@@ -188,21 +188,31 @@ def read_server_tls(uri: TransportURI) -> tuple[TlsOptions, TransportURI]:
 def with_tls(uri: TransportURI, tls: TlsOptions, table: Options = CLIENT_TLS) -> TransportURI:
     """Return `uri` with the options of `tls`, unless it has its own, wherever its scheme uses TLS.
 
-    The URLs inside a composite one get them, too.
+    The URLs inside a composite one get them, too, and those of which a broker tells `failover:`.
     """
     if uri.components:
         components = tuple(with_tls(each, tls, table) for each in uri.components)
-        return replace(uri, components=components)
+        nested: dict[str, str] = {}
+        if uri.scheme == "failover" and all(each.scheme in TLS_SCHEMES for each in components):
+            own = [name for each in uri.components for name in each.options]
+            own += [name.removeprefix("nested.") for name in uri.options]
+            nested = {f"nested.{k}": v for k, v in _options(tls, table, own).items()}
+        return replace(uri, components=components, options={**uri.options, **nested})
     if uri.scheme not in TLS_SCHEMES:
         return uri
-    given = {table[name][0] for name in uri.options if name in table}
+    return replace(uri, options={**uri.options, **_options(tls, table, uri.options)})
+
+
+def _options(tls: TlsOptions, table: Options, given: Iterable[str]) -> dict[str, str]:
+    """Return what differs from the defaults as options, without those that are `given`."""
+    attributes = {table[name][0] for name in given if name in table}
     default = TlsOptions()
-    added: dict[str, str] = {}
+    found: dict[str, str] = {}
     for each in fields(TlsOptions):
         value = getattr(tls, each.name)
-        if value != getattr(default, each.name) and each.name not in given:
-            added[_option_of(each.name, table)] = _text(value)
-    return replace(uri, options={**uri.options, **added})
+        if value != getattr(default, each.name) and each.name not in attributes:
+            found[_option_of(each.name, table)] = _text(value)
+    return found
 
 
 def _option_of(attribute: str, table: Options) -> str:

@@ -94,3 +94,10 @@ async def test_failover_uses_the_settings_for_each_broker(
             {"broker_url": f"failover:({url})", "tls": {"trust_store": files.trust}}
         )
         assert await exchange(settings.effective_broker_url()) == "hello"
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})])
+async def test_uvloop(tls_broker: TlsBroker, files: CertificateFiles) -> None:
+    text = "x" * 3_000_000
+    async with tls_broker() as (_, url):
+        assert await exchange(f"{url}?ssl.trustStore={files.trust}", text) == text

@@ -111,6 +111,7 @@ def test_schemes_that_are_refused_say_why_and_what_to_use_instead(
 
 
 @pytest.mark.parametrize("scheme", ["ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl"])
+@pytest.mark.fact("activemq-edges U2")
 def test_tls_has_the_same_filters(scheme: str) -> None:
     correlator = create_transport(f"{scheme}://h:1")
     assert isinstance(correlator, ResponseCorrelator)

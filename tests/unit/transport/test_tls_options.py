@@ -80,6 +80,23 @@ def test_settings_become_options_of_the_url_unless_it_has_its_own(scheme: str) -
 
 
 @pytest.mark.parametrize(
+    ("url", "nested"),
+    [
+        ("failover:(ssl://a:1,nio+ssl://b:2)", {"nested.ssl.trustStore": "ca.pem"}),
+        ("failover:(ssl://a:1)?nested.ssl.trustStore=x", {"nested.ssl.trustStore": "x"}),
+        ("failover:(ssl://a:1?ssl.trustStore=x)", {}),
+        ("failover:(ssl://a:1,tcp://b:2)", {}),
+    ],
+)
+def test_brokers_that_failover_is_told_of_get_the_settings_where_all_use_tls(
+    url: str, nested: dict[str, str]
+) -> None:
+    secured = with_tls(TransportURI.parse(url), TlsOptions(trust_store="ca.pem"))
+    assert secured.options == nested
+    assert create_transport(secured) is not None
+
+
+@pytest.mark.parametrize(
     ("option", "reason"),
     [
         ("socket.enabledProtocols=TLSv1.1", "RFC 8996"),
