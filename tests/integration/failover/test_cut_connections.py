@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator
-from typing import Any
 
 import anyio
 import pytest
@@ -12,13 +10,11 @@ import pytest
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConnectionFailedException, JMSException, TransactionRolledBackException
-from pyjms.jms.bodies import TextMessage
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.cutting_proxy import DIRECTIONS, TO_CLIENT, CuttingProxy, cutting_proxy
+from tests.kit.cut_transfers import FAST, cut_while_transferring, factory_of, texts
+from tests.kit.cutting_proxy import TO_CLIENT, CuttingProxy, cutting_proxy
 from tests.kit.waiting import LONGEST_WAIT
-
-FAST = "initialReconnectDelay=5&maxReconnectDelay=20"
 
 
 @pytest.fixture
@@ -33,10 +29,6 @@ async def proxy(broker: EmbeddedTestBroker) -> AsyncIterator[CuttingProxy]:
     assert port is not None
     async with cutting_proxy(port) as proxy:
         yield proxy
-
-
-def factory(proxy: CuttingProxy, query: str = FAST) -> ConnectionFactory:
-    return ConnectionFactory(f"failover:({proxy.url})?{query}")
 
 
 class Listener:
@@ -56,22 +48,11 @@ class Listener:
         self.resumed = anyio.Event()
 
 
-async def texts(factory: Any, queue: str) -> list[str]:
-    async with await factory.create_connection() as connection:
-        await connection.start()
-        session = await connection.create_session()
-        consumer = await session.create_consumer(session.create_queue(queue))
-        found = []
-        while (message := await consumer.receive(0.3)) is not None:
-            found.append(message.text)
-        return found
-
-
 async def test_the_listeners_of_a_connection_hear_of_a_cut_and_its_sessions_go_on(
     proxy: CuttingProxy,
 ) -> None:
     with anyio.fail_after(LONGEST_WAIT):
-        async with await factory(proxy).create_connection() as connection:
+        async with await factory_of(proxy).create_connection() as connection:
             failures: list[JMSException] = []
             connection.exception_listener = failures.append
             listener = Listener(connection)
@@ -104,7 +85,7 @@ async def test_a_transaction_goes_on_if_its_deliveries_come_again(
 ) -> None:
     with anyio.fail_after(LONGEST_WAIT):
         query = f"{FAST}&jms.consumerFailoverRedeliveryWaitPeriod=20000"
-        async with await factory(proxy, query).create_connection() as connection:
+        async with await factory_of(proxy, query).create_connection() as connection:
             await connection.start()
             listener = Listener(connection)
             session = await connection.create_session(True)
@@ -133,7 +114,7 @@ async def test_a_commit_in_doubt_is_rolled_back(
     proxy: CuttingProxy, broker: EmbeddedTestBroker
 ) -> None:
     with anyio.fail_after(LONGEST_WAIT):
-        async with await factory(proxy).create_connection() as connection:
+        async with await factory_of(proxy).create_connection() as connection:
             session = await connection.create_session(True)
             producer = await session.create_producer(session.create_queue("out"))
             await producer.send(session.create_text_message("a"))
@@ -151,7 +132,7 @@ async def test_a_message_whose_response_is_lost_is_not_sent_twice(
     proxy: CuttingProxy, broker: EmbeddedTestBroker
 ) -> None:
     with anyio.fail_after(LONGEST_WAIT):
-        async with await factory(proxy).create_connection() as connection:
+        async with await factory_of(proxy).create_connection() as connection:
             session = await connection.create_session()
             producer = await session.create_producer(session.create_queue("out"))
             for number in range(4):
@@ -164,87 +145,16 @@ async def test_a_message_whose_response_is_lost_is_not_sent_twice(
     ]
 
 
-async def transfer(connection: ActiveMQConnection, count: int, ends: list[str]) -> None:
-    """Move `count` messages from one queue to another, each in a transaction of its own."""
-    session = await connection.create_session(True)
-    consumer = await session.create_consumer(session.create_queue("in"))
-    producer = await session.create_producer(session.create_queue("out"))
-    while len(ends) < count:
-        message = await consumer.receive(1)
-        if message is None:
-            return
-        assert isinstance(message, TextMessage)
-        await producer.send(session.create_text_message(message.text))
-        try:
-            await session.commit()
-        except TransactionRolledBackException:
-            continue
-        ends.append(str(message.text))
-
-
-async def cut_while_transferring(
-    proxy: CuttingProxy, broker: EmbeddedTestBroker, cuts: int, count: int, seed: int
-) -> None:
-    """Cut connections during connect, send, transacted receive, commit and close; then account."""
-    chance = random.Random(seed)
-    query = f"{FAST}&jms.redeliveryPolicy.maximumRedeliveries=-1&jms.closeTimeout=500"
-    sent: list[str] = []
-    moved: list[str] = []
-
-    async def keep_cutting() -> None:
-        while proxy.cuts < cuts:
-            before = proxy.cuts
-            direction = chance.choice(DIRECTIONS)
-            proxy.cut_at(direction, chance.randrange(12), chance.choice((0, 0, 1, 5, 40)))
-            await proxy.wait_for_cuts(before + 1)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(keep_cutting)
-
-        async def send() -> None:
-            number = 0
-            while proxy.cuts < cuts or number < count:
-                async with await factory(proxy, query).create_connection() as connection:
-                    session = await connection.create_session()
-                    producer = await session.create_producer(session.create_queue("in"))
-                    for _ in range(10):
-                        text = f"m{number}"
-                        number += 1
-                        await producer.send(session.create_text_message(text))
-                        sent.append(text)
-
-        async def receive() -> None:
-            while proxy.cuts < cuts or len(moved) < len(sent):
-                async with await factory(proxy, query).create_connection() as connection:
-                    await connection.start()
-                    before = len(moved)
-                    await transfer(connection, before + 15, moved)
-                    if proxy.cuts >= cuts and len(moved) == before:
-                        return
-
-        group.start_soon(send)
-        group.start_soon(receive)
-    direct = ConnectionFactory(await broker.tcp_url())
-    left = await texts(direct, "in")
-    out = await texts(direct, "out")
-    dead = await texts(direct, "ActiveMQ.DLQ")
-    assert proxy.cuts >= cuts
-    assert set(out) | set(left) >= set(sent)  # nothing is lost
-    assert len(out) == len(set(out))  # and nothing committed twice
-    assert set(moved) <= set(out)
-    assert set(dead) <= set(out)
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_tens_of_cuts(proxy: CuttingProxy, broker: EmbeddedTestBroker, seed: int) -> None:
     with anyio.fail_after(110):
-        await cut_while_transferring(proxy, broker, 30, 40, seed)
+        await cut_while_transferring(proxy, await broker.tcp_url(), 30, 40, seed)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 async def test_a_thousand_cuts(proxy: CuttingProxy, broker: EmbeddedTestBroker) -> None:
-    await cut_while_transferring(proxy, broker, 1000, 500, 3)
+    await cut_while_transferring(proxy, await broker.tcp_url(), 1000, 500, 3)
 
 
 @pytest.mark.fact("activemq-edges F8")
@@ -253,7 +163,7 @@ async def test_a_transport_that_gives_up_fails_its_connection(
 ) -> None:
     with anyio.fail_after(LONGEST_WAIT):
         query = f"{FAST}&maxReconnectAttempts=2"
-        async with await factory(proxy, query).create_connection() as connection:
+        async with await factory_of(proxy, query).create_connection() as connection:
             failures: list[JMSException] = []
             connection.exception_listener = failures.append
             await connection.start()
