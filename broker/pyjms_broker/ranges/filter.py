@@ -99,6 +99,11 @@ class RangesBroker(BrokerFilter):
         self._begin(context, message)
         return COMPLETED
 
+    def requests_of(self, context: ConnectionContext) -> set[_wakeup.BackgroundTask]:
+        """Return the tasks of a connection's requests that are being served."""
+        client = self._clients.get(context)
+        return set() if client is None else set(client.tasks)
+
     def _begin(self, context: ConnectionContext, message: ActiveMQMessage) -> None:
         client = self._clients.get(context)
         if client is None:

@@ -19,6 +19,7 @@ from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.store_capabilities import StoreCapabilities
 from pyjms_broker.service.configuration import BrokerConfiguration
 from pyjms_broker.store.api import PersistenceAdapter, StoreState
+from pyjms_broker.store.damage import quarantined_files
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 
 if TYPE_CHECKING:
@@ -214,6 +215,16 @@ class BrokerStores:
             sum(stored),
             len(stored),
         )
+        if self.directory is None:
+            return
+        for folder, count in quarantined_files(self.directory).items():
+            logger.warning(
+                "Broker %s: this start, or an earlier one, could not read everything; what it set "
+                "aside is in %s (%d files), until you remove it",
+                config.broker_name,
+                folder,
+                count,
+            )
 
     def _progress(self, records: int, location: object) -> None:
         now = _clock.now()

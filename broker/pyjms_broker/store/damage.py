@@ -16,7 +16,7 @@ from pyjms._logger import get_logger
 from pyjms.errors import ProtocolViolation, ResourceAllocationException
 from pyjms.wire.kahadb.journal import Location
 
-__all__ = ["Quarantine", "is_damage", "quarantine_record"]
+__all__ = ["Quarantine", "is_damage", "quarantine_record", "quarantined_files"]
 
 logger = get_logger(__name__)
 
@@ -71,6 +71,18 @@ def quarantine_record(
         path,
         error,
     )
+
+
+def quarantined_files(directory: Path) -> dict[Path, int]:
+    """Return the folders below `directory` with data that starts have set aside. Blocks.
+
+    With the number of files in each: records in `quarantine`, and the ends of damaged segments.
+    """
+    found: dict[Path, int] = {}
+    for pattern in ("quarantine/*.record", "db-*.log.cut-*"):
+        for path in sorted(directory.rglob(pattern)):
+            found[path.parent] = found.get(path.parent, 0) + 1
+    return found
 
 
 class Quarantine:

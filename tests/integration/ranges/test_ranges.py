@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import anyio
 import pytest
 
@@ -9,6 +11,7 @@ from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
+from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.region.queue.queue import Queue as BrokerQueue
 from tests.kit.internal_messages import store_internal
@@ -434,3 +437,26 @@ async def test_a_store_that_fails_when_a_lease_begins_loses_nothing(
     assert sorted(found.values()) == texts
     statistics = queue.statistics
     assert (statistics.messages, statistics.enqueues, statistics.dequeues) == (300, 300, 0)
+
+
+async def test_a_trim_is_answered_when_it_is_on_the_disk(make_broker, monkeypatch):
+    broker = await make_broker("kahadb")
+    await broker.send("IN", *"abc")
+    reader = await broker.client()
+    lease = await reader.ask("lease", queue="IN", owner="q")
+    store = there(broker, "PyJMS.Ranges.Marks").store
+    add_message = store.add_message
+    synced = Completion()
+
+    def add_unsynced(context, reference):
+        add_message(context, reference)
+        return synced
+
+    monkeypatch.setattr(store, "add_message", add_unsynced)
+    await reader.send("trim", token=lease["token"], to=lease["next"])
+    await until(lambda: there(broker).statistics.messages == 0)
+    for _ in range(2):  # requests behind it are answered before it
+        await reader.send("look", queue="IN")
+        assert "epoch" in (await reader.answer()).text
+    synced.complete()
+    assert (await reader.answer()).text == json.dumps({"first": lease["next"]})

@@ -79,6 +79,22 @@ def test_batches_obey_the_limit_and_come_again_as_they_were(broker, make):
     assert reader.reportLatestOffset() == rest
 
 
+def test_the_planned_end_is_held_before_and_when_the_batch_is_read(broker, make):
+    broker.send("IN", list("abcdef"))
+    reader = make()
+    start = reader.initialOffset()
+
+    def held() -> int:
+        queue = broker.service.region_broker.destinations()[Queue("IN")]
+        return queue.reader.progress.held
+
+    end = reader.latestOffset(start, ReadMaxRows(2))
+    assert held() == end["seq"]
+    later = {**end, "seq": end["seq"] + 3}
+    reader.partitions(start, later)  # as after a restart, when only Spark has planned it
+    assert held() == later["seq"]
+
+
 def test_bytes_limit_a_batch_about(broker, make):
     broker.send("IN", ["x" * 4000 for _ in range(10)])
     reader = make()

@@ -114,9 +114,9 @@ class Killer(BrokerFilter):
         context = exchange.context
         what = json.loads(decode_text(bytes(message.content or b"")) or "{}")["op"]
         self._at(f"before {what}", context)
-        before = set(self._ranges._tasks.get(context, ()))
+        before = self._ranges.requests_of(context)
         answer = self.next.send(exchange, message)
-        for task in self._ranges._tasks.get(context, set()) - before:
+        for task in self._ranges.requests_of(context) - before:
             _wakeup.spawn(self._watch, task, f"after {what}", context, name="watch")
         return answer
 

@@ -32,7 +32,7 @@ from pyjms_broker.store.journal.settings import (
 )
 from pyjms_broker.store.spare_handle import SpareHandle
 
-__all__ = ["SegmentFiles", "contiguous_runs"]
+__all__ = ["SegmentFiles", "contiguous_runs", "empty_segments"]
 
 logger = get_logger(__name__)
 
@@ -79,20 +79,20 @@ class SegmentFiles:
     def load(self) -> None:
         """List the segments and delete a leftover preallocated file.
 
-        Empty files and files with other names are ignored (activemq-persistence K27).
+        Empty files and files with other names are ignored (activemq-persistence K27); an empty
+        segment before others is logged, since it held something once.
         """
         self._spare.keep()
         self._disk.make_directory(self.directory)
         names = self._disk.names(self.directory)
-        self.lengths = _Lengths(
-            {
-                number: size
-                for name, size in names.items()
-                if (number := segment_number(name)) is not None
-                and name == segment_name(number)
-                and size
-            }
-        )
+        sizes = {
+            number: size
+            for name, size in names.items()
+            if (number := segment_number(name)) is not None and name == segment_name(number)
+        }
+        for number in empty_segments(sizes):
+            logger.error("%s is empty: what it held is lost", self.path(number))
+        self.lengths = _Lengths({number: size for number, size in sizes.items() if size})
         if _NEXT_SEGMENT in names:
             self._disk.remove(self.directory / _NEXT_SEGMENT)
 
@@ -275,6 +275,11 @@ class SegmentFiles:
                 self._has_next = False
                 with suppress(OSError):  # the next start removes it
                     self._disk.remove(self.directory / _NEXT_SEGMENT)
+
+
+def empty_segments(sizes: Mapping[int, int]) -> list[int]:
+    """Return the segments without a byte that are followed by others; never the last one."""
+    return sorted(number for number, size in sizes.items() if not size and number < max(sizes))
 
 
 def contiguous_runs(locations: Sequence[Location]) -> list[Sequence[Location]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from pyjms.wire.kahadb.commands import (
 )
 from pyjms.wire.kahadb.structures import DestinationType, KahaDestination, KahaTransactionInfo
 from pyjms_broker.api.completion import wait_for
+from pyjms_broker.service import BrokerService
 from pyjms_broker.store.kahadb.trace_records import ARRIVALS, AUDIT, DUPLICATES, trace_record
 from tests.kit.region import Broker
 
@@ -60,6 +62,24 @@ async def test_a_record_that_cannot_be_applied(
         name = f"db-{location.file_id}-{location.offset}.record"
         assert name in error
         assert (home.directory / "quarantine" / name).read_bytes() == RECORDS[kind]
+
+
+async def test_the_start_says_what_was_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = tmp_path / "found" / "KahaDB"
+    for name in ("db-1-10.record", "db-2-20.record"):
+        (store / "quarantine").mkdir(parents=True, exist_ok=True)
+        (store / "quarantine" / name).write_bytes(RUBBISH)
+    (store / "db-3.log.cut-30").write_bytes(RUBBISH)
+    service = BrokerService("found", data_directory=tmp_path)
+    await service.start()
+    await service.stop()
+    said = [r.getMessage() for r in caplog.records if "set aside" in r.getMessage()]
+    assert [line[line.index("aside") :] for line in said] == [
+        f"aside is in {store / 'quarantine'} (2 files), until you remove it",
+        f"aside is in {store} (1 files), until you remove it",
+    ]
 
 
 @pytest.mark.parametrize("info", [RUBBISH, b""])

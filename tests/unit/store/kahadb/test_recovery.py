@@ -13,6 +13,7 @@ from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.files import JournalFiles
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
+from pyjms_broker.store.kahadb.tools.verification import verify_journal
 
 Q = Queue("Q")
 
@@ -110,6 +111,63 @@ async def test_missing_segments_are_an_error_unless_they_are_to_be_ignored(
     assert home.adapter.queue_message_store(Q).message_count == len(left)
     await home.reopen()
     assert texts(home) == left
+
+
+def last_segment(home: Any) -> int:
+    return max(JournalFiles(home.directory).segments())
+
+
+async def test_a_missing_last_segment_is_an_error_unless_it_is_to_be_ignored(
+    home: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(home)
+    await home.close()
+    last = last_segment(home)
+    name = f"db-{last}.log"
+    (home.directory / name).unlink()
+    assert name in {each.location for each in verify_journal(home.directory).problems}
+    with pytest.raises(ResourceAllocationException, match=f"missing/corrupt journal files: {name}"):
+        await home.open()
+    await home.open(ignore_missing_journalfiles=True)
+    lost = 30 - len(texts(home))
+    assert lost > 0
+    assert f"but the index covers {name}: {lost} messages are lost" in caplog.text
+
+
+async def test_an_empty_segment_before_others_is_said(
+    home: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(home)
+    await home.close()
+    (home.directory / "db-2.log").write_bytes(b"")
+    (home.directory / OUR_INDEX).unlink()
+    (problem,) = verify_journal(home.directory).problems
+    assert problem == ("db-2.log", "it is empty: what it held is lost")
+    await home.open()
+    assert len(texts(home)) < 30
+    assert f"{home.directory / 'db-2.log'} is empty: what it held is lost" in caplog.text
+
+
+async def test_an_empty_last_segment_is_that_of_a_crash(
+    home: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(home)
+    await home.close()
+    (home.directory / f"db-{last_segment(home) + 1}.log").write_bytes(b"")
+    assert verify_journal(home.directory).problems == []
+    await home.open()
+    assert texts(home) == ALL
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("damage", [b"rubbish" * 1000, b"", b"SQLite format 3\0" + bytes(50)])
+async def test_verifying_says_that_an_index_is_rubbish(home: Any, damage: bytes) -> None:
+    await fill(home)
+    await home.close()
+    (home.directory / OUR_INDEX).write_bytes(damage)
+    found = verify_journal(home.directory)
+    assert [each.location for each in found.problems] == [OUR_INDEX]
+    assert found.messages == 30
 
 
 async def test_corrupt_segments_are_found_when_looked_for(home: Any) -> None:

@@ -28,7 +28,7 @@ this only costs time. (activemq-persistence K20 to K23)
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -50,7 +50,7 @@ from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.kahadb.transactions.operations import OpenTransaction
 from pyjms_broker.store.private_files import make_private_directory
 
-__all__ = ["Progress", "Recovered", "discard_index", "record_digest", "recover_store"]
+__all__ = ["Progress", "Recovered", "discard_index", "lost_end", "record_digest", "recover_store"]
 
 logger = get_logger(__name__)
 
@@ -103,6 +103,7 @@ async def recover_store(
     journal, index, archive = db.journal, db.index, settings.archive_corrupted_index
     await anyio.to_thread.run_sync(lambda: _open(index, path, forced=forced, archive=archive))
     covered = _covered(journal, index)
+    _check_end(journal, index, ignore=settings.ignore_missing_journalfiles)
     if covered is None and index.covered() is not None:
         logger.warning("The index %s does not match the journal: rebuilding it", path)
         await anyio.to_thread.run_sync(lambda: _open(index, path, forced=True, archive=False))
@@ -145,6 +146,44 @@ async def _replay(
     return Recovered(last, replay.transactions, covered is None)
 
 
+def lost_end(index: StoreIndex, segments: Sequence[int]) -> int | None:
+    """Return the segment that is missing behind `segments`: the index covers it; None: none.
+
+    An index that covers even later ones is taken for that of another journal.
+    """
+    known = index.covered()
+    if known is None or not segments or known[0].file_id != segments[-1] + 1:
+        return None
+    return known[0].file_id
+
+
+def _check_end(journal: Journal, index: StoreIndex, *, ignore: bool) -> None:
+    """Check that the journal does not end before what the index covers.
+
+    Raises:
+        ResourceAllocationException: its last segment is missing, and `ignore` is not set.
+    """
+    lost = lost_end(index, journal.segments())
+    if lost is None:
+        return
+    if not ignore:
+        raise _missing((lost,))
+    logger.error(
+        "The journal ends with db-%d.log, but the index covers db-%d.log: %d messages are lost",
+        lost - 1,
+        lost,
+        index.segments.message_counts().get(lost, 0),
+    )
+
+
+def _missing(file_ids: Iterable[int]) -> ResourceAllocationException:
+    names = ", ".join(f"db-{file_id}.log" for file_id in sorted(file_ids))
+    return ResourceAllocationException(
+        f"Detected missing/corrupt journal files: {names}",
+        hint="restore them, or set ignore_missing_journalfiles to lose their messages",
+    )
+
+
 def _covered(journal: Journal, index: StoreIndex) -> Location | None:
     """Return the location up to which the index can be trusted; None: rebuild it.
 
@@ -179,11 +218,7 @@ def _check_messages(
     if not missing and not holes:
         return
     if not ignore:
-        names = [f"db-{file_id}.log" for file_id in sorted(missing | holes.keys())]
-        raise ResourceAllocationException(
-            f"Detected missing/corrupt journal files: {', '.join(names)}",
-            hint="restore them, or set ignore_missing_journalfiles to lose their messages",
-        )
+        raise _missing(missing | holes.keys())
     dropped = 0
     for destination in index.destinations():
         for entry in list(destination.entries()):

@@ -26,12 +26,14 @@ from pyjms.wire.kahadb.frames import (
     decode_subscription_info,
     from_kaha_destination,
 )
-from pyjms.wire.kahadb.journal import Location, segment_name
+from pyjms.wire.kahadb.journal import Location, segment_name, segment_number
 from pyjms.wire.kahadb.reader import JournalRecord, SegmentReader, Skipped, read_record
 from pyjms.wire.kahadb.structures import KahaCommand
+from pyjms_broker.store.journal.segment_files import empty_segments
 from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex
 from pyjms_broker.store.kahadb.records import RecordFormat
 from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
+from pyjms_broker.store.kahadb.recovery.recovery import lost_end
 from pyjms_broker.store.kahadb.tools.comparison import differences, missing_segments
 from pyjms_broker.store.kahadb.tools.journal_directory import (
     ReadProgress,
@@ -91,6 +93,7 @@ def verify_journal(
         try:
             if with_index:
                 snapshots = _snapshots(folder, Path(scratch), index_directory, found)
+            _check_sizes(folder, found)
             _read_all(folder, snapshots, found, on_bytes)
             if snapshots:
                 _compare(folder, snapshots, found)
@@ -122,6 +125,9 @@ def _copy(
     if not path.exists():
         found.notes.append(f"There is no index {path.name}: the next start builds it")
         return []
+    if not path.stat().st_size:
+        found.problems.append(Problem(path.name, "it is empty: the next start rebuilds it"))
+        return []
     try:
         index = copy_index(path, scratch)
     except IndexCorrupt as error:
@@ -136,12 +142,27 @@ def _copy(
         return []
     found.problems += [Problem(path.name, text) for text in index.check()]
     covered = trusted_location(folder, index)
+    missing = lost_end(index, JournalFiles(folder).segments())
+    if missing is not None:
+        text = "it is missing, though the index covers it: it was the end of the journal"
+        found.problems.append(Problem(segment_name(missing), text))
     if covered is None:
         text = "it is not of this journal, or of an earlier state: the next start rebuilds it"
         found.problems.append(Problem(path.name, text))
         index.close()
         return []
     return [Snapshot(index, covered)]
+
+
+def _check_sizes(folder: Path, found: Verification) -> None:
+    """Report empty segments, but for the last one: a crash may have left that one so."""
+    sizes = {
+        number: path.stat().st_size
+        for path in folder.iterdir()
+        if (number := segment_number(path.name)) is not None and path.name == segment_name(number)
+    }
+    for number in empty_segments(sizes):
+        found.problems.append(Problem(segment_name(number), "it is empty: what it held is lost"))
 
 
 def _read_all(
