@@ -146,7 +146,7 @@ class Topic(BaseDestination):
             self.store.mark_visible(reference)
         properties = reference.message.marshalled_properties
         if (
-            self._keeps_all or (properties is not None and RETAIN_MARK in properties)
+            self._keeps_all or (properties is not None and properties.find(RETAIN_MARK) >= 0)
         ) and not self._recovery.add(reference):
             return
         subscribers = self._subscribers
