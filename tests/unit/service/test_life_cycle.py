@@ -172,6 +172,7 @@ async def test_the_chain_in_its_order() -> None:
         "first",
         "UserIDBroker",
         "TransactionBroker",
+        "UnscheduledSendsBroker",
         "CompositeDestinationBroker",
         "RangesBroker",
         "AdvisoryBroker",
