@@ -187,6 +187,7 @@ async def test_the_chain_in_its_order() -> None:
         assert names == [
             "StopGuard",
             "TransactionBroker",
+            "UnscheduledSendsBroker",
             "CompositeDestinationBroker",
             "RangesBroker",
         ]

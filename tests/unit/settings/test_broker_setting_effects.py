@@ -57,6 +57,12 @@ SHOWN: Final = {
     "BrokerSettings.anonymous_producer_advisory_support": (
         "integration/broker/test_advisories.py::test_producers_without_a_destination_are_told_of_on_demand"
     ),
+    "BrokerSettings.use_virtual_dest_subs": (
+        "integration/broker/test_virtual_destinations.py::test_queues_that_are_fed_are_reported_when_they_are_created"
+    ),
+    "BrokerSettings.use_virtual_dest_subs_on_creation": (
+        "integration/broker/test_virtual_destinations.py::test_queues_that_are_fed_are_reported_when_they_are_created"
+    ),
     "BrokerSettings.use_virtual_topics": (
         "integration/broker/test_virtual_destinations.py::test_given_virtual_destinations_replace_the_default"
     ),
@@ -811,7 +817,7 @@ async def test_a_limit_reaches_the_running_broker(
 
 
 async def test_there_are_no_more_destinations_than_the_file_allows(tmp_path: Path) -> None:
-    text = "broker_name: few\nadvisory_support: false\nmaximum_destinations: 3"
+    text = "maximum_destinations: 3\nbroker_name: few\nadvisory_support: false"
     async with _service(tmp_path, text):
         template = JmsTemplate(ConnectionFactory("vm://few?create=false"))
         with pytest.raises(JMSException, match="the broker has 3 destinations, its maximum"):
