@@ -8,14 +8,17 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.transport.unsupported import UNSUPPORTED
+from pyjms.transport.uri import COMPOSITE_SCHEMES
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 
 
 @pytest.mark.parametrize("scheme", UNSUPPORTED)
 def test_a_refused_scheme_says_why_and_what_to_use_instead(scheme: str) -> None:
+    is_composite = scheme in COMPOSITE_SCHEMES
+    url = f"{scheme}:(tcp://127.0.0.1:0)" if is_composite else f"{scheme}://127.0.0.1:0"
     with pytest.raises(ConfigurationException) as caught:
-        BrokerService("schemes", persistent=False).add_connector(f"{scheme}://127.0.0.1:0")
+        BrokerService("schemes", persistent=False).add_connector(url)
     assert caught.value.reason.endswith(UNSUPPORTED[scheme].reason)
     assert caught.value.hint == UNSUPPORTED[scheme].hint
 
