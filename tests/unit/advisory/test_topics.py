@@ -8,6 +8,7 @@ from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryT
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 from pyjms_broker.advisory import topics
 from pyjms_broker.advisory.consumers import AdvisoryConsumers
+from pyjms_broker.policy.map import PolicyMap
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def info(number: int, destination: Destination | None) -> ConsumerInfo:
 
 
 def test_only_consumers_of_topics_may_get_advisories() -> None:
-    consumers = AdvisoryConsumers()
+    consumers = AdvisoryConsumers(PolicyMap())
     connection, queue = Topic(topics.CONNECTION), Topic("ActiveMQ.Advisory.Queue")
     consumers.add(info(1, Topic("plain")))
     consumers.add(info(2, Queue(">")))
@@ -72,7 +73,7 @@ def test_only_consumers_of_topics_may_get_advisories() -> None:
 
 
 def test_the_cache_is_bounded() -> None:
-    consumers = AdvisoryConsumers()
+    consumers = AdvisoryConsumers(PolicyMap())
     consumers.add(info(1, Topic("ActiveMQ.Advisory.Consumer.>")))
     for n in range(2500):
         assert consumers.includes(topics.consumer_topic(Queue(f"q{n}")))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pyjms.errors import ConfigurationException
+from pyjms.transport.uri import TransportURI
 from pyjms_broker.service import BrokerService
 from pyjms_broker.service.uri import keywords_from, known_options
 
@@ -81,6 +82,9 @@ class Door(NamedTuple):
     name: str | None
     uri: str
     allow_link_stealing: bool = False
+
+    def transport_uri(self) -> TransportURI:
+        return TransportURI.parse(self.uri)
 
 
 class Configuration:
