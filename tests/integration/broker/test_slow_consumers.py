@@ -363,3 +363,44 @@ def test_a_check_period_of_nothing_is_refused() -> None:
         PolicySettings.model_validate(
             {"slow_consumer_strategy": {**ABORT_SLOW, "check_period": "0s"}}
         )
+
+
+@pytest.mark.fact("activemq-broker T14")
+@pytest.mark.parametrize(
+    ("silence", "duration", "is_closed"),
+    [("10s", "30s", True), ("100s", "30s", False), ("10s", "100s", False)],
+)
+async def test_the_times_without_an_acknowledgement(
+    world: Any, silence: str, duration: str, is_closed: bool
+) -> None:
+    there = await world(
+        {
+            **ABORT_SLOW_ACK,
+            "max_time_since_last_ack": silence,
+            "max_slow_duration": duration,
+            "check_period": "5s",
+        }
+    )
+    client = await there.client()
+    consumer = await client.slow(Q)
+    await client.send(Q, "x")
+    for _ in range(13):
+        await there.clock.advance(5)
+    assert await client.closings() == ([consumer] if is_closed else [])
+
+
+@pytest.mark.fact("activemq-broker T14")
+@pytest.mark.parametrize("count", [2, 4])
+async def test_the_number_of_checks_without_an_acknowledgement(world: Any, count: int) -> None:
+    there = await world(
+        {**ABORT_SLOW_ACK, "max_slow_count": count, "max_slow_duration": "0s", "check_period": "5s"}
+    )
+    client = await there.client()
+    consumer = await client.slow(Q)
+    await client.send(Q, "x")
+    for _ in range(6):  # 30 s without an acknowledgement are allowed
+        await there.clock.advance(5)
+    for number in range(count):
+        assert await client.closings() == [], number
+        await there.clock.advance(5)
+    assert await client.closings() == [consumer]

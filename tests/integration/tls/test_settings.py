@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 import yaml
+from anyio.streams.tls import TLSAttribute
 
 from pyjms.container.factories import native_connection_factory
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, JMSException
 from pyjms.settings import load_settings
 from pyjms.transport.tls import SERVER_TLS, read_server_tls
 from pyjms_broker.service import BrokerService
@@ -92,3 +97,88 @@ def test_a_certificate_for_a_connector_without_encryption_is_refused(
     tree = {"connectors": [{"uri": f"{scheme}://127.0.0.1:0", "tls": {"key_store": "k.pem"}}]}
     with pytest.raises(ConfigurationException, match="uri is not encrypted"):
         load_broker_settings(written(tmp_path / "broker.yaml", tree))
+
+
+REFUSED = (OSError, anyio.BrokenResourceError, anyio.EndOfStream)
+
+
+async def _handshake(url: str, context: ssl.SSLContext) -> tuple[str, str]:
+    """Return the version of TLS and the cipher suite, once the broker has sent something."""
+    host, port = url.removeprefix("ssl://").split("?")[0].split(":")
+    async with await anyio.connect_tcp(
+        host, int(port), ssl_context=context, tls_standard_compatible=False
+    ) as stream:
+        await stream.receive()  # TLS 1.3 refuses a client's certificate only after the handshake
+        return (
+            stream.extra(TLSAttribute.tls_version),
+            stream.extra(TLSAttribute.cipher)[0],
+        )
+
+
+@pytest.fixture
+def handshake(files: CertificateFiles, tmp_path: Path) -> Callable[..., Awaitable[tuple[str, str]]]:
+    """Connects to a broker with these keys of `tls`, with TLS up to a version."""
+
+    async def connect(
+        highest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
+        certificate: str | None = None,
+        **tls: object,
+    ) -> tuple[str, str]:
+        tls.setdefault("key_store", files.issue())
+        tree = {"persistent": False, "connectors": [{"uri": "ssl://127.0.0.1:0", "tls": tls}]}
+        settings = load_broker_settings(written(tmp_path / "broker.yaml", tree), environ={})
+        async with BrokerService.from_settings(settings) as service:
+            context = ssl.create_default_context(cafile=files.trust)
+            context.maximum_version = highest
+            if certificate is not None:
+                context.load_cert_chain(certificate)
+            return await _handshake(service.connectors[0].connect_uri, context)
+
+    return connect
+
+
+async def test_the_versions_and_cipher_suites_of_a_connector(handshake: Any) -> None:
+    assert (await handshake())[0] == "TLSv1.3"
+    assert (await handshake(enabled_protocols=["TLSv1.2"]))[0] == "TLSv1.2"
+    assert (await handshake(ssl.TLSVersion.TLSv1_2))[0] == "TLSv1.2"
+    with pytest.raises(REFUSED):
+        await handshake(ssl.TLSVersion.TLSv1_2, minimum_version="TLSv1.3")
+    for suite in ("AES_256_GCM_SHA384", "AES_128_GCM_SHA256"):
+        java = f"TLS_ECDHE_ECDSA_WITH_{suite}"
+        found = await handshake(ssl.TLSVersion.TLSv1_2, enabled_cipher_suites=[java])
+        assert found[1].endswith(suite.replace("AES_", "AES").replace("_", "-"))
+
+
+async def test_the_files_of_a_connector_and_their_passwords(
+    handshake: Any, files: CertificateFiles
+) -> None:
+    certificate, key = files.issue_apart("apart")
+    assert await handshake(key_store=certificate, key_file=key)
+    encrypted = files.encrypted("encrypted.pem", PASSWORD)
+    assert await handshake(key_store=encrypted, key_store_key_password=PASSWORD)
+    for tls in (
+        {"key_store": certificate},
+        {"key_store": encrypted, "key_store_key_password": "wrong"},
+    ):
+        with pytest.raises(JMSException):
+            await handshake(**tls)
+
+
+async def test_the_certificates_of_clients(
+    handshake: Any, files: CertificateFiles, make_files: Callable[[str], CertificateFiles]
+) -> None:
+    trusted = {
+        "trust_store": files.pkcs12_trust("trust.p12", PASSWORD),
+        "trust_store_password": PASSWORD,
+    }
+    ours, theirs = files.issue("client.pem"), make_files("others").issue("client.pem")
+    assert await handshake(certificate=theirs, **trusted)  # nobody asks for it
+    for key in ("want_client_auth", "need_client_auth"):
+        assert await handshake(certificate=ours, **trusted, **{key: True})
+        with pytest.raises(REFUSED):
+            await handshake(certificate=theirs, **trusted, **{key: True})
+    assert await handshake(**trusted, want_client_auth=True)
+    with pytest.raises(REFUSED):
+        await handshake(**trusted, need_client_auth=True)
+    with pytest.raises(JMSException):
+        await handshake(**{**trusted, "trust_store_password": "wrong"}, want_client_auth=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -18,7 +18,9 @@ import pytest
 from pydantic import BaseModel
 
 from pyjms.aio import ConnectionFactory, JmsTemplate
-from pyjms.errors import JMSException
+from pyjms.errors import JMSException, RemoteProtocolError
+from pyjms.testing.clock import VirtualClock
+from pyjms.wire.openwire.frame_budget import UnfinishedFrame
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import BrokerSettings, load_broker_settings
 
@@ -31,29 +33,33 @@ SAME_AS: Final = {
 """Models that inherit keys, with their effect, from another one."""
 
 SHOWN: Final = {
+    # BrokerSettings
     "BrokerSettings.maximum_destinations": (
         f"{OWN}::test_there_are_no_more_destinations_than_the_file_allows"
     ),
-    "BrokerSettings.unfinished_frames_limit": f"{OWN}::test_a_limit_reaches_the_running_broker",
-    "BrokerSettings.frame_read_timeout": f"{OWN}::test_a_limit_reaches_the_running_broker",
-    "BrokerSettings.maximum_selector_steps": f"{OWN}::test_a_limit_reaches_the_running_broker",
-    "BrokerSettings.maximum_selector_characters": f"{OWN}::test_a_limit_reaches_the_running_broker",
-    # BrokerSettings
+    "BrokerSettings.unfinished_frames_limit": (
+        "adversarial/test_unfinished_frames.py::test_unfinished_frames_share_a_limited_memory"
+    ),
+    "BrokerSettings.frame_read_timeout": (f"{OWN}::test_slow_frames_make_room_after_their_time"),
+    "BrokerSettings.maximum_selector_steps": (
+        "integration/broker/test_key_effects.py::test_a_selector_that_costs_too_much_takes_nothing"
+    ),
+    "BrokerSettings.maximum_selector_characters": (
+        "integration/broker/test_key_effects.py::test_a_selector_that_costs_too_much_takes_nothing"
+    ),
     "BrokerSettings.broker_name": (
-        "integration/broker/scheduler/test_store.py::test_a_crash_while_a_request_becomes_a_job_loses_and_repeats_nothing"
+        f"{OWN}::test_there_are_no_more_destinations_than_the_file_allows"
     ),
     "BrokerSettings.persistent": (
-        "integration/broker/test_stored_bounds.py::test_a_subscription_that_the_store_refuses_leaves_no_trace"
+        "integration/broker/test_key_effects.py::test_messages_survive_a_restart_of_a_persistent_broker"
     ),
     "BrokerSettings.data_directory": (
-        "integration/broker/test_internal_destinations.py::test_no_stored_progress_record_keeps_the_broker_from_starting"
+        "integration/broker/test_key_effects.py::test_messages_survive_a_restart_of_a_persistent_broker"
     ),
     "BrokerSettings.delete_all_messages_on_startup": (
         "integration/broker/scheduler/test_store.py::test_an_empty_store_has_no_jobs"
     ),
-    "BrokerSettings.advisory_support": (
-        "integration/broker/test_configuration.py::test_a_wrong_key_is_one_line_with_its_place"
-    ),
+    "BrokerSettings.advisory_support": ("integration/broker/test_key_effects.py::test_advisories"),
     "BrokerSettings.anonymous_producer_advisory_support": (
         "integration/broker/test_advisories.py::test_producers_without_a_destination_are_told_of_on_demand"
     ),
@@ -73,7 +79,7 @@ SHOWN: Final = {
         "integration/broker/test_virtual_destinations.py::test_mirrored_queues_feed_their_topics_first"
     ),
     "BrokerSettings.populate_jmsx_user_id": (
-        "unit/service/test_life_cycle.py::test_the_chain_in_its_order"
+        "integration/broker/test_key_effects.py::test_the_user_is_in_the_message"
     ),
     "BrokerSettings.allow_temp_auto_creation_on_send": (
         "integration/broker/test_destination_limits.py::test_temporary_destinations_are_swept_only_if_sends_create_them"
@@ -103,41 +109,41 @@ SHOWN: Final = {
         "unit/service/test_life_cycle.py::test_a_restart_is_a_new_broker_unless_forbidden"
     ),
     "BrokerSettings.scheduler_support": (
-        "integration/broker/scheduler/test_store.py::test_an_empty_store_has_no_jobs"
+        "integration/broker/test_key_effects.py::test_delays_need_the_scheduler"
     ),
     "BrokerSettings.max_scheduler_repeat_allowed": (
         "integration/broker/scheduler/test_schedules.py::test_too_many_repetitions_are_refused"
     ),
     "BrokerSettings.scheduler_directory": (
-        "integration/broker/scheduler/test_store_location.py::test_the_directory_can_be_configured"
+        "integration/broker/test_key_effects.py::test_the_jobs_have_their_directory"
     ),
     "BrokerSettings.system_usage": (
-        "integration/broker/scheduler/test_failures.py::test_jobs_in_memory_have_a_limit"
+        "integration/broker/test_key_effects.py::test_a_full_broker_refuses_messages"
     ),
     "BrokerSettings.persistence": (
-        "integration/broker/scheduler/test_store.py::test_jobs_survive_a_restart_and_missed_executions_are_delivered_once"
+        "unit/settings/test_persistence_settings.py::test_each_store_has_a_directory_below_the_brokers"
     ),
     "BrokerSettings.io_exception_handler": (
-        "integration/broker/test_stored_bounds.py::test_a_store_that_failed_is_no_lack_of_room"
+        "unit/service/test_store.py::test_the_broker_may_go_on_without_its_store"
     ),
     "BrokerSettings.plugins": (
         "integration/broker/test_missing_completions.py::test_a_filter_that_forgets_a_return_is_named"
     ),
     "BrokerSettings.connectors": (
-        "integration/broker/test_configuration.py::test_options_of_the_command_line_win"
+        "integration/broker/test_configuration.py::test_the_file_says_what_the_broker_does"
     ),
     "BrokerSettings.destinations": (
-        "integration/broker/test_virtual_destinations.py::test_mirrored_queues_feed_their_topics_first"
+        "integration/broker/test_configuration.py::test_the_file_says_what_the_broker_does"
     ),
     "BrokerSettings.policies": (
         "integration/broker/test_slow_consumers.py::test_a_strategy_of_ones_own"
     ),
     "BrokerSettings.virtual_destinations": (
-        "integration/broker/test_stored_bounds.py::test_a_store_that_failed_is_no_lack_of_room"
+        "integration/broker/test_configuration.py::test_the_file_says_what_the_broker_does"
     ),
     # SystemUsageSettings
     "SystemUsageSettings.memory_limit": (
-        "unit/region/test_flow_control.py::test_a_policy_overrides_the_system"
+        "integration/broker/test_key_effects.py::test_a_full_broker_refuses_messages"
     ),
     "SystemUsageSettings.store_limit": (
         "unit/region/test_spooling.py::test_a_closed_connection_ends_its_waits"
@@ -152,17 +158,17 @@ SHOWN: Final = {
         "unit/region/test_flow_control.py::test_a_policy_overrides_the_system"
     ),
     "SystemUsageSettings.send_fail_if_no_space_after_timeout": (
-        "unit/region/test_flow_control.py::test_a_policy_overrides_the_system"
+        "integration/broker/test_key_effects.py::test_a_full_broker_refuses_messages"
     ),
     # KahaDBPersistenceSettings
     "KahaDBPersistenceSettings.journal": (
-        "unit/store/kahadb/test_maintenance.py::test_what_was_open_at_the_end"
+        "unit/store/kahadb/test_cleanup.py::test_segments_can_be_archived"
     ),
     "KahaDBPersistenceSettings.index_directory": (
         "unit/store/kahadb/test_adapter.py::test_an_index_has_its_own_directory_if_wanted"
     ),
     "KahaDBPersistenceSettings.checkpoint_interval": (
-        "unit/store/kahadb/test_index_trouble.py::test_a_damaged_index_fails_the_store_and_is_built_anew_at_the_next_start"
+        "unit/store/kahadb/test_maintenance.py::test_checkpoints_and_cleanups_come_by_themselves"
     ),
     "KahaDBPersistenceSettings.cleanup_interval": (
         "unit/store/kahadb/test_maintenance.py::test_checkpoints_and_cleanups_come_by_themselves"
@@ -192,16 +198,16 @@ SHOWN: Final = {
         "unit/store/kahadb/test_cleanup.py::test_compaction_can_be_forbidden"
     ),
     "KahaDBPersistenceSettings.compact_acks_after_no_gc": (
-        "unit/store/kahadb/test_cleanup.py::test_compaction_can_be_forbidden"
+        "unit/store/kahadb/test_setting_effects.py::test_acknowledgements_are_moved_after_idle_cleanups"
     ),
     "KahaDBPersistenceSettings.compact_acks_ignores_store_growth": (
-        "unit/store/kahadb/test_cleanup.py::test_one_message_keeps_the_chain_of_acknowledgements_until_they_are_moved"
+        "unit/store/kahadb/test_setting_effects.py::test_acknowledgements_are_moved_after_idle_cleanups"
     ),
     "KahaDBPersistenceSettings.use_lock": (
-        "integration/postgresql/test_jdbc_store.py::test_a_server_that_ends_is_waited_for"
+        "unit/store/kahadb/test_setting_effects.py::test_only_a_lock_keeps_others_out"
     ),
     "KahaDBPersistenceSettings.lock_acquire_sleep_interval": (
-        "integration/broker/test_restart.py::test_a_slave_takes_over"
+        "unit/store/kahadb/test_setting_effects.py::test_a_slave_tries_again_after_the_interval"
     ),
     "KahaDBPersistenceSettings.fail_if_locked": (
         "unit/store/kahadb/test_adapter.py::test_one_directory_has_one_holder"
@@ -210,29 +216,35 @@ SHOWN: Final = {
         "unit/store/kahadb/test_maintenance.py::test_the_loss_of_the_lock_is_told"
     ),
     "KahaDBPersistenceSettings.directory": (
-        "unit/store/kahadb/test_maintenance.py::test_what_was_open_at_the_end"
+        "unit/settings/test_persistence_settings.py::test_the_store_directory_can_be_configured"
+    ),
+    "KahaDBPersistenceSettings.max_failover_producers_to_track": (
+        "unit/store/kahadb/test_setting_effects.py::test_the_last_producers_are_known"
+    ),
+    "KahaDBPersistenceSettings.store_open_wire_version": (
+        "unit/store/kahadb/test_setting_effects.py::test_messages_are_written_in_the_version_of_openwire"
     ),
     # JournalSection
     "JournalSection.max_file_length": (
-        "unit/store/journal/test_crash.py::test_checking_for_corruption_keeps_what_follows_damage"
+        "unit/store/journal/test_journal.py::test_segments_are_numbered_from_one_and_preallocated"
     ),
     "JournalSection.max_write_batch_size": (
-        "unit/store/journal/test_journal.py::test_too_much_that_waits_is_congestion"
+        "unit/store/journal/test_journal.py::test_batches_end_at_their_limit_or_the_segments_and_one_sync_serves_a_batch"
     ),
     "JournalSection.disk_sync_strategy": (
-        "unit/store/journal/test_failures.py::test_a_periodic_sync_that_fails_ends_it"
+        "unit/store/journal/test_journal.py::test_batches_end_at_their_limit_or_the_segments_and_one_sync_serves_a_batch"
     ),
     "JournalSection.disk_sync_interval": (
         "unit/store/journal/test_journal.py::test_batches_end_at_their_limit_or_the_segments_and_one_sync_serves_a_batch"
     ),
     "JournalSection.preallocation_strategy": (
-        "unit/store/journal/test_journal.py::test_segments_are_numbered_from_one_and_preallocated"
+        "unit/store/journal/test_setting_effects.py::test_how_segments_are_preallocated"
     ),
     "JournalSection.preallocation_scope": (
-        "unit/store/journal/test_journal.py::test_never_means_never"
+        "unit/store/journal/test_journal.py::test_without_preallocation_segments_grow"
     ),
     "JournalSection.checksum": (
-        "unit/store/journal/test_crash.py::test_checking_for_corruption_keeps_what_follows_damage"
+        "unit/store/journal/test_setting_effects.py::test_a_checksum_finds_a_wrong_byte"
     ),
     "JournalSection.check_for_corrupt_journal_files": (
         "unit/store/journal/test_crash.py::test_checking_for_corruption_keeps_what_follows_damage"
@@ -250,40 +262,52 @@ SHOWN: Final = {
         "unit/store/journal/test_journal.py::test_too_much_that_waits_is_congestion"
     ),
     "JournalSection.resume_check_sleep_period": (
-        "unit/store/journal/test_failures.py::test_closing_does_not_wait_for_space"
+        "unit/store/journal/test_setting_effects.py::test_a_full_disk_is_tried_again_after_the_period"
     ),
     "JournalSection.ignore_no_space_errors": (
         "unit/store/journal/test_failures.py::test_a_full_disk_is_a_permanent_error_if_configured"
     ),
     # MultiKahaDBPersistenceSettings
     "MultiKahaDBPersistenceSettings.directory": (
-        "unit/store/multi/test_multi_kahadb.py::test_long_and_odd_names_have_a_store_each_after_a_restart"
+        "unit/settings/test_persistence_settings.py::test_the_store_directory_can_be_configured"
     ),
     "MultiKahaDBPersistenceSettings.cleanup_interval": (
         "unit/store/multi/test_multi_kahadb.py::test_failed_maintenance_is_retried"
     ),
     "MultiKahaDBPersistenceSettings.use_lock": (
-        "unit/store/multi/test_multi_kahadb.py::test_a_folder_that_cannot_be_made_is_said_so"
+        "unit/store/multi/test_setting_effects.py::test_only_a_lock_keeps_others_out"
     ),
     "MultiKahaDBPersistenceSettings.fail_if_locked": (
         "unit/store/multi/test_multi_kahadb.py::test_one_lock_for_all"
+    ),
+    "MultiKahaDBPersistenceSettings.filtered_kahadb": (
+        "unit/settings/test_persistence_settings.py::test_each_destination_lies_in_the_store_of_its_filter"
+    ),
+    "MultiKahaDBPersistenceSettings.lock_acquire_sleep_interval": (
+        "unit/store/multi/test_setting_effects.py::test_a_slave_tries_again_after_the_interval"
+    ),
+    "MultiKahaDBPersistenceSettings.lock_keep_alive_period": (
+        "unit/store/multi/test_setting_effects.py::test_the_lock_is_checked_each_period"
+    ),
+    "MultiKahaDBPersistenceSettings.transaction_journal": (
+        "unit/store/multi/test_multi_kahadb.py::test_decisions_that_are_no_longer_needed_are_deleted"
     ),
     # FilteredKahaDBSection
     "FilteredKahaDBSection.queue": (
         "unit/store/multi/test_filters.py::test_the_most_specific_filter_wins"
     ),
     "FilteredKahaDBSection.topic": (
-        "unit/store/multi/test_filters.py::test_folder_names_are_activemq_s"
+        "unit/store/multi/test_filters.py::test_the_most_specific_filter_wins"
     ),
     "FilteredKahaDBSection.per_destination": (
-        "unit/store/multi/test_filters.py::test_filters_say_what_they_are"
+        "unit/settings/test_persistence_settings.py::test_each_destination_lies_in_the_store_of_its_filter"
     ),
     "FilteredKahaDBSection.store_limit": (
-        "unit/store/multi/test_filters.py::test_of_equal_filters_the_first_wins"
+        "unit/store/multi/test_multi_kahadb.py::test_each_destination_lies_where_its_filter_says"
     ),
     # JDBCPersistenceSettings
     "JDBCPersistenceSettings.data_source": (
-        "unit/store/jdbc/test_failures.py::test_a_server_that_is_not_there"
+        "unit/store/jdbc/test_setting_effects.py::test_the_database_is_that_of_the_data_source"
     ),
     "JDBCPersistenceSettings.statements": (
         "unit/store/jdbc/test_tables.py::test_one_row_locks_and_ids_rise"
@@ -291,7 +315,9 @@ SHOWN: Final = {
     "JDBCPersistenceSettings.create_tables_on_startup": (
         "unit/store/jdbc/test_tables.py::test_tables_need_not_be_made"
     ),
-    "JDBCPersistenceSettings.max_rows": "unit/store/jdbc/test_bounds.py::test_pages_of_few_rows",
+    "JDBCPersistenceSettings.max_rows": (
+        "unit/store/jdbc/test_setting_effects.py::test_a_statement_reads_so_many_rows"
+    ),
     "JDBCPersistenceSettings.enable_audit": (
         "unit/store/jdbc/test_audit.py::test_a_store_with_an_audit_knows_what_is_gone"
     ),
@@ -305,7 +331,7 @@ SHOWN: Final = {
         "integration/postgresql/test_jdbc_store.py::test_statements_that_take_too_long"
     ),
     "JDBCPersistenceSettings.network_timeout": (
-        "unit/store/jdbc/test_failures.py::test_a_database_that_goes_while_the_store_stops_does_not_hold_it_up"
+        "unit/store/jdbc/test_setting_effects.py::test_a_database_has_its_time_to_answer"
     ),
     "JDBCPersistenceSettings.transaction_isolation": (
         "integration/postgresql/test_jdbc_store.py::test_statements_that_take_too_long"
@@ -314,13 +340,13 @@ SHOWN: Final = {
         "unit/store/jdbc/test_failures.py::test_two_who_write_are_one_too_many"
     ),
     "JDBCPersistenceSettings.locker": (
-        "unit/store/jdbc/test_lockers.py::test_a_lease_of_a_database_that_is_away"
+        "unit/store/jdbc/test_tables.py::test_one_row_locks_and_ids_rise"
     ),
     "JDBCPersistenceSettings.lock_keep_alive_period": (
         "unit/store/jdbc/test_lockers.py::test_a_broker_whose_lease_is_gone_stops_and_is_to_begin_anew"
     ),
     "JDBCPersistenceSettings.lock_acquire_sleep_interval": (
-        "unit/store/jdbc/test_journaled.py::test_what_is_consumed_soon_never_touches_the_database"
+        "unit/store/jdbc/test_setting_effects.py::test_a_slave_tries_again_after_the_interval"
     ),
     "JDBCPersistenceSettings.fail_if_locked": (
         "unit/store/jdbc/test_lockers.py::test_a_slave_that_need_not_wait"
@@ -332,7 +358,7 @@ SHOWN: Final = {
         "unit/store/jdbc/test_failures.py::test_a_store_that_may_not_wait_fails"
     ),
     "JDBCPersistenceSettings.resume_check_sleep_period": (
-        "unit/store/jdbc/test_failures.py::test_a_database_that_goes_while_the_store_stops_does_not_hold_it_up"
+        "unit/store/jdbc/test_setting_effects.py::test_a_database_is_tried_again_after_the_period"
     ),
     "JDBCPersistenceSettings.max_async_jobs": (
         "unit/store/jdbc/test_failures.py::test_too_much_that_waits_is_said"
@@ -341,7 +367,19 @@ SHOWN: Final = {
         "unit/store/jdbc/test_bounds.py::test_duplicate_ids_have_a_window"
     ),
     "JDBCPersistenceSettings.directory": (
-        "unit/store/jdbc/test_other_brokers.py::test_a_database_of_activemqs_is_taken_over"
+        "unit/settings/test_persistence_settings.py::test_the_store_directory_can_be_configured"
+    ),
+    "JDBCPersistenceSettings.cleanup_period": (
+        "unit/store/jdbc/test_setting_effects.py::test_acknowledged_messages_of_topics_are_deleted_each_period"
+    ),
+    "JDBCPersistenceSettings.lease_holder_id": (
+        "unit/store/jdbc/test_setting_effects.py::test_the_holder_of_a_lease_has_a_name"
+    ),
+    "JDBCPersistenceSettings.max_audit_depth": (
+        "unit/store/jdbc/test_setting_effects.py::test_the_audit_knows_so_many_messages_of_a_producer"
+    ),
+    "JDBCPersistenceSettings.max_waiting_bytes": (
+        "unit/store/jdbc/test_setting_effects.py::test_bytes_that_wait_are_limited"
     ),
     # StatementsSection
     "StatementsSection.table_prefix": (
@@ -358,16 +396,16 @@ SHOWN: Final = {
     ),
     # JournaledJDBCPersistenceSettings
     "JournaledJDBCPersistenceSettings.journal_log_files": (
-        "unit/store/jdbc/test_journaled.py::test_a_checkpoint_that_a_full_disk_held_up_comes_when_there_is_room"
+        "unit/store/jdbc/test_setting_effects.py::test_a_journal_of_so_many_segments_asks_for_a_checkpoint"
     ),
     "JournaledJDBCPersistenceSettings.journal_log_file_size": (
-        "unit/store/jdbc/test_journaled.py::test_checkpoints_at_the_same_time_delete_each_segment_once"
+        "unit/store/jdbc/test_journaled.py::test_checkpoints_let_go_of_the_journal"
     ),
     "JournaledJDBCPersistenceSettings.checkpoint_interval": (
-        "unit/store/jdbc/test_journaled.py::test_what_is_consumed_soon_never_touches_the_database"
+        "unit/store/jdbc/test_setting_effects.py::test_the_journal_goes_to_the_database_each_interval"
     ),
     "JournaledJDBCPersistenceSettings.use_journal": (
-        "unit/store/jdbc/test_journaled.py::test_what_is_consumed_soon_never_touches_the_database"
+        "unit/store/jdbc/test_journaled.py::test_without_the_journal_it_is_the_database_alone"
     ),
     # IOExceptionHandlerSettings
     "IOExceptionHandlerSettings.ignore_all_errors": (
@@ -381,13 +419,16 @@ SHOWN: Final = {
     ),
     # ConnectorSettings
     "ConnectorSettings.uri": (
-        "unit/connector/test_openwire.py::test_port_0_takes_a_free_port_on_this_machine_only"
+        "integration/broker/test_configuration.py::test_the_file_says_what_the_broker_does"
     ),
     "ConnectorSettings.name": (
-        "unit/region/test_disk_usage.py::test_polling_continues_after_a_failure"
+        "integration/broker/test_key_effects.py::test_a_connector_has_its_name_in_logs"
     ),
     "ConnectorSettings.allow_link_stealing": (
-        "unit/region/test_client_ids.py::test_a_client_id_belongs_to_one_connection_unless_links_may_be_stolen"
+        "integration/broker/test_key_effects.py::test_a_client_id_may_be_taken_over"
+    ),
+    "ConnectorSettings.tls": (
+        "integration/tls/test_settings.py::test_both_files_with_client_certificates"
     ),
     # PolicySettings
     "PolicySettings.memory_limit": (
@@ -421,7 +462,7 @@ SHOWN: Final = {
         "unit/region/test_store_cursor.py::test_persist_jms_redelivered"
     ),
     "PolicySettings.max_page_size": (
-        "unit/region/test_browser_and_expiry.py::test_waiting_messages_expire_at_page_in_and_before_dispatch"
+        "unit/region/test_policy_effects.py::test_pages_have_so_many_messages"
     ),
     "PolicySettings.max_browse_page_size": (
         "unit/region/test_browser_and_expiry.py::test_a_policy_limits_browsers"
@@ -432,7 +473,7 @@ SHOWN: Final = {
     "PolicySettings.expire_messages_period": (
         "unit/region/test_browser_and_expiry.py::test_the_expiry_scan"
     ),
-    "PolicySettings.prioritized_messages": "unit/region/test_durable_backlog.py::test_priorities",
+    "PolicySettings.prioritized_messages": ("unit/region/test_durable_backlog.py::test_priorities"),
     "PolicySettings.strict_order_dispatch": (
         "unit/region/test_queue_dispatch.py::test_strict_order_fills_the_first_consumer_and_returns_to_the_head"
     ),
@@ -443,7 +484,7 @@ SHOWN: Final = {
         "unit/region/test_queue_dispatch.py::test_all_consumers_can_be_exclusive"
     ),
     "PolicySettings.lazy_dispatch": (
-        "unit/region/test_queue_dispatch.py::test_lazy_dispatch_pages_in_for_pulls"
+        "unit/region/test_queue_dispatch.py::test_paging_with_and_without_lazy_dispatch"
     ),
     "PolicySettings.consumers_before_dispatch_starts": (
         "unit/region/test_queue_dispatch.py::test_dispatch_starts_with_enough_consumers_or_after_the_timeout"
@@ -461,7 +502,7 @@ SHOWN: Final = {
         "unit/policy/test_policy_map.py::test_prefetches_replace_defaults_only"
     ),
     "PolicySettings.topic_prefetch": (
-        "unit/region/test_recovery.py::test_memory_of_others_makes_a_topic_keep_less"
+        "unit/policy/test_policy_map.py::test_prefetches_replace_defaults_only"
     ),
     "PolicySettings.durable_topic_prefetch": (
         "unit/policy/test_policy_map.py::test_prefetches_replace_defaults_only"
@@ -470,16 +511,16 @@ SHOWN: Final = {
         "unit/region/test_queue_acknowledgement.py::test_the_window_grows_by_delivered_and_shrinks_by_completion"
     ),
     "PolicySettings.enable_audit": (
-        "unit/region/test_duplicate_audits.py::test_the_audit_windows_of_brokers_and_clients"
+        "unit/region/test_duplicate_audits.py::test_duplicates_are_dropped_within_each_producers_window"
     ),
     "PolicySettings.max_producers_to_audit": (
-        "unit/region/test_duplicate_audits.py::test_the_audit_windows_of_brokers_and_clients"
+        "unit/region/test_duplicate_audits.py::test_duplicates_are_dropped_within_each_producers_window"
     ),
     "PolicySettings.max_audit_depth": (
-        "unit/region/test_duplicate_audits.py::test_the_audit_windows_of_brokers_and_clients"
+        "unit/region/test_policy_effects.py::test_the_audit_of_duplicates_is_so_deep"
     ),
     "PolicySettings.max_queue_audit_depth": (
-        "unit/region/test_duplicate_audits.py::test_duplicates_are_dropped_within_each_producers_window"
+        "unit/region/test_policy_effects.py::test_the_audit_of_duplicates_is_so_deep"
     ),
     "PolicySettings.pending_queue_policy": (
         "unit/region/test_topic_spooling.py::test_the_vm_cursors_of_queues_and_durables_read_all_at_the_start"
@@ -490,7 +531,7 @@ SHOWN: Final = {
     "PolicySettings.pending_durable_subscriber_policy": (
         "unit/region/test_topic_spooling.py::test_the_vm_cursors_of_queues_and_durables_read_all_at_the_start"
     ),
-    "PolicySettings.always_retroactive": "unit/region/test_recovery.py::test_always_retroactive",
+    "PolicySettings.always_retroactive": ("unit/region/test_recovery.py::test_always_retroactive"),
     "PolicySettings.max_destinations": (
         "unit/region/test_destinations.py::test_the_number_of_destinations_can_be_limited"
     ),
@@ -506,48 +547,57 @@ SHOWN: Final = {
     "PolicySettings.send_advisory_if_no_consumers": (
         "unit/region/test_events.py::test_without_consumers"
     ),
-    "PolicySettings.advisory_for_delivery": "unit/region/test_events.py::test_delivered",
-    "PolicySettings.advisory_for_consumed": "unit/region/test_events.py::test_consumed",
+    "PolicySettings.advisory_for_delivery": ("unit/region/test_events.py::test_delivered"),
+    "PolicySettings.advisory_for_consumed": ("unit/region/test_events.py::test_consumed"),
     "PolicySettings.advisory_for_discarding_messages": (
         "unit/region/test_events.py::test_discarded"
     ),
     "PolicySettings.advisory_for_slow_consumers": (
         "unit/region/test_events.py::test_a_queue_consumer_is_slow_from_the_first_message_that_waits"
     ),
-    "PolicySettings.advisory_for_fast_producers": "unit/region/test_events.py::test_full_and_fast",
-    "PolicySettings.advisory_when_full": "unit/region/test_events.py::test_full_and_fast",
-    "PolicySettings.destination": "unit/region/test_events.py::test_without_consumers",
-    "PolicySettings.temp_queue": "unit/policy/test_policy_map.py::test_which_entry_applies",
-    "PolicySettings.temp_topic": "unit/policy/test_policy_map.py::test_which_entry_applies",
-    "PolicySettings.dispatch_policy": (
-        "unit/region/test_topics.py::test_an_unknown_dispatch_policy_is_an_error"
+    "PolicySettings.advisory_for_fast_producers": (
+        "unit/region/test_events.py::test_full_and_fast"
     ),
+    "PolicySettings.advisory_when_full": ("unit/region/test_events.py::test_full_and_fast"),
+    "PolicySettings.destination": ("unit/policy/test_policy_map.py::test_which_entry_applies"),
+    "PolicySettings.temp_queue": ("unit/policy/test_policy_map.py::test_which_entry_applies"),
+    "PolicySettings.temp_topic": ("unit/policy/test_policy_map.py::test_which_entry_applies"),
+    "PolicySettings.dispatch_policy": ("unit/region/test_topics.py::test_dispatch_policies"),
     "PolicySettings.dead_letter_strategy": (
         "unit/region/test_browser_and_expiry.py::test_expired_messages_are_dead_lettered_unless_switched_off"
     ),
-    "PolicySettings.pending_message_limit_strategy": "unit/region/test_topics.py::test_evictions",
-    "PolicySettings.message_eviction_strategy": "unit/region/test_topics.py::test_evictions",
+    "PolicySettings.pending_message_limit_strategy": ("unit/region/test_topics.py::test_evictions"),
+    "PolicySettings.message_eviction_strategy": ("unit/region/test_topics.py::test_evictions"),
     "PolicySettings.slow_consumer_strategy": (
-        "integration/broker/test_slow_consumers.py::test_a_check_period_of_nothing_is_refused"
+        "integration/broker/test_slow_consumers.py::test_a_strategy_of_ones_own"
+    ),
+    "PolicySettings.include_body_for_advisory": (
+        "integration/broker/test_key_effects.py::test_advisories_of_messages_have_their_body"
+    ),
+    "PolicySettings.subscription_recovery_policy": (
+        "unit/region/test_recovery.py::test_the_last_messages_by_number"
     ),
     # SharedDeadLetterSettings
     "SharedDeadLetterSettings.process_expired": (
-        "unit/region/test_dead_letters.py::test_which_messages_are_dead_lettered"
+        "unit/region/test_browser_and_expiry.py::test_expired_messages_are_dead_lettered_unless_switched_off"
     ),
     "SharedDeadLetterSettings.process_non_persistent": (
-        "unit/region/test_dead_letters.py::test_the_fields_of_a_dead_letter"
+        "unit/region/test_dead_letters.py::test_which_messages_are_dead_lettered"
     ),
     "SharedDeadLetterSettings.expiration": (
         "unit/region/test_dead_letters.py::test_the_fields_of_a_dead_letter"
     ),
     "SharedDeadLetterSettings.enable_audit": (
-        "unit/region/test_dead_letters.py::test_a_dead_letter_is_not_dead_lettered_to_itself"
+        "unit/region/test_policy_effects.py::test_a_message_is_dead_lettered_once_where_it_is_audited"
     ),
     "SharedDeadLetterSettings.max_producers_to_audit": (
-        "unit/region/test_duplicate_audits.py::test_the_audit_windows_of_brokers_and_clients"
+        "unit/region/test_policy_effects.py::test_the_audit_of_dead_letters_has_so_many_producers"
     ),
     "SharedDeadLetterSettings.max_audit_depth": (
-        "unit/region/test_duplicate_audits.py::test_the_audit_windows_of_brokers_and_clients"
+        "unit/region/test_policy_effects.py::test_the_audit_of_dead_letters_is_so_deep"
+    ),
+    "SharedDeadLetterSettings.dead_letter_queue": (
+        "unit/region/test_policy_effects.py::test_the_shared_dead_letter_queue_has_a_name"
     ),
     # IndividualDeadLetterSettings
     "IndividualDeadLetterSettings.queue_prefix": (
@@ -572,45 +622,45 @@ SHOWN: Final = {
         "unit/region/test_dead_letters.py::test_individual_queues"
     ),
     "IndividualDeadLetterSettings.max_destinations_to_audit": (
-        "unit/region/test_dead_letters.py::test_individual_queues"
+        "unit/region/test_policy_effects.py::test_the_audit_of_dead_letters_has_so_many_queues"
     ),
     "IndividualDeadLetterSettings.process_expired": (
-        "unit/region/test_dead_letters.py::test_which_messages_are_dead_lettered"
+        "unit/region/test_browser_and_expiry.py::test_expired_messages_are_dead_lettered_unless_switched_off"
     ),
     "IndividualDeadLetterSettings.process_non_persistent": (
-        "unit/region/test_dead_letters.py::test_the_fields_of_a_dead_letter"
+        "unit/region/test_dead_letters.py::test_which_messages_are_dead_lettered"
     ),
     "IndividualDeadLetterSettings.expiration": (
         "unit/region/test_dead_letters.py::test_the_fields_of_a_dead_letter"
     ),
     "IndividualDeadLetterSettings.enable_audit": (
-        "unit/region/test_dead_letters.py::test_a_dead_letter_is_not_dead_lettered_to_itself"
+        "unit/region/test_policy_effects.py::test_a_message_is_dead_lettered_once_where_it_is_audited"
     ),
     "IndividualDeadLetterSettings.max_producers_to_audit": (
-        "unit/region/test_duplicate_audits.py::test_the_audit_windows_of_brokers_and_clients"
+        "unit/region/test_policy_effects.py::test_the_audit_of_dead_letters_has_so_many_producers"
     ),
     "IndividualDeadLetterSettings.max_audit_depth": (
-        "unit/region/test_duplicate_audits.py::test_the_audit_windows_of_brokers_and_clients"
+        "unit/region/test_policy_effects.py::test_the_audit_of_dead_letters_is_so_deep"
     ),
     # ConstantPendingLimitSettings
-    "ConstantPendingLimitSettings.limit": "unit/region/test_topics.py::test_pending_limits",
+    "ConstantPendingLimitSettings.limit": ("unit/region/test_topics.py::test_pending_limits"),
     # PrefetchRatePendingLimitSettings
     "PrefetchRatePendingLimitSettings.multiplier": (
         "unit/region/test_topics.py::test_pending_limits"
     ),
     # OldestEvictionSettings
     "OldestEvictionSettings.evict_expired_messages_high_watermark": (
-        "unit/region/test_topics.py::test_evictions"
+        "unit/region/test_policy_effects.py::test_expired_messages_are_evicted_above_the_watermark"
     ),
     # LowestPriorityEvictionSettings
     "LowestPriorityEvictionSettings.evict_expired_messages_high_watermark": (
-        "unit/region/test_topics.py::test_evictions"
+        "unit/region/test_policy_effects.py::test_expired_messages_are_evicted_above_the_watermark"
     ),
     # UniquePropertyEvictionSettings
     "UniquePropertyEvictionSettings.evict_expired_messages_high_watermark": (
-        "unit/region/test_topics.py::test_evictions"
+        "unit/region/test_policy_effects.py::test_expired_messages_are_evicted_above_the_watermark"
     ),
-    "UniquePropertyEvictionSettings.property_name": "unit/region/test_topics.py::test_evictions",
+    "UniquePropertyEvictionSettings.property_name": ("unit/region/test_topics.py::test_evictions"),
     # AbortSlowConsumerSettings
     "AbortSlowConsumerSettings.max_slow_count": (
         "integration/broker/test_slow_consumers.py::test_the_number_of_times_a_consumer_becomes_slow_is_limited"
@@ -619,26 +669,26 @@ SHOWN: Final = {
         "integration/broker/test_slow_consumers.py::test_a_consumer_that_stays_full_is_aborted"
     ),
     "AbortSlowConsumerSettings.check_period": (
-        "integration/broker/test_slow_consumers.py::test_a_check_period_of_nothing_is_refused"
+        "integration/broker/test_slow_consumers.py::test_the_check_period_is_that_of_the_strategy"
     ),
     "AbortSlowConsumerSettings.abort_connection": (
-        "integration/broker/test_slow_consumers.py::test_a_strategy_of_ones_own"
+        "integration/broker/test_slow_consumers.py::test_the_connection_is_aborted_instead"
     ),
     "AbortSlowConsumerSettings.ignore_network_consumers": (
         "integration/broker/test_slow_consumers.py::test_consumers_of_a_network_are_ignored"
     ),
     # AbortSlowAckConsumerSettings
     "AbortSlowAckConsumerSettings.max_slow_count": (
-        "integration/broker/test_slow_consumers.py::test_the_number_of_times_a_consumer_becomes_slow_is_limited"
+        "integration/broker/test_slow_consumers.py::test_the_number_of_checks_without_an_acknowledgement"
     ),
     "AbortSlowAckConsumerSettings.max_slow_duration": (
-        "integration/broker/test_slow_consumers.py::test_a_consumer_that_stays_full_is_aborted"
+        "integration/broker/test_slow_consumers.py::test_the_times_without_an_acknowledgement"
     ),
     "AbortSlowAckConsumerSettings.check_period": (
-        "integration/broker/test_slow_consumers.py::test_a_check_period_of_nothing_is_refused"
+        "integration/broker/test_slow_consumers.py::test_the_number_of_checks_without_an_acknowledgement"
     ),
     "AbortSlowAckConsumerSettings.abort_connection": (
-        "integration/broker/test_slow_consumers.py::test_a_strategy_of_ones_own"
+        "integration/broker/test_slow_consumers.py::test_the_connection_is_aborted_instead"
     ),
     "AbortSlowAckConsumerSettings.ignore_network_consumers": (
         "integration/broker/test_slow_consumers.py::test_consumers_of_a_network_are_ignored"
@@ -646,9 +696,12 @@ SHOWN: Final = {
     "AbortSlowAckConsumerSettings.ignore_idle_consumers": (
         "integration/broker/test_slow_consumers.py::test_idle_consumers_are_aborted_where_they_are_not_ignored"
     ),
+    "AbortSlowAckConsumerSettings.max_time_since_last_ack": (
+        "integration/broker/test_slow_consumers.py::test_the_times_without_an_acknowledgement"
+    ),
     # FixedCountRecoverySettings
     "FixedCountRecoverySettings.maximum_size": (
-        "unit/region/test_recovery.py::test_the_last_messages_by_size"
+        "unit/region/test_recovery.py::test_the_last_messages_by_number"
     ),
     # FixedSizedRecoverySettings
     "FixedSizedRecoverySettings.maximum_size": (
@@ -659,9 +712,7 @@ SHOWN: Final = {
         "unit/region/test_recovery.py::test_messages_of_the_last_time"
     ),
     # QueryBasedRecoverySettings
-    "QueryBasedRecoverySettings.query": (
-        "unit/spark/test_supervisor.py::test_a_stop_waits_for_the_batch_in_progress"
-    ),
+    "QueryBasedRecoverySettings.query": ("unit/region/test_recovery.py::test_messages_of_a_query"),
     # VirtualTopicSettings
     "VirtualTopicSettings.name": (
         "integration/broker/test_virtual_destinations.py::test_names_and_defaults"
@@ -673,10 +724,10 @@ SHOWN: Final = {
         "integration/broker/test_virtual_destinations.py::test_names_and_defaults"
     ),
     "VirtualTopicSettings.selector_aware": (
-        "integration/broker/test_virtual_destinations.py::test_names_and_defaults"
+        "integration/broker/test_virtual_destinations.py::test_selector_aware_topics_copy_what_a_present_consumer_wants"
     ),
     "VirtualTopicSettings.local": (
-        "integration/broker/test_virtual_destinations.py::test_copies_share_the_transaction_of_the_send"
+        "integration/broker/test_virtual_destinations.py::test_local_topics_do_not_copy_what_came_over_a_bridge_and_advisories_never"
     ),
     "VirtualTopicSettings.drop_on_resource_limit": (
         "integration/broker/test_virtual_destinations.py::test_a_full_queue_may_be_left_out"
@@ -686,64 +737,75 @@ SHOWN: Final = {
     ),
     # CompositeQueueSettings
     "CompositeQueueSettings.name": (
-        "integration/broker/test_virtual_destinations.py::test_names_and_defaults"
+        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     "CompositeQueueSettings.forward_only": (
-        "integration/broker/test_virtual_destinations.py::test_composites_forward_only_or_also"
+        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     "CompositeQueueSettings.send_when_not_matched": (
-        "integration/broker/test_virtual_destinations.py::test_filters_decide_and_what_none_takes_may_stay"
+        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+    ),
+    "CompositeQueueSettings.forward_to": (
+        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     # ForwardSettings
     "ForwardSettings.destination": (
-        "integration/broker/test_virtual_destinations.py::test_mirrored_queues_feed_their_topics_first"
+        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     "ForwardSettings.selector": (
-        "integration/broker/test_virtual_destinations.py::test_selector_aware_topics_copy_what_a_present_consumer_wants"
+        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     # CompositeTopicSettings
     "CompositeTopicSettings.name": (
-        "integration/broker/test_virtual_destinations.py::test_names_and_defaults"
+        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     "CompositeTopicSettings.forward_only": (
-        "integration/broker/test_virtual_destinations.py::test_composites_forward_only_or_also"
+        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     "CompositeTopicSettings.send_when_not_matched": (
-        "integration/broker/test_virtual_destinations.py::test_filters_decide_and_what_none_takes_may_stay"
+        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+    ),
+    "CompositeTopicSettings.forward_to": (
+        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+    ),
+    # ConnectorTlsSettings
+    "ConnectorTlsSettings.enabled_cipher_suites": (
+        "integration/tls/test_settings.py::test_the_versions_and_cipher_suites_of_a_connector"
+    ),
+    "ConnectorTlsSettings.enabled_protocols": (
+        "integration/tls/test_settings.py::test_the_versions_and_cipher_suites_of_a_connector"
+    ),
+    "ConnectorTlsSettings.key_file": (
+        "integration/tls/test_settings.py::test_the_files_of_a_connector_and_their_passwords"
+    ),
+    "ConnectorTlsSettings.key_store": (
+        "integration/tls/test_settings.py::test_the_files_of_a_connector_and_their_passwords"
+    ),
+    "ConnectorTlsSettings.key_store_key_password": (
+        "integration/tls/test_settings.py::test_the_files_of_a_connector_and_their_passwords"
+    ),
+    "ConnectorTlsSettings.key_store_password": (
+        "integration/tls/test_settings.py::test_both_files_with_client_certificates"
+    ),
+    "ConnectorTlsSettings.minimum_version": (
+        "integration/tls/test_settings.py::test_the_versions_and_cipher_suites_of_a_connector"
+    ),
+    "ConnectorTlsSettings.need_client_auth": (
+        "integration/tls/test_settings.py::test_the_certificates_of_clients"
+    ),
+    "ConnectorTlsSettings.trust_store": (
+        "integration/tls/test_settings.py::test_the_certificates_of_clients"
+    ),
+    "ConnectorTlsSettings.trust_store_password": (
+        "integration/tls/test_settings.py::test_the_certificates_of_clients"
+    ),
+    "ConnectorTlsSettings.want_client_auth": (
+        "integration/tls/test_settings.py::test_the_certificates_of_clients"
     ),
 }
-"""By model and key: the test, which names the key."""
+"""By model and key: a test of the effect of its value; it or its fixtures name the key."""
 
-WITHOUT_TEST: Final = {
-    "KahaDBPersistenceSettings.max_failover_producers_to_track",
-    "KahaDBPersistenceSettings.store_open_wire_version",
-    "MultiKahaDBPersistenceSettings.filtered_kahadb",
-    "MultiKahaDBPersistenceSettings.transaction_journal",
-    "MultiKahaDBPersistenceSettings.lock_acquire_sleep_interval",
-    "MultiKahaDBPersistenceSettings.lock_keep_alive_period",
-    "JDBCPersistenceSettings.cleanup_period",
-    "JDBCPersistenceSettings.max_audit_depth",
-    "JDBCPersistenceSettings.lease_holder_id",
-    "JDBCPersistenceSettings.max_waiting_bytes",
-    "ConnectorSettings.tls",
-    "ConnectorTlsSettings.trust_store",
-    "ConnectorTlsSettings.trust_store_password",
-    "ConnectorTlsSettings.key_store",
-    "ConnectorTlsSettings.key_store_password",
-    "ConnectorTlsSettings.key_store_key_password",
-    "ConnectorTlsSettings.key_file",
-    "ConnectorTlsSettings.minimum_version",
-    "ConnectorTlsSettings.enabled_protocols",
-    "ConnectorTlsSettings.enabled_cipher_suites",
-    "ConnectorTlsSettings.need_client_auth",
-    "ConnectorTlsSettings.want_client_auth",
-    "PolicySettings.include_body_for_advisory",
-    "PolicySettings.subscription_recovery_policy",
-    "SharedDeadLetterSettings.dead_letter_queue",
-    "AbortSlowAckConsumerSettings.max_time_since_last_ack",
-    "CompositeQueueSettings.forward_to",
-    "CompositeTopicSettings.forward_to",
-}
+WITHOUT_TEST: Final[set[str]] = set()
 """Keys that no test of their effect names; only ever made shorter."""
 
 
@@ -776,13 +838,28 @@ def test_every_key_has_an_entry() -> None:
 
 
 def _source_of(reference: str) -> str:
+    """Return the source of a test, with the fixtures and constants of its module that it uses."""
     file, name = reference.split("::")
     text = (TESTS / file).read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
-    raise AssertionError(f"there is no test {reference}")
+    defined: dict[str, ast.stmt] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            defined[node.name] = node
+        elif isinstance(node, ast.Assign):
+            defined |= {t.id: node for t in node.targets if isinstance(t, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            defined[node.target.id] = node
+    assert name in defined, f"there is no test {reference}"
+    used, left = set[str](), [name]
+    while left:
+        each = left.pop()
+        if each in defined and each not in used:
+            used.add(each)
+            for inner in ast.walk(defined[each]):
+                if isinstance(inner, ast.Name | ast.arg):
+                    left.append(inner.id if isinstance(inner, ast.Name) else inner.arg)
+    source = "\n".join(ast.unparse(defined[each]) for each in used)
+    return source.replace("\\n", "\n")  # so that words begin after the line ends of strings
 
 
 @pytest.mark.parametrize("key", sorted(SHOWN))
@@ -796,24 +873,24 @@ def _service(folder: Path, text: str) -> BrokerService:
     return BrokerService.from_settings(load_broker_settings(path, environ={}))
 
 
-@pytest.mark.parametrize(
-    ("written", "read", "value"),
-    [
-        ("unfinished_frames_limit: 1mb", lambda s: s.frame_budget.limit, 1 << 20),
-        ("frame_read_timeout: 7s", lambda s: s.frame_budget.read_timeout, 7.0),
-        ("maximum_selector_steps: 7", lambda s: s.region_broker.selector_limits.steps, 7),
-        (
-            "maximum_selector_characters: 7",
-            lambda s: s.region_broker.selector_limits.characters,
-            7,
-        ),
-    ],
-)
-async def test_a_limit_reaches_the_running_broker(
-    tmp_path: Path, written: str, read: Callable[[BrokerService], object], value: object
-) -> None:
-    async with _service(tmp_path, written) as service:
-        assert read(service) == value
+@pytest.mark.parametrize("seconds", [7, 70])
+async def test_slow_frames_make_room_after_their_time(tmp_path: Path, seconds: int) -> None:
+    text = f"unfinished_frames_limit: 1mb\nframe_read_timeout: {seconds}s"
+    async with VirtualClock() as clock, _service(tmp_path, text) as service:
+        ended: list[str] = []
+
+        def frame(name: str) -> UnfinishedFrame:
+            made = UnfinishedFrame(service.frame_budget)
+            made.fail = lambda _: ended.append(name)
+            return made
+
+        frame("slow").update(0, 600 << 10)
+        await clock.advance(seconds - 1)
+        with pytest.raises(RemoteProtocolError, match="No memory for a frame"):
+            frame("early").update(0, 600 << 10)
+        await clock.advance(2)
+        frame("late").update(0, 600 << 10)
+        assert ended == ["slow"]
 
 
 async def test_there_are_no_more_destinations_than_the_file_allows(tmp_path: Path) -> None:

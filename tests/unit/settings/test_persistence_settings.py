@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import Queue
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
@@ -130,11 +131,34 @@ async def test_a_memory_store_creates_no_files(tmp_path: Path) -> None:
     assert not (tmp_path / "localhost").exists()
 
 
-async def test_the_store_directory_can_be_configured(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "file"),
+    [
+        ("type: kahadb", "db-1.log"),
+        ("type: multi_kahadb, filtered_kahadb: [{}]", "txStore"),
+        ("type: jdbc", "activemq.db"),
+    ],
+)
+async def test_the_store_directory_can_be_configured(tmp_path: Path, kind: str, file: str) -> None:
     there = tmp_path / "there"
-    service = of(tmp_path, f"{{type: kahadb, directory: {there}}}")
+    service = of(tmp_path, f"{{{kind}, directory: {there}}}")
     async with service:
-        assert (there / "db-1.log").exists()
+        assert (there / file).exists()
+
+
+async def test_each_destination_lies_in_the_store_of_its_filter(tmp_path: Path) -> None:
+    text = "{type: multi_kahadb, filtered_kahadb: [{queue: 'orders.>'}, {per_destination: true}]}"
+    async with of(tmp_path, text) as service:
+        for name in ("orders.a", "orders.b", "one", "two"):
+            service.region_broker.add_destination(service.region_broker.context, Queue(name))
+        assert service.stores.directory is not None
+        found = {path.name for path in service.stores.directory.iterdir() if path.is_dir()}
+    queues = {name for name in found if name.startswith("queue")}
+    assert queues == {
+        "queue#3a#2f#2forders.#3e",
+        "queue#3a#2f#2fone",
+        "queue#3a#2f#2ftwo",
+    }
 
 
 @pytest.mark.fact("activemq-persistence E2")

@@ -8,6 +8,7 @@ memory of the others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -45,6 +46,8 @@ class TopicSubscription(AbstractSubscription):
         self._is_slow = False
         self.expired_count = 0
         self.maximum_pending_message_limit = self._limit()
+        self._most_unevicted = self._eviction_threshold()
+        self._earliest_expiration = math.inf  # none that is pending expires before it
         self._pending = self._make_pending()
         self.is_spooling = False
         """Whether pending messages are in the temp store."""
@@ -69,6 +72,14 @@ class TopicSubscription(AbstractSubscription):
         if own > 0:
             return own if limit < 0 else min(limit, own)
         return limit
+
+    def _eviction_threshold(self) -> int:
+        """Return how many messages may be pending before expired ones are evicted; -1: any number.
+
+        (activemq-broker T9)
+        """
+        watermark = self.policy.message_eviction_strategy.evict_expired_messages_high_watermark
+        return min(self.maximum_pending_message_limit, watermark)
 
     def _make_pending(self) -> RetainedPendingList | SpoolingCursor:
         temp_store = self.broker.temp_store
@@ -125,8 +136,11 @@ class TopicSubscription(AbstractSubscription):
         if pending.is_spilling is not self.is_spooling:
             self._update_spooling()
         self._update_slow()
-        if 0 <= self.maximum_pending_message_limit < len(pending):
-            self._evict()
+        if self._most_unevicted >= 0:
+            if reference.expiration:
+                self._earliest_expiration = min(self._earliest_expiration, reference.expiration)
+            if self._most_unevicted < len(pending):
+                self._evict()
 
     def _update_spooling(self) -> None:
         """Notify the topics whether their messages need room in the temp store."""
@@ -147,15 +161,23 @@ class TopicSubscription(AbstractSubscription):
         strategy = self.policy.message_eviction_strategy
         limit = self.maximum_pending_message_limit
         pending = self._pending
-        if len(pending) > min(limit, strategy.evict_expired_messages_high_watermark):
-            for reference in [r for r in pending if r.expiration and r.is_expired()]:
-                pending.remove(reference)
-                self._expire(reference)
+        if self._earliest_expiration < _clock.time_ms():
+            self._evict_expired()
         while len(pending) > limit:
             pending.read_ahead(_EVICTION_PAGE)
             for reference in strategy.evict(pending):
                 if pending.remove(reference):
                     self._discard(reference)
+
+    def _evict_expired(self) -> None:
+        pending = self._pending
+        for reference in [r for r in pending if r.expiration and r.is_expired()]:
+            pending.remove(reference)
+            self._expire(reference)
+        if not pending.is_spilling:  # else there are more in the temp store
+            self._earliest_expiration = min(
+                (r.expiration for r in pending if r.expiration), default=math.inf
+            )
 
     def _discard(self, reference: MessageReference) -> None:
         self.discarded_count += 1
