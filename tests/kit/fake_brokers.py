@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from pyjms import _clock
@@ -12,14 +14,14 @@ from pyjms.transport.openwire.correlator import RequestTransport, ResponseCorrel
 from pyjms.transport.openwire.mock import plain_response
 from pyjms.transport.options import check_known
 from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.commands import Command
+from pyjms.wire.openwire.commands import Command, ConnectionInfo, ExceptionResponse, Throwable
 
 
 class FakeTransport(MockTransport[Command]):
     """A connection to one of them."""
 
     def __init__(self, brokers: FakeBrokers, uri: TransportURI) -> None:
-        super().__init__(uri.location, plain_response)
+        super().__init__(uri.location, self._answer)
         self.brokers = brokers
         self.options = dict(uri.options)
 
@@ -31,12 +33,25 @@ class FakeTransport(MockTransport[Command]):
         await super().start()
         self.brokers.connections.append(self)
 
+    def _answer(self, command: Command) -> Iterable[Command]:
+        if not isinstance(command, ConnectionInfo):
+            return plain_response(command)
+        announced = self.brokers.announced.get(self.name, ())
+        if self.name in self.brokers.refusing:
+            refusal = Throwable("javax.jms.InvalidClientIDException", "in use")
+            return [*announced, ExceptionResponse(command.command_id, refusal)]
+        return [*announced, *plain_response(command)]
+
 
 class FakeBrokers:
     """All brokers of a test."""
 
     def __init__(self) -> None:
         self.down: set[str] = set()
+        self.refusing: set[str] = set()
+        """Those that accept connections but refuse the client."""
+        self.announced: dict[str, list[Command]] = {}
+        """What each of them sends before the response to ConnectionInfo."""
         self.fail_next = 0
         """How many attempts fail, whatever their broker."""
         self.since = 0.0

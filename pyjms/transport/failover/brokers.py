@@ -3,18 +3,41 @@
 Brokers that were announced (by a broker with updateClusterClients, or by the file of updateURIsURL)
 come before those of the URL. With randomize they are shuffled; priority brokers, if preferred, stay
 first, and the broker that failed last is tried last. (activemq-edges F1, F7, NW10)
+
+A broker is not trusted as the configuration is: see `BrokerList.announced_by_broker`.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
+from pyjms._logger import get_logger, shortened
+from pyjms.errors import ConfigurationException
 from pyjms.transport.failover.options import FailoverOptions
-from pyjms.transport.uri import TransportURI
+from pyjms.transport.uri import COMPOSITE_SCHEMES, TransportURI
 
 __all__ = ["BrokerList"]
+
+logger = get_logger(__name__)
+
+_PLAIN: Final = frozenset({"tcp", "nio", "auto", "auto+nio"})
+_ENCRYPTED: Final = frozenset({"ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl"})
+_NEVER: Final = COMPOSITE_SCHEMES | {"vm", "mock", "peer"}
+"""Schemes that a broker cannot announce: they contain other URLs or do things in this process."""
+_LOCAL_OPTIONS: Final = ("ssl.", "socket.")
+"""Options about files and checks of the client's side."""
+_LABEL = r"[A-Za-z0-9_-]{1,63}"
+_ADDRESS: Final = re.compile(
+    rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]+)?\])(?::\d{{1,5}})?/?"
+)
+_LONGEST_TEXT: Final = 64 * 1024
+_MOST_URLS: Final = 100
+_MOST_WARNINGS: Final = 100
+_LONGEST_QUOTE: Final = 200
 
 
 class BrokerList:
@@ -34,6 +57,8 @@ class BrokerList:
         self._announced: list[TransportURI] = []
         priority = [self._complete(uri) for uri in options.priority_uris]
         self._priority = priority or self._configured[:1]
+        self._acceptable = _acceptable_schemes([*self._configured, *priority])
+        self._warned: set[str] = set()
         self.failed: TransportURI | None = None
         """The broker that failed last."""
 
@@ -60,26 +85,75 @@ class BrokerList:
     def announce(self, text: str) -> bool:
         """Take over a list of URLs, separated by commas; return whether it differs.
 
-        An empty list changes nothing.
+        An empty list changes nothing. The text comes from the configuration: every URL that a
+        client may have is accepted.
 
         Raises:
             ConfigurationException: one of them is not a URL.
         """
-        uris = _unique(
-            self._complete(TransportURI.parse(part)) for part in text.split(",") if part.strip()
+        return self.take_over(
+            [self._complete(TransportURI.parse(part)) for part in text.split(",") if part.strip()]
         )
+
+    def take_over(self, uris: Iterable[TransportURI]) -> bool:
+        """Use `uris` as the announced brokers; return whether the list differs.
+
+        An empty list changes nothing.
+        """
+        uris = _unique(uris)
         if not uris or uris == self._announced:
             return False
         known, self._announced = self._announced, uris
-        return not (len(known) == len(uris) and all(uri in known for uri in uris))
+        return {*map(_key, known)} != {*map(_key, uris)}
 
-    def complete(self, text: str) -> TransportURI:
-        """Return the URL `text` with the options that all brokers of the list have.
+    def announced_by_broker(self, text: str) -> list[TransportURI]:
+        """Return the brokers of a list that a broker has sent, with the options of all brokers.
 
-        Raises:
-            ConfigurationException: it is not a URL.
+        A broker can only name addresses in the network: no composite URLs, no schemes without a
+        network, no unencrypted scheme unless one is configured, other schemes only if they are
+        configured. Options `ssl.*` and `socket.*` are dropped. What is skipped is logged, once.
         """
-        return self._complete(TransportURI.parse(text))
+        if len(text) > _LONGEST_TEXT:
+            self._warn(text, f"is skipped: a list is limited to {_LONGEST_TEXT} characters")
+            return []
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        for part in parts[_MOST_URLS : _MOST_URLS + 1]:
+            self._warn(part, f"is skipped: only the first {_MOST_URLS} of a list are used")
+        found: list[TransportURI] = []
+        for part in parts[:_MOST_URLS]:
+            try:
+                found.append(self._complete(self._from_broker(part)))
+            except ConfigurationException as error:
+                self._warn(part, f"is skipped: {error}")
+        return found
+
+    def _from_broker(self, text: str) -> TransportURI:
+        scheme = text.partition(":")[0].lower()
+        if scheme in _NEVER or "(" in text or ")" in text:
+            raise ConfigurationException("a broker can announce addresses in the network only")
+        uri = TransportURI.parse(text)
+        if scheme not in self._acceptable:
+            raise ConfigurationException(
+                f"the configured brokers allow only {', '.join(sorted(self._acceptable)) or 'none'}"
+            )
+        if scheme in _PLAIN | _ENCRYPTED and not _ADDRESS.fullmatch(uri.location):
+            raise ConfigurationException("it has no valid host and port")
+        local = [name for name in uri.options if name.lower().startswith(_LOCAL_OPTIONS)]
+        if local:
+            self._warn(text, f"is used without {', '.join(local)}: the client sets these options")
+        return replace(uri, options={k: v for k, v in uri.options.items() if k not in local})
+
+    def _warn(self, text: str, outcome: str) -> None:
+        """Log once why `text` is not used as it is, without its options and user."""
+        warned = shortened(text, _LONGEST_QUOTE)
+        if warned in self._warned or len(self._warned) >= _MOST_WARNINGS:
+            return
+        self._warned.add(warned)
+        logger.warning(
+            "The broker %s, which a broker has announced, %s",
+            re.sub(r"//[^/]*@", "//***@", warned.partition("?")[0]),
+            shortened(outcome, _LONGEST_QUOTE),
+        )
 
     def _complete(self, uri: TransportURI) -> TransportURI:
         return replace(uri, options={**uri.options, **self._nested})
@@ -88,9 +162,28 @@ class BrokerList:
         return ", ".join(map(str, _unique([*self._announced, *self._configured])))
 
 
+def _acceptable_schemes(configured: Iterable[TransportURI]) -> frozenset[str]:
+    """Return the schemes that a broker can announce to a client of these brokers."""
+    schemes: set[str] = set()
+    waiting = [*configured]
+    while waiting:
+        uri = waiting.pop()
+        waiting += uri.components
+        schemes.add(uri.scheme)
+    for family in (_PLAIN, _ENCRYPTED):
+        if schemes & family:
+            schemes |= family
+    return frozenset(schemes - _NEVER)
+
+
 def _unique(uris: Iterable[TransportURI]) -> list[TransportURI]:
-    unique: list[TransportURI] = []
+    unique: dict[tuple[object, ...], TransportURI] = {}
     for uri in uris:
-        if uri not in unique:
-            unique.append(uri)
-    return unique
+        unique.setdefault(_key(uri), uri)
+    return [*unique.values()]
+
+
+def _key(uri: TransportURI) -> tuple[object, ...]:
+    """Return what is equal for equal URLs, and can be hashed."""
+    components = tuple(map(_key, uri.components))
+    return uri.scheme, uri.location, frozenset(uri.options.items()), components, uri.path

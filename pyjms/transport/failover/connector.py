@@ -48,6 +48,10 @@ class Connector:
         self._backups: list[Peer] = []
         self._used: TransportURI | None = None
         self._lost_backup = anyio.Event()
+        self._preferred: Peer | None = None
+        self._refusals: dict[str, tuple[int, float]] = {}
+        """By priority broker: how often in a row it has refused the client, and until when it is
+        left alone."""
         self.asked_for: TransportURI | None = None
         """The broker to try first in the next pass."""
 
@@ -73,17 +77,15 @@ class Connector:
         (activemq-edges NW10; openwire-encoding 15)
         """
         options, brokers = self._options, self.brokers
-        try:
-            changed = bool(
-                control.connected_brokers
-                and options.update_uris_supported
-                and brokers.announce(control.connected_brokers)
-            )
-            if control.reconnect_to and options.reconnect_supported:
-                return brokers.complete(control.reconnect_to)
-        except JMSException as error:
-            logger.warning("The brokers that a broker has announced are not used: %s", error)
-            return None
+        changed = bool(
+            control.connected_brokers
+            and options.update_uris_supported
+            and brokers.take_over(brokers.announced_by_broker(control.connected_brokers))
+        )
+        if control.reconnect_to and options.reconnect_supported:
+            targets = brokers.announced_by_broker(control.reconnect_to)
+            if targets:
+                return targets[0]
         rebalances = control.rebalance_connection and options.rebalance_update_uris
         return brokers.connect_list()[0] if changed and rebalances else None
 
@@ -99,7 +101,7 @@ class Connector:
         while True:
             returning = self._options.priority_backup and not self.brokers.is_priority(current)
             if returning:
-                peer = await self._first_of(self.brokers.priorities())
+                peer = await self._first_of(self._priorities_to_try())
                 if peer is not None:
                     switch(peer)
                     return
@@ -113,6 +115,7 @@ class Connector:
 
     def prefer(self, peer: Peer) -> None:
         """Try a transport that is connected already before all others."""
+        self._preferred = peer
         self._backups.insert(0, peer)
 
     async def stop(self) -> None:
@@ -155,12 +158,30 @@ class Connector:
         except JMSException as error:
             logger.debug("%s did not take the client over: %s", peer.uri, error)
             self.brokers.failed = peer.uri
+            if peer is self._preferred:
+                self._refused(peer.uri)
             await peer.stop()
             return error
         except BaseException:
             await peer.stop()
             raise
+        self._refusals.pop(peer.uri.with_secrets(), None)
         return None
+
+    def _refused(self, uri: TransportURI) -> None:
+        """Leave a priority broker alone for a while, longer each time."""
+        key = uri.with_secrets()
+        count = self._refusals.get(key, (0, 0.0))[0]
+        delay = ReconnectPolicy(self._options, is_first=False).delay_after(count)
+        self._refusals[key] = count + 1, _clock.now() + delay
+
+    def _priorities_to_try(self) -> list[TransportURI]:
+        now = _clock.now()
+        return [
+            uri
+            for uri in self.brokers.priorities()
+            if self._refusals.get(uri.with_secrets(), (0, now))[1] <= now
+        ]
 
     async def _first_of(self, uris: list[TransportURI]) -> Peer | None:
         for uri in uris:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 import anyio
 
+from pyjms.transport.base import TransportListener
 from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.commands import BrokerInfo, Command
+from pyjms.wire.openwire.commands import BrokerInfo, Command, ConnectionControl
 
 __all__ = ["Peer", "open_peer"]
+
+_MOST_CONTROLS: Final = 16
 
 
 class Peer:
     """One broker and the started transport to it.
 
-    It listens to the transport until somebody else does, and keeps the broker's description.
+    It listens to the transport until somebody else does, and keeps the broker's description and
+    the latest of its ConnectionControl commands: ActiveMQ sends the list of its cluster before the
+    response to ConnectionInfo.
     """
 
     def __init__(self, uri: TransportURI, transport: RequestTransport) -> None:
@@ -25,6 +32,7 @@ class Peer:
         self.error: Exception | None = None
         self.broker_info: BrokerInfo | None = None
         self.on_lost: Callable[[Peer], None] | None = None
+        self._controls: deque[ConnectionControl] = deque(maxlen=_MOST_CONTROLS)
         transport.listener = self
 
     def dismiss(self) -> None:
@@ -39,9 +47,16 @@ class Peer:
             await self.transport.stop()
 
     def on_command(self, command: Command) -> None:
-        """Keep the broker's description of itself."""
+        """Keep the broker's description of itself and what it says about its cluster."""
         if isinstance(command, BrokerInfo):
             self.broker_info = command
+        elif isinstance(command, ConnectionControl):
+            self._controls.append(command)
+
+    def deliver_to(self, listener: TransportListener[Command]) -> None:
+        """Pass on the ConnectionControl commands so far, while `listener` is the transport's."""
+        while self._controls and self.transport.listener is listener:
+            listener.on_command(self._controls.popleft())
 
     def on_exception(self, error: Exception) -> None:
         """Note that the transport has failed."""

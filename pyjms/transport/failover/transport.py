@@ -351,6 +351,7 @@ class FailoverTransport(ReconnectingTransport):
                 self._switch,
                 name=f"pyjms {self.remote_address} backups",
             )
+        peer.deliver_to(self)
 
     def _interrupt(self, error: Exception) -> None:
         """Stop using the current broker."""
