@@ -197,7 +197,12 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self._unyielded += size
         if connection.transport.congested:
             self._unyielded = 0
-            await connection.transport.drained()
+            try:
+                await connection.transport.drained()
+            except BaseException:  # a send that raises must not be carried out later
+                if connection.transport.withdraw(command) and window is not None:
+                    window.decrease(size)
+                raise
         elif self._unyielded > _YIELD_BYTES:
             self._unyielded = 0
             await checkpoint()

@@ -82,6 +82,14 @@ class Transport(ABC, Generic[C]):
         leave at the end of the loop's current pass.
         """
 
+    def withdraw(self, command: C) -> bool:
+        """Take back `command`, whose sender no longer waits in `drained`; return whether it was.
+
+        False if it was sent or is queued for the peer. Only a transport that keeps commands while
+        it has no peer can take one back.
+        """
+        return False
+
     def defer(self, function: Callable[[], object]) -> bool:
         """Call `function()` after the responses to the current chunk of input have been sent.
 
@@ -144,6 +152,9 @@ class TransportFilter(Transport[C]):
 
     def flush(self) -> None:
         self.next.flush()
+
+    def withdraw(self, command: C) -> bool:
+        return self.next.withdraw(command)
 
     def defer(self, function: Callable[[], object]) -> bool:
         return self.next.defer(function)

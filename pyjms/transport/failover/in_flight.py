@@ -22,7 +22,7 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
 )
 
-__all__ = ["failed_again", "in_doubt", "is_done_by_loss", "is_in_doubt", "timed_out"]
+__all__ = ["failed_again", "in_doubt", "is_done_by_loss", "is_in_doubt", "stopped", "timed_out"]
 
 _REMOVE = 1
 
@@ -63,6 +63,11 @@ def timed_out(seconds: float, brokers: object) -> ConnectionFailedException:
         f"Failover timeout of {seconds * 1000:.0f} ms reached.",
         hint=f"none of [{brokers}] could be reached; the option timeout (ms) sets the limit",
     )
+
+
+def stopped(address: str) -> ConnectionFailedException:
+    """Return why nothing is sent through a transport that was stopped."""
+    return ConnectionFailedException(f"The transport to {address} was stopped")
 
 
 def failed_again(error: Exception) -> ConnectionFailedException:

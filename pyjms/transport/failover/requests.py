@@ -47,11 +47,12 @@ class OpenRequests:
         """Remove a request and return it; None: nobody waits for its response any more."""
         return self._requests.pop(number, None)
 
-    def abandon(self, command: Command) -> None:
-        """Remove the request of `command`: nobody waits for its response any more."""
+    def abandon(self, command: Command) -> Request | None:
+        """Remove and return the request of `command`: nobody waits for its response any more."""
         for request in self:
             if request.command is command:
-                del self._requests[request.number]
+                return self._requests.pop(request.number)
+        return None
 
     def commands(self) -> frozenset[int]:
         """Return the `id()` of each command."""
@@ -71,23 +72,25 @@ class HeldMessages:
     """Messages sent without response while there was no broker; their senders wait in `drained`."""
 
     def __init__(self) -> None:
-        self._held: list[tuple[float, ActiveMQMessage, bool]] = []
+        self._held: dict[int, tuple[ActiveMQMessage, bool]] = {}  # by `id()` of the message
 
     def add(self, message: ActiveMQMessage, *, is_replayed: bool) -> None:
         """Add a message; `is_replayed`: it is part of the replay in any case."""
-        self._held.append((_clock.now(), message, is_replayed))
+        self._held[id(message)] = (message, is_replayed)
+
+    def remove(self, message: Command) -> bool:
+        """Remove a message whose sender no longer waits; return whether it was held."""
+        return self._held.pop(id(message), None) is not None
 
     def unsent(self) -> list[ActiveMQMessage]:
         """Return those that no replay sends."""
-        return [message for _, message, is_replayed in self._held if not is_replayed]
+        return [message for message, is_replayed in self._held.values() if not is_replayed]
 
     def clear(self) -> None:
         """Remove all of them: they were sent."""
         self._held.clear()
 
-    def pop_older(self, seconds: float) -> list[ActiveMQMessage]:
-        """Remove and return those that have waited so long."""
-        limit = _clock.now() - seconds
-        older = [message for since, message, _ in self._held if since <= limit]
-        self._held = [held for held in self._held if held[0] > limit]
-        return older
+    def pop_all(self) -> list[ActiveMQMessage]:
+        """Remove and return all of them: they are not sent."""
+        held, self._held = self._held, {}
+        return [message for message, _ in held.values()]

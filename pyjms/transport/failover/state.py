@@ -34,6 +34,7 @@ from pyjms.wire.openwire.commands import (
 __all__ = ["ClientState"]
 
 _ADD = 0
+_OVERHEAD = 1024  # ActiveMQ: Message.DEFAULT_MINIMUM_MESSAGE_SIZE
 
 
 class ClientState:
@@ -84,8 +85,7 @@ class ClientState:
         """Forget `command`: it could not be sent, or the broker has refused it."""
         if isinstance(command, ActiveMQMessage):
             self.transactions.remove(command)
-            if self.cached.pop(command.message_id, None) is not None:
-                self._cached_bytes -= _size(command)
+            self._uncache(command.message_id)
         elif isinstance(command, ConnectionInfo):
             self.connections.pop(command.connection_id, None)
         elif isinstance(command, ProducerInfo | ConsumerInfo):
@@ -152,6 +152,7 @@ class ClientState:
             self.transactions.producer_closed(info)
 
     def _cache(self, message: ActiveMQMessage) -> bool:
+        self._uncache(message.message_id)
         self.cached[message.message_id] = message
         self._cached_bytes += _size(message)
         while self._cached_bytes > self._options.max_cache_size:
@@ -161,6 +162,11 @@ class ClientState:
                 return False
         return True
 
+    def _uncache(self, message_id: MessageId | None) -> None:
+        message = self.cached.pop(message_id, None)
+        if message is not None:
+            self._cached_bytes -= _size(message)
+
 
 def ends_transaction(info: TransactionInfo) -> bool:
     """Whether `info` commits or rolls back."""
@@ -168,4 +174,4 @@ def ends_transaction(info: TransactionInfo) -> bool:
 
 
 def _size(message: ActiveMQMessage) -> int:
-    return len(message.content or b"") + len(message.marshalled_properties or b"")
+    return _OVERHEAD + len(message.content or b"") + len(message.marshalled_properties or b"")

@@ -28,7 +28,11 @@ __all__ = ["OpenTransactions"]
 @dataclass
 class _Transaction:
     begin: TransactionInfo
-    messages: list[ActiveMQMessage] = field(default_factory=list)
+    messages: dict[int, ActiveMQMessage] = field(default_factory=dict)
+    """By their `id()`, in the order in which they were sent."""
+    producers: set[ProducerId | None] = field(default_factory=set)
+    """Those of the messages."""
+    latest_producer: ProducerId | None = None
     closed_producers: list[ProducerInfo] = field(default_factory=list)
 
 
@@ -50,19 +54,22 @@ class OpenTransactions:
         """Add a message to its transaction; return whether it belongs to one."""
         transaction = self._transactions.get(message.transaction_id)
         if transaction is not None:
-            transaction.messages.append(message)
+            transaction.messages[id(message)] = message
+            if message.producer_id is not transaction.latest_producer:
+                transaction.latest_producer = message.producer_id
+                transaction.producers.add(message.producer_id)
         return transaction is not None
 
     def remove(self, message: ActiveMQMessage) -> None:
         """Remove a message that is not sent after all."""
         transaction = self._transactions.get(message.transaction_id)
         if transaction is not None:
-            transaction.messages = [sent for sent in transaction.messages if sent is not message]
+            transaction.messages.pop(id(message), None)
 
     def producer_closed(self, info: ProducerInfo) -> None:
         """Keep a closed producer in the transactions that have messages of it."""
         for transaction in self._transactions.values():
-            if any(_is_of(message, info.producer_id) for message in transaction.messages):
+            if info.producer_id in transaction.producers:
                 transaction.closed_producers.append(info)
 
     def replay(self, pending: frozenset[int]) -> Iterator[Command]:
@@ -74,12 +81,8 @@ class OpenTransactions:
                 transaction.begin.transaction_id,
                 int(TransactionType.BEGIN),
             )
-            for message in transaction.messages:
+            for message in transaction.messages.values():
                 if id(message) not in pending:
                     yield copy(message)
             for info in transaction.closed_producers:
                 yield RemoveInfo(info.producer_id)
-
-
-def _is_of(message: ActiveMQMessage, producer_id: ProducerId | None) -> bool:
-    return message.producer_id == producer_id

@@ -31,11 +31,7 @@ from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.failover.connector import Connector
 from pyjms.transport.failover.deadlines import OutageDeadlines
-from pyjms.transport.failover.in_flight import (
-    failed_again,
-    is_done_by_loss,
-    timed_out,
-)
+from pyjms.transport.failover.in_flight import failed_again, is_done_by_loss, stopped, timed_out
 from pyjms.transport.failover.options import FailoverOptions
 from pyjms.transport.failover.peer import Peer
 from pyjms.transport.failover.pulls import OpenPulls
@@ -107,7 +103,7 @@ class FailoverTransport(ReconnectingTransport):
         await self._connector.stop()
         if self._peer is not None:
             await self._peer.stop()
-        self._end(ConnectionFailedException(f"The transport to {self.remote_address} was stopped"))
+        self._end(stopped(self.remote_address))
 
     @property
     def remote_address(self) -> str:
@@ -162,7 +158,15 @@ class FailoverTransport(ReconnectingTransport):
             raise
 
     def abandon(self, command: Command) -> None:
-        self._requests.abandon(command)
+        request = self._requests.abandon(command)
+        self._state.completed(command)  # a transaction that it ends is not replayed
+        if request and not request.was_sent and isinstance(command, ActiveMQMessage):
+            self._state.untrack(command)
+
+    def withdraw(self, command: Command) -> bool:
+        if is_held := self._held.remove(command):
+            self._state.untrack(command)
+        return is_held
 
     def flush(self) -> None:
         if self._current is not None:
@@ -179,8 +183,8 @@ class FailoverTransport(ReconnectingTransport):
         """Wait until there is a broker whose transport takes more.
 
         Raises:
-            ConnectionFailedException: there was none within the option `timeout`; what was queued
-                since is not sent.
+            ConnectionFailedException: none within the option `timeout` (`withdraw` the message
+                then); or the transport failed or was stopped, and what waited is not sent.
         """
         timeout = self._options.timeout
         deadline = None if timeout is None else _clock.now() + timeout
@@ -193,11 +197,10 @@ class FailoverTransport(ReconnectingTransport):
                 continue
             left = None if deadline is None else deadline - _clock.now()
             if timeout is not None and left is not None and left <= 0:
-                for message in self._held.pop_older(timeout):
-                    self._state.untrack(message)
                 raise timed_out(timeout, self._connector.brokers)
             with _clock.timeout(left):
                 await self._settled.wait()
+        raise failed_again(self._error or stopped(self.remote_address))
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -386,6 +389,8 @@ class FailoverTransport(ReconnectingTransport):
 
     def _end(self, error: Exception) -> None:
         self._error = self._error or error
+        for message in self._held.pop_all():
+            self._state.untrack(message)
         self._end_outage()
         for request in self._requests.pop_all():
             request.on_response(failed_again(error))

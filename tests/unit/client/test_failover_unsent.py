@@ -1,0 +1,211 @@
+"""What `failover:` does not send, it reports; and what ended or was cancelled is not sent later."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from pyjms import _clock
+from pyjms.client.factory import ConnectionFactory
+from pyjms.enums import DeliveryMode
+from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.transport.failover.options import FailoverOptions
+from pyjms.transport.failover.state import ClientState
+from pyjms.transport.failover.transactions import OpenTransactions
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConnectionId,
+    LocalTransactionId,
+    MessageId,
+    ProducerId,
+    ProducerInfo,
+    RemoveInfo,
+    TransactionInfo,
+    TransactionType,
+)
+from tests.kit.fake_brokers import FakeBrokers, brokers
+from tests.kit.scripted_broker import clock
+
+__all__ = ["brokers", "clock"]
+
+CONNECTION = ConnectionId("c1")
+PRODUCER = ProducerId("c1", 1, 1)
+TRANSACTED = [False, True]
+
+
+@asynccontextmanager
+async def connected(query: str = "") -> AsyncIterator[Any]:
+    url = f"failover:(fake://a)?jms.watchTopicAdvisories=false&{query}"
+    async with await ConnectionFactory(url).create_connection() as connection:
+        await connection.start()
+        yield connection
+
+
+async def producer_of(connection: Any, *, transacted: bool) -> tuple[Any, Any]:
+    session = await connection.create_session(transacted)
+    producer = await session.create_producer(session.create_queue("q"))
+    producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+    return session, producer
+
+
+async def begin_outage(brokers: FakeBrokers) -> None:
+    brokers.down = {"a"}
+    brokers.lose()
+    await _clock.sleep(0.001)
+
+
+async def end_outage(brokers: FakeBrokers) -> list[object]:
+    """Return the messages and transaction commands that the next broker is sent."""
+    count = len(brokers.connections)
+    brokers.down = set()
+    await _clock.sleep(60)
+    assert len(brokers.connections) == count + 1
+    return [
+        command
+        for command in brokers.connections[-1].sent
+        if isinstance(command, ActiveMQMessage | TransactionInfo)
+    ]
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("transacted", TRANSACTED)
+async def test_a_send_that_waits_when_reconnecting_is_given_up_raises(
+    brokers: FakeBrokers, transacted: bool
+) -> None:
+    async with connected("maxReconnectAttempts=3") as connection:
+        session, producer = await producer_of(connection, transacted=transacted)
+        await begin_outage(brokers)
+        with pytest.raises(ConnectionFailedException):
+            await producer.send(session.create_text_message("x"))
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("transacted", TRANSACTED)
+async def test_a_send_that_waits_when_the_connection_is_closed_raises(
+    brokers: FakeBrokers, transacted: bool
+) -> None:
+    outcomes: list[object] = []
+    async with connected() as connection:
+        session, producer = await producer_of(connection, transacted=transacted)
+        await begin_outage(brokers)
+
+        async def send() -> None:
+            try:
+                await producer.send(session.create_text_message("x"))
+                outcomes.append("sent")
+            except JMSException as error:
+                outcomes.append(type(error))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send)
+            await _clock.sleep(0.001)
+            await connection.close()
+    assert outcomes == [ConnectionFailedException]
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("how", ["commit", "rollback"])
+@pytest.mark.parametrize("in_outage", [False, True])
+async def test_a_transaction_whose_end_was_cancelled_is_not_replayed(
+    brokers: FakeBrokers, how: str, in_outage: bool
+) -> None:
+    async with connected() as connection:
+        session, producer = await producer_of(connection, transacted=True)
+        await producer.send(session.create_text_message("x"))
+        if in_outage:
+            await begin_outage(brokers)
+        else:
+            brokers.connections[-1].respond = lambda _: ()
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await getattr(session, how)()
+        if not in_outage:
+            await begin_outage(brokers)
+        assert await end_outage(brokers) == []
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("query", ["", "trackMessages=true", "jms.alwaysSyncSend=true"])
+@pytest.mark.parametrize("transacted", TRANSACTED)
+async def test_a_send_cancelled_in_an_outage_is_not_carried_out_later(
+    brokers: FakeBrokers, query: str, transacted: bool
+) -> None:
+    async with connected(query) as connection:
+        session, producer = await producer_of(connection, transacted=transacted)
+        await begin_outage(brokers)
+        with _clock.timeout(5):
+            await producer.send(session.create_text_message("cancelled"))
+        sent = await end_outage(brokers)
+        assert [type(command) for command in sent] == [TransactionInfo] * transacted
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_cancelled_send_gives_its_part_of_the_window_back(brokers: FakeBrokers) -> None:
+    async with connected("jms.producerWindowSize=1500") as connection:
+        session, producer = await producer_of(connection, transacted=False)
+        await begin_outage(brokers)
+        for text in ("first", "second"):
+            with _clock.timeout(5):
+                await producer.send(session.create_text_message(text))
+        assert await end_outage(brokers) == []
+        with anyio.fail_after(5):
+            await producer.send(session.create_text_message("third"))
+
+
+def message(
+    number: int, transaction_id: LocalTransactionId | None = None, content: bytes | None = None
+) -> ActiveMQMessage:
+    return ActiveMQMessage(
+        producer_id=PRODUCER,
+        message_id=MessageId(None, PRODUCER, number),
+        transaction_id=transaction_id,
+        content=content,
+    )
+
+
+def test_messages_without_content_count_with_their_overhead() -> None:
+    state = ClientState(FailoverOptions(track_messages=True, max_cache_size=10 * 1024))
+    for number in range(1, 101):
+        assert state.track_message(message(number), is_request=False)
+    assert [m.producer_sequence_id for m in state.cached if m] == list(range(91, 101))
+
+
+def test_a_message_that_is_sent_again_counts_once() -> None:
+    state = ClientState(FailoverOptions(track_messages=True, max_cache_size=8 * 1024))
+    content = bytes(2 * 1024)
+    state.track_message(message(1, content=content), is_request=False)
+    for _ in range(5):
+        assert state.track_message(message(2, content=content), is_request=False)
+    assert [m.producer_sequence_id for m in state.cached if m] == [1, 2]
+
+
+def test_a_closed_producer_is_kept_without_reading_the_messages() -> None:
+    transaction_id = LocalTransactionId(1, CONNECTION)
+    transactions = OpenTransactions()
+    begin = TransactionInfo(CONNECTION, transaction_id, int(TransactionType.BEGIN))
+    transactions.begin(begin)
+    compared: list[object] = []
+
+    class Counted(ProducerId):
+        def __eq__(self, other: object) -> bool:
+            compared.append(other)
+            return super().__eq__(other)
+
+        def __hash__(self) -> int:
+            return super().__hash__()
+
+    used, unused = Counted("c1", 1, 1), Counted("c1", 1, 2)
+    for number in range(100):
+        sent = message(number, transaction_id)
+        sent.producer_id = used
+        transactions.add(sent)
+    for producer_id in (Counted("c1", 1, 1), unused):
+        transactions.producer_closed(ProducerInfo(producer_id, None))
+    assert len(compared) < 5
+    replayed = list(transactions.replay(frozenset()))
+    assert [r.producer_id for r in replayed if isinstance(r, ProducerInfo)] == [used]
+    assert [r.object_id for r in replayed if isinstance(r, RemoveInfo)] == [used]
