@@ -8,9 +8,8 @@
                                                         if no reconnection is allowed
     FAILED         raises                               stop()
 
-Everything that is sent is recorded first (`ClientState`), then given to the current transport, if
-there is one. A new broker gets the record replayed (`replay`) and the outstanding requests again;
-only then is it the current one. Replaying is one run without a wait, so no command overtakes it.
+What is sent is recorded (`ClientState`), then given to the current transport. A new broker gets the
+record replayed (`replay`), then the outstanding requests, all in one run without a wait.
 
 Not replayed, because the new broker could not understand it: acknowledgements, removals and
 rollbacks. Whoever waits for their response gets one at once; the outcome is the same. A commit
