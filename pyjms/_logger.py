@@ -24,6 +24,7 @@ _CONTROL: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 _CONTROL_IN_LINE: Final = re.compile("[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 _VALUE: Final = re.compile(r", input_value=.*(?:, input_type=\w+(?=\])|\.\.\.$)")
 _LINK: Final = re.compile(r"\s*For further information visit \S+")
+_REPR: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +.\d*]*[ra]")
 _PLAIN: Final = (int, float, type(None))
 _formatter: Final = logging.Formatter()
 
@@ -51,10 +52,11 @@ def _escape(found: re.Match[str]) -> str:
 
 def _escape_record(record: logging.LogRecord) -> bool:
     args = record.args
+    quoted = _REPR.search(str(record.msg)) is not None
     if isinstance(args, Mapping):
-        record.args = {name: _escaped(value) for name, value in args.items()}
+        record.args = {name: _escaped(value, quoted) for name, value in args.items()}
     elif args:
-        record.args = tuple(map(_escaped, args))
+        record.args = tuple(_escaped(value, quoted) for value in args)
     exc_info = record.exc_info
     error = exc_info[1] if exc_info else None
     if exc_info and any(_CONTROL.search(error_text(each)) for each in _chain(error)):
@@ -62,12 +64,23 @@ def _escape_record(record: logging.LogRecord) -> bool:
     return True
 
 
-def _escaped(value: object) -> object:
-    """Return the value itself unless its text has control characters."""
+def _escaped(value: object, quoted: bool) -> object:
+    """Return the value, or its text if that, or its repr if `quoted`, has control characters."""
     if isinstance(value, _PLAIN):
         return value
     text = error_text(value)
-    return _CONTROL.sub(_escape, text) if _CONTROL.search(text) else value
+    if _CONTROL.search(text):
+        return _CONTROL.sub(_escape, text)
+    if quoted and _CONTROL.search(_repr(value)):
+        return text
+    return value
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as second:
+        return f"its text is not available: {type(second).__name__}"
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -21,6 +21,7 @@ __all__ = [
     "could_not_create",
     "default_broker_url",
     "did_you_mean",
+    "is_secret",
     "parse_broker_uri",
 ]
 
@@ -29,6 +30,7 @@ COMPOSITE_SCHEMES = frozenset({"failover", "fanout", "discovery", "static", "bro
 """Schemes whose URLs list other URLs, even without brackets."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SECRET = re.compile("pass|secret", re.IGNORECASE)
 _HOST_VARIABLES = ("org.apache.activemq.AMQ_HOST", "AMQ_HOST")
 _PORT_VARIABLES = ("org.apache.activemq.AMQ_PORT", "AMQ_PORT")
 _BIND_VARIABLES = ("org.apache.activemq.BROKER_BIND_URL", "BROKER_BIND_URL")
@@ -105,14 +107,19 @@ class TransportURI:
         return split, replace(self, options=rest)
 
     def __str__(self) -> str:
-        return _joined(self, lambda k, v: f"{k}={'***' if k.lower().endswith('password') else v}")
+        return _joined(self, lambda k, v: f"{k}={'***' if is_secret(k) else v}")
 
     def with_secrets(self) -> str:
         """Return the URL with its passwords, to be parsed again; `str()` hides them."""
-        return _joined(self, lambda k, v: f"{quote(k)}={quote(v, safe='/:,')}")
+        return _joined(self, lambda k, v: f"{quote(k)}={quote(v, safe='/:')}")
 
     def __repr__(self) -> str:
         return f"TransportURI({str(self)!r})"
+
+
+def is_secret(option: str) -> bool:
+    """Return whether the option, perhaps misspelt, has a value that messages must not show."""
+    return _SECRET.search(option) is not None
 
 
 def _joined(uri: TransportURI, option: Callable[[str, str], str]) -> str:
@@ -285,5 +292,5 @@ def _components(text: str, whole: str) -> tuple[TransportURI, ...]:
 
 
 def _redact(text: str) -> str:
-    hidden = re.sub(r"(?i)([^?&=,(]*password)=[^&,)]*", r"\1=***", text)
+    hidden = re.sub(r"(?i)([^?&=,(]*(?:pass|secret)[^?&=,(]*)=[^&,)]*", r"\1=***", text)
     return re.sub(r"//[^/@?,()]*@", "//***@", hidden)

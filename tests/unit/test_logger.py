@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from pyjms._logger import one_line, shortened
+from pyjms._logger import get_logger, one_line, shortened
 
 
 class Card(BaseModel):
@@ -35,3 +37,17 @@ def test_a_rejected_value_that_was_cut_is_left_out_too() -> None:
 
 def test_other_texts_keep_their_words() -> None:
     assert one_line("a\n\tb  c") == "a b c"
+
+
+def test_a_repr_with_a_line_break_cannot_forge_a_line() -> None:
+    class Forger:
+        def __str__(self) -> str:
+            return "harmless"
+
+        def __repr__(self) -> str:
+            return "a\nERROR forged"
+
+    record = logging.LogRecord("n", logging.INFO, "f", 1, "%r", (Forger(),), None)
+    get_logger("pyjms.test_repr").filter(record)
+
+    assert "\n" not in record.getMessage()

@@ -25,7 +25,7 @@ from pyjms.transport.options import (
     milliseconds,
     read_options,
 )
-from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
+from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean, is_secret
 from pyjms.wire.openwire.format import WireFormatSettings
 
 __all__ = [
@@ -100,7 +100,9 @@ def wire_format_settings(given: Mapping[str, str], host: str | None) -> WireForm
     """
     unknown = [name for name in given if name not in WIRE_FORMAT]
     if unknown:
-        listed = ", ".join(f"wireFormat.{name}={given[name]}" for name in unknown)
+        listed = ", ".join(
+            f"wireFormat.{name}={'***' if is_secret(name) else given[name]}" for name in unknown
+        )
         raise could_not_create(
             f"Invalid connect parameters: {{{listed}}}", hint=did_you_mean(unknown, WIRE_FORMAT)
         )
