@@ -14,7 +14,7 @@ from typing import Any
 
 from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
-from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
+from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean, is_secret
 
 __all__ = [
     "IGNORED",
@@ -211,9 +211,7 @@ def check_known(
     names = known | ignored.keys()
     unknown = {k: v for k, v in uri.options.items() if k not in names}
     if unknown:
-        shown = ", ".join(
-            f"{k}={'***' if k.lower().endswith('password') else v}" for k, v in unknown.items()
-        )
+        shown = ", ".join(f"{k}={'***' if is_secret(k) else v}" for k, v in unknown.items())
         raise could_not_create(
             f"Invalid {what} parameters: {{{shown}}}",
             hint=did_you_mean(unknown, names) or (_NAMES_OF_CLIENTS if what == "connect" else ""),

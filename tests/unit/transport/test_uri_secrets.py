@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pyjms.errors import ConfigurationException
+from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 
 
@@ -21,3 +23,11 @@ def test_the_value_of_a_misspelt_password_option_is_hidden(name: str) -> None:
     uri = TransportURI("ssl", "h:1", {name: "s3cr"})
 
     assert str(uri) == f"ssl://h:1?{name}=***"
+
+
+@pytest.mark.parametrize("name", ["keyStorePassphrase", "wireFormat.sharedSecret"])
+def test_the_error_about_a_misspelt_password_option_hides_its_value(name: str) -> None:
+    with pytest.raises(ConfigurationException) as caught:
+        create_transport(f"ssl://h:1?{name}=s3cr")
+    assert f"{name}=***" in str(caught.value)
+    assert "s3cr" not in str(caught.value)
