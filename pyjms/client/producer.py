@@ -30,16 +30,13 @@ from pyjms.jms import api
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import DEFAULT_PRIORITY, Message
 from pyjms.jms.producer_consumer import destination_first
-from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, ProducerInfo
+from pyjms.wire.openwire.commands import MessageId, ProducerId, ProducerInfo
+from pyjms.wire.openwire.message_size import message_size
 
 __all__ = [
-    "MESSAGE_OVERHEAD",
     "ActiveMQMessageProducer",
     "ProducerWindow",
 ]
-
-MESSAGE_OVERHEAD = 1024
-"""Bytes counted for a message besides its properties and body. (openwire-encoding 8)"""
 
 _YIELD_BYTES = 256 * 1024  # of asynchronous sending between two checkpoints
 
@@ -188,7 +185,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         ):
             await connection.transport.request(command, options.send_timeout)
             return
-        size = _size(command)
+        size = message_size(command)
         connection.oneway(command)
         if not session.dispatcher.is_busy:  # else it leaves with the acknowledgement
             connection.send_now()
@@ -288,11 +285,6 @@ def _unknown_mode(value: object) -> IllegalStateException:
         f"Unknown delivery mode: {value!r}",
         hint="use DeliveryMode.PERSISTENT or DeliveryMode.NON_PERSISTENT",
     )
-
-
-def _size(command: ActiveMQMessage) -> int:
-    content, properties = command.content, command.marshalled_properties
-    return MESSAGE_OVERHEAD + len(content or b"") + len(properties or b"")
 
 
 def _window(connection: ClientConnection, info: ProducerInfo) -> ProducerWindow | None:

@@ -16,7 +16,7 @@ from pyjms._logger import get_logger
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.errors import ConfigurationException
 from pyjms.transport.options import boolean, integer
-from pyjms.transport.uri import did_you_mean
+from pyjms.transport.uri import did_you_mean, is_secret
 
 __all__ = [
     "IGNORED",
@@ -253,7 +253,7 @@ def apply_options(given: Mapping[str, str], options: ClientOptions) -> dict[str,
     unknown = {name: text for name, text in given.items() if name not in _KNOWN}
     if unknown:
         listed = ", ".join(
-            f"{name}={'***' if 'pass' in name.lower() else text}" for name, text in unknown.items()
+            f"{name}={'***' if is_secret(name) else text}" for name, text in unknown.items()
         )
         raise ConfigurationException(
             f"There are {len(unknown)} jms options that couldn't be set on the ConnectionFactory."

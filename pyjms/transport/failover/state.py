@@ -30,11 +30,11 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
     TransactionType,
 )
+from pyjms.wire.openwire.message_size import message_size
 
 __all__ = ["ClientState"]
 
 _ADD = 0
-_OVERHEAD = 1024  # ActiveMQ: Message.DEFAULT_MINIMUM_MESSAGE_SIZE
 
 
 class ClientState:
@@ -154,10 +154,10 @@ class ClientState:
     def _cache(self, message: ActiveMQMessage) -> bool:
         self._uncache(message.message_id)
         self.cached[message.message_id] = message
-        self._cached_bytes += _size(message)
+        self._cached_bytes += message_size(message)
         while self._cached_bytes > self._options.max_cache_size:
             oldest = self.cached.pop(next(iter(self.cached)))
-            self._cached_bytes -= _size(oldest)
+            self._cached_bytes -= message_size(oldest)
             if oldest is message:
                 return False
         return True
@@ -165,13 +165,9 @@ class ClientState:
     def _uncache(self, message_id: MessageId | None) -> None:
         message = self.cached.pop(message_id, None)
         if message is not None:
-            self._cached_bytes -= _size(message)
+            self._cached_bytes -= message_size(message)
 
 
 def ends_transaction(info: TransactionInfo) -> bool:
     """Whether `info` commits or rolls back."""
     return info.type in (TransactionType.COMMIT_ONE_PHASE, TransactionType.ROLLBACK)
-
-
-def _size(message: ActiveMQMessage) -> int:
-    return _OVERHEAD + len(message.content or b"") + len(message.marshalled_properties or b"")

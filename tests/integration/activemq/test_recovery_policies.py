@@ -50,7 +50,9 @@ async def recovered(client: RawClient, topic: Destination, count: int, **fields:
         pytest.param("size", "345", marks=pytest.mark.fact("activemq-broker 4.2/fixedSized")),
         pytest.param("last", "5", marks=pytest.mark.fact("activemq-broker 4.2/lastImage")),
         pytest.param("timed", "12345", marks=pytest.mark.fact("activemq-broker 4.2/timed")),
-        pytest.param("none", "", marks=pytest.mark.fact("activemq-broker 4.2")),
+        pytest.param(
+            "none", "", marks=pytest.mark.fact("activemq-broker 4.2/noSubscriptionRecoveryPolicy")
+        ),
     ],
 )
 async def test_each_policy(connect: Any, policy: str, expected: str) -> None:
@@ -123,7 +125,7 @@ async def test_retained_messages(connect: Any) -> None:
     assert await recovered(client, topic, 0, retroactive=False) == ""
 
 
-@pytest.mark.fact("activemq-broker 4.2")
+@pytest.mark.fact("activemq-broker 4.2/fixedCount")
 async def test_durable_subscriptions_at_each_activation(connect: Any) -> None:
     client = await connect()
     topic = Topic(f"count.{client.name}")

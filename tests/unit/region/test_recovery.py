@@ -280,7 +280,7 @@ def test_a_new_retroactive_durable_subscription_gets_what_the_store_has(
     assert client.received(durable) == ["1", "2", "3"]
 
 
-@pytest.mark.fact("activemq-broker 4.2")
+@pytest.mark.fact("activemq-broker 4.2/fixedCount")
 def test_a_retroactive_durable_subscription_gets_what_is_kept_at_each_activation(make_broker):
     broker = make_broker(keeping(COUNT))
     client = broker.client("me")

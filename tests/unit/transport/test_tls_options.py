@@ -40,7 +40,7 @@ _VALUES: dict[str, tuple[str, object]] = {
 
 
 @pytest.mark.parametrize("name", CLIENT_TLS)
-@pytest.mark.fact("activemq-edges 1.1")
+@pytest.mark.fact("activemq-edges 1.1/ssl")
 def test_options_of_clients(name: str) -> None:
     attribute = CLIENT_TLS[name][0]
     text, value = _VALUES[attribute]
@@ -50,7 +50,7 @@ def test_options_of_clients(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVER_TLS)
-@pytest.mark.fact("activemq-edges 1.1")
+@pytest.mark.fact("activemq-edges 1.1/ssl")
 def test_options_of_connectors(name: str) -> None:
     attribute = SERVER_TLS[name][0]
     text, value = _VALUES[attribute]

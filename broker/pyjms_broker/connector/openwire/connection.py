@@ -56,6 +56,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
+from pyjms.wire.openwire.message_size import message_size
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.connector.openwire.back_pressure import BackPressure, ReadPause
@@ -63,7 +64,6 @@ from pyjms_broker.connector.openwire.client_resources import ClientResources
 from pyjms_broker.connector.openwire.connection_state import (
     ConnectionState,
     DeferredResponse,
-    message_size,
 )
 from pyjms_broker.connector.openwire.deferred_acks import DeferredAcks
 from pyjms_broker.connector.openwire.pending_responses import PendingResponses

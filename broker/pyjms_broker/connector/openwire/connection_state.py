@@ -21,16 +21,12 @@ __all__ = [
     "SessionState",
     "check_limit",
     "connection_of",
-    "message_size",
     "registered",
     "session_of",
 ]
 
 T = TypeVar("T")
 
-_FIXED_MESSAGE_SIZE = (
-    1024  # size that each message is counted with, in addition to its body and properties
-)
 IMPLICIT_SESSION = -1
 """The session that every connection has without a SessionInfo; advisory consumers belong to it."""
 
@@ -146,12 +142,6 @@ def connection_of(
 
 def _is_advisory(destination: Destination | None) -> bool:
     return destination is not None and destination.physical_name.startswith("ActiveMQ.Advisory.")
-
-
-def message_size(message: commands.ActiveMQMessage) -> int:
-    """Return the size of a message in its producer's window, in bytes. (activemq-broker M6)"""
-    properties, content = message.marshalled_properties, message.content
-    return _FIXED_MESSAGE_SIZE + len(properties or b"") + len(content or b"")
 
 
 def registered(found: T | None, kind: str, object_id: object) -> T:

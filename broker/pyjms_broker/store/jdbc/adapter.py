@@ -41,7 +41,6 @@ __all__ = ["JDBCPersistenceAdapter"]
 
 logger = get_logger(__name__)
 
-_OVERHEAD = 1024
 _MOST_CLEANED = 5000
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -16,6 +16,7 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Topic, parse_destination
+from pyjms.wire.openwire.message_size import MESSAGE_OVERHEAD
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
 from pyjms_broker.store.jdbc.execution.batch import (
@@ -37,7 +38,6 @@ __all__ = [
 
 logger = get_logger(__name__)
 
-_OVERHEAD: Final = 1024
 """Bytes that a message counts in memory beside its body and properties (minimumMessageSize)."""
 
 
@@ -194,7 +194,7 @@ def _load_destinations(database: Database, contents: Contents) -> None:
             count = database.read(s.live_count[prioritized[container]], at=container)[0][0]
         if row.msg_count != count:
             frames = database.read(s.frame_size, at=container)[0][0] or 0
-            size = int(frames) + count * _OVERHEAD if count else 0
+            size = int(frames) + count * MESSAGE_OVERHEAD if count else 0
             with database.engine.begin() as connection:
                 values = {"where_container": container, "count": count, "bytes": size}
                 connection.execute(s.set_destination, values)

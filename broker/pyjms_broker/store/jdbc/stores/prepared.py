@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from pyjms._logger import get_logger
 from pyjms.wire.kahadb.frames import decode_message
-from pyjms.wire.openwire.commands import ActiveMQMessage, XATransactionId
+from pyjms.wire.openwire.commands import XATransactionId
+from pyjms.wire.openwire.message_size import message_size
 from pyjms_broker.api.message import StoredMessage
 from pyjms_broker.store.api import RecoveredTransaction
 from pyjms_broker.store.jdbc.execution.loading import PreparedRow
@@ -20,8 +20,6 @@ from pyjms_broker.store.jdbc.stores.work import Acknowledgement, Addition, Remov
 __all__ = ["recover_prepared"]
 
 logger = get_logger(__name__)
-
-_OVERHEAD: Final = 1024
 
 
 def recover_prepared(
@@ -58,7 +56,7 @@ def _recover_row(
     row: PreparedRow, store: JDBCMessageStore, transaction: RecoveredTransaction, added: bool
 ) -> Work:
     message = decode_message(row.frame)
-    size = _size(message)
+    size = message_size(message)
     if added:
         message_id = message.message_id
         if message_id is None:
@@ -74,7 +72,3 @@ def _recover_row(
         raise ValueError(f"{store.destination} is not a topic")
     transaction.removed.append((store.destination, row.key, stored))
     return work
-
-
-def _size(message: ActiveMQMessage) -> int:
-    return _OVERHEAD + len(message.content or b"") + len(message.marshalled_properties or b"")
