@@ -6,23 +6,29 @@ BIN := .venv/bin
 # costs each worker 20 s of processor time, and every child process would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Processes that share the tests out (0: no sharing). Each has its own ports and folders, and one
-# of them runs all tests with Spark (tests/kit/parallel.py).
-WORKERS ?= auto
+# Processes that share the tests out (0: no sharing). Each has its own ports and folders; tests that
+# share a costly resource run in one of them (tests/kit/parallel.py).
+WORKERS ?= $(shell expr 1 + `getconf _NPROCESSORS_ONLN`)
 PYTEST := $(BIN)/python -m pytest
 # A test that hangs ends its worker, and so the run: pytest-xdist may hang behind a new worker.
 PARALLEL := -n $(WORKERS) --dist loadgroup --max-worker-restart 0
 
-# Tests that need servers which `make test` does without: see the markers in pyproject.toml.
-SERVERS := activemq or postgresql or maven
+# How often a test that failed is run again; each is listed as RERUN. None while developing.
+RERUNS ?= 0
+ifneq ($(RERUNS),0)
+PARALLEL += --reruns $(RERUNS) --reruns-delay 2 -rR
+endif
 
-.PHONY: run test servers pythons check bench docs compiled nightly venv
+# Tests that need servers which `make test` does without: see the markers in pyproject.toml.
+SERVERS := activemq or postgresql or maven or browser
+
+.PHONY: run test spark servers pythons check bench docs compiled nightly venv
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml examples/requirements.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --editable ".[uvloop,sql,spark]" --group dev
+	$(BIN)/pip install --quiet --editable ".[uvloop,sql,websocket,web,ldap,spark]" --group dev
 	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement examples/requirements.txt
 	touch $@
 
@@ -31,12 +37,16 @@ run: venv
 	$(BIN)/python -m examples.board
 
 test: venv
-	$(PYTEST) $(PARALLEL) -m "not nightly and not ($(SERVERS))"
+	$(PYTEST) $(PARALLEL) -m "not (nightly or pythons or spark or $(SERVERS))"
+
+# Pipelines on Spark: two processes with a JVM each.
+spark: venv
+	$(PYTEST) $(PARALLEL) -m "spark and not (nightly or pythons or $(SERVERS))"
 
 servers: venv
-	$(PYTEST) $(PARALLEL) -m "not nightly and ($(SERVERS))"
+	$(PYTEST) $(PARALLEL) -m "($(SERVERS)) and not (nightly or pythons)"
 
-# Programs of users on every other Python of this machine; those that are not there are skipped.
+# Programs of users on every Python of this machine; those that are not there are skipped.
 pythons: venv
 	$(BIN)/python -m tests.kit.other_pythons
 

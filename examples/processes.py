@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,7 +36,13 @@ def short_session(name: str) -> SparkSession:
 
 @contextlib.contextmanager
 def running_broker(data: Path) -> Iterator[str]:
-    """Run a broker on a data folder; yield its URL; stop it cleanly at the end."""
+    """Run a broker on a data folder; yield its URL; stop it cleanly at the end.
+
+    With PYJMS_ACTIVEMQ__BROKER_URL in the environment, yield that broker's URL instead.
+    """
+    if url := os.environ.get("PYJMS_ACTIVEMQ__BROKER_URL"):
+        yield url
+        return
     data.mkdir(parents=True, exist_ok=True)
     command = [
         sys.executable,

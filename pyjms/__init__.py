@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.annotation.send_to import send_to as send_to
     from pyjms.app import JmsApplication as JmsApplication
     from pyjms.client.options import (
+        BlobTransferPolicy as BlobTransferPolicy,
         PrefetchPolicy as PrefetchPolicy, RedeliveryPolicy as RedeliveryPolicy,
     )
     from pyjms.connection.transaction import (
@@ -55,6 +56,11 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         TransactionRolledBackException as TransactionRolledBackException,
         UnsupportedOperationException as UnsupportedOperationException, XAException as XAException,
     )
+    from pyjms.jms.api import (
+        AsyncCallback as AsyncCallback, CompletionListener as CompletionListener,
+        MessageTransformer as MessageTransformer,
+    )
+    from pyjms.jms.blob import BlobMessage as BlobMessage
     from pyjms.jms.bodies import (
         BytesMessage as BytesMessage, MapMessage as MapMessage, ObjectMessage as ObjectMessage,
         StreamMessage as StreamMessage, TextMessage as TextMessage,
@@ -64,6 +70,11 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         TemporaryTopic as TemporaryTopic, Topic as Topic,
     )
     from pyjms.jms.message import Message as Message
+    from pyjms.jms.transaction.synchronization import (
+        LocalTransactionEventListener as LocalTransactionEventListener,
+        Synchronization as Synchronization,
+    )
+    from pyjms.jms.transaction.xa import Xid as Xid
     from pyjms.lifecycle import on_shutdown as on_shutdown, on_startup as on_startup
     from pyjms.listener.backoff import (
         ExponentialBackOff as ExponentialBackOff, FixedBackOff as FixedBackOff,
@@ -88,6 +99,12 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         Proceed as Proceed,
     )
     from pyjms.listener.handler.reply import JmsResponse as JmsResponse
+    from pyjms.management.statistics import (
+        CountStatistic as CountStatistic, MetricsObserver as MetricsObserver,
+        Statistics as Statistics, TimeStatistic as TimeStatistic,
+        add_metrics_observer as add_metrics_observer,
+        remove_metrics_observer as remove_metrics_observer,
+    )
     from pyjms.settings import PyjmsSettings as PyjmsSettings, load_settings as load_settings
     from pyjms.support.converter import (
         ContentTypeDelegatingMessageConverter as ContentTypeDelegatingMessageConverter,
@@ -103,24 +120,51 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         JmsHeaders as JmsHeaders, SimpleJmsHeaderMapper as SimpleJmsHeaderMapper,
     )
     from pyjms.support.qos import QosSettings as QosSettings
+    from pyjms.sync.callbacks.server_sessions import (
+        ConnectionConsumer as ConnectionConsumer, ServerSession as ServerSession,
+        ServerSessionPool as ServerSessionPool, SimpleServerSessionPool as
+        SimpleServerSessionPool,
+    )
     from pyjms.sync.connection import (
         Connection as Connection, ConnectionFactory as ConnectionFactory,
+        QueueConnection as QueueConnection, QueueConnectionFactory as
+        QueueConnectionFactory, TopicConnection as TopicConnection,
+        TopicConnectionFactory as TopicConnectionFactory,
+    )
+    from pyjms.sync.context import (
+        JMSConsumer as JMSConsumer, JMSContext as JMSContext, JMSProducer as JMSProducer,
     )
     from pyjms.sync.containers import (
         DefaultMessageListenerContainer as DefaultMessageListenerContainer,
         SimpleMessageListenerContainer as SimpleMessageListenerContainer,
     )
+    from pyjms.sync.domain import (
+        QueueReceiver as QueueReceiver, QueueRequestor as QueueRequestor, QueueSender as
+        QueueSender, QueueSession as QueueSession, TopicPublisher as TopicPublisher,
+        TopicRequestor as TopicRequestor, TopicSession as TopicSession, TopicSubscriber
+        as TopicSubscriber,
+    )
     from pyjms.sync.factories import (
         CachingConnectionFactory as CachingConnectionFactory,
+        DelegatingConnectionFactory as DelegatingConnectionFactory,
         JmsTransactionManager as JmsTransactionManager,
         SingleConnectionFactory as SingleConnectionFactory,
+        TransactionAwareConnectionFactoryProxy as TransactionAwareConnectionFactoryProxy,
         UserCredentialsConnectionFactoryAdapter as UserCredentialsConnectionFactoryAdapter,
+    )
+    from pyjms.sync.pools import (
+        JmsPoolConnectionFactory as JmsPoolConnectionFactory,
+        PooledConnectionFactory as PooledConnectionFactory,
     )
     from pyjms.sync.session import (
         MessageConsumer as MessageConsumer, MessageProducer as MessageProducer,
         QueueBrowser as QueueBrowser, Session as Session,
     )
     from pyjms.sync.template import JmsTemplate as JmsTemplate
+    from pyjms.sync.xa import (
+        XAConnection as XAConnection, XAConnectionFactory as XAConnectionFactory,
+        XAResource as XAResource, XASession as XASession,
+    )
 # isort: on
 # fmt: on
 
@@ -129,8 +173,12 @@ SHARED = {
     "pyjms.annotation.params": "Header Headers Payload",
     "pyjms.annotation.send_to": "send_to",
     "pyjms.app": "JmsApplication",
-    "pyjms.client.options": "PrefetchPolicy RedeliveryPolicy",
+    "pyjms.client.options": "BlobTransferPolicy PrefetchPolicy RedeliveryPolicy",
     "pyjms.connection.transaction": "Propagation TransactionStatus",
+    "pyjms.management.statistics": """
+        CountStatistic MetricsObserver Statistics TimeStatistic add_metrics_observer
+        remove_metrics_observer
+    """,
     "pyjms.container.core": "ApplicationContainer",
     "pyjms.enums": "AcknowledgeMode CacheLevel DeliveryMode",
     "pyjms.errors": """
@@ -144,9 +192,13 @@ SHARED = {
         ResourceAllocationException TransactionInProgressException TransactionRolledBackException
         UnreadableMessageException UnsupportedOperationException XAException
     """,
+    "pyjms.jms.api": "AsyncCallback CompletionListener MessageTransformer",
+    "pyjms.jms.blob": "BlobMessage",
     "pyjms.jms.bodies": "BytesMessage MapMessage ObjectMessage StreamMessage TextMessage",
     "pyjms.jms.destination": "Destination Queue TemporaryQueue TemporaryTopic Topic",
     "pyjms.jms.message": "Message",
+    "pyjms.jms.transaction.synchronization": "LocalTransactionEventListener Synchronization",
+    "pyjms.jms.transaction.xa": "Xid",
     "pyjms.lifecycle": "on_shutdown on_startup",
     "pyjms.listener.backoff": "ExponentialBackOff FixedBackOff",
     "pyjms.listener.container.task_executor": "SimpleAsyncTaskExecutor TaskExecutor",
@@ -171,14 +223,28 @@ SHARED = {
 """Names by module that are the same here and in `pyjms.aio`."""
 
 _BLOCKING = {
-    "pyjms.sync.connection": "Connection ConnectionFactory",
+    "pyjms.sync.callbacks.server_sessions": """
+        ConnectionConsumer ServerSession ServerSessionPool SimpleServerSessionPool
+    """,
+    "pyjms.sync.connection": """
+        Connection ConnectionFactory QueueConnection QueueConnectionFactory TopicConnection
+        TopicConnectionFactory
+    """,
+    "pyjms.sync.context": "JMSConsumer JMSContext JMSProducer",
     "pyjms.sync.containers": "DefaultMessageListenerContainer SimpleMessageListenerContainer",
+    "pyjms.sync.domain": """
+        QueueReceiver QueueRequestor QueueSender QueueSession TopicPublisher TopicRequestor
+        TopicSession TopicSubscriber
+    """,
     "pyjms.sync.factories": """
-        CachingConnectionFactory JmsTransactionManager SingleConnectionFactory
+        CachingConnectionFactory DelegatingConnectionFactory JmsTransactionManager
+        SingleConnectionFactory TransactionAwareConnectionFactoryProxy
         UserCredentialsConnectionFactoryAdapter
     """,
+    "pyjms.sync.pools": "JmsPoolConnectionFactory PooledConnectionFactory",
     "pyjms.sync.session": "MessageConsumer MessageProducer QueueBrowser Session",
     "pyjms.sync.template": "JmsTemplate",
+    "pyjms.sync.xa": "XAConnection XAConnectionFactory XAResource XASession",
 }
 
 _HOMES = homes_of(SHARED | _BLOCKING)

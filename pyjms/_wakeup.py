@@ -318,7 +318,7 @@ class LoopHandle:
             IllegalStateException: it runs in the process that has forked this one.
         """
         if self._process is not Process.current:
-            raise inherited_error("The event loop of this object")
+            raise inherited_error("This connection, or the one this object belongs to,")
         self._call_soon(function, *args)
 
 

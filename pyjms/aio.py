@@ -19,6 +19,12 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         SimpleAsyncTaskExecutor as SimpleAsyncTaskExecutor,
         SimpleJmsListenerEndpoint as SimpleJmsListenerEndpoint,
         TaskExecutor as TaskExecutor,
+        CountStatistic as CountStatistic, MetricsObserver as MetricsObserver,
+        Statistics as Statistics, TimeStatistic as TimeStatistic,
+        add_metrics_observer as add_metrics_observer,
+        remove_metrics_observer as remove_metrics_observer,
+        AsyncCallback as AsyncCallback, CompletionListener as CompletionListener,
+        MessageTransformer as MessageTransformer,
         AcknowledgeMode as AcknowledgeMode, ApplicationContainer as ApplicationContainer,
         BytesMessage as BytesMessage, CacheLevel as CacheLevel,
         ConfigurationException as ConfigurationException,
@@ -42,13 +48,17 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         JmsHeaders as JmsHeaders, JsonMessageConverter as JsonMessageConverter,
         JmsResponse as JmsResponse,
         ListenerExecutionFailedException as ListenerExecutionFailedException,
-        LocalProtocolError as LocalProtocolError, MapMessage as MapMessage, Message as Message,
+        LocalProtocolError as LocalProtocolError,
+        LocalTransactionEventListener as LocalTransactionEventListener,
+        Synchronization as Synchronization,
+        MapMessage as MapMessage, Message as Message,
         MessageConversionException as MessageConversionException,
         MessageConverter as MessageConverter, MessageEOFException as MessageEOFException,
         MessageFormatException as MessageFormatException,
         MessageNotReadableException as MessageNotReadableException,
         MessageNotWriteableException as MessageNotWriteableException,
         MessageType as MessageType, Propagation as Propagation, QosSettings as QosSettings,
+        BlobMessage as BlobMessage, BlobTransferPolicy as BlobTransferPolicy,
         ObjectMessage as ObjectMessage, Payload as Payload, PrefetchPolicy as PrefetchPolicy,
         ProtocolViolation as ProtocolViolation, PyjmsSettings as PyjmsSettings, Queue as Queue,
         RedeliveryPolicy as RedeliveryPolicy, RemoteProtocolError as RemoteProtocolError,
@@ -66,20 +76,50 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         TransactionRolledBackException as TransactionRolledBackException,
         TransactionStatus as TransactionStatus,
         UnsupportedOperationException as UnsupportedOperationException, XAException as XAException,
+        Xid as Xid,
         jms_listener as jms_listener, load_settings as load_settings, on_shutdown as on_shutdown,
         on_startup as on_startup, send_to as send_to,
     )
     from pyjms.client.factory import ConnectionFactory as ConnectionFactory
+    from pyjms.client.xa import XAConnectionFactory as XAConnectionFactory
     from pyjms.connection.caching import CachingConnectionFactory as CachingConnectionFactory
     from pyjms.connection.credentials import (
         UserCredentialsConnectionFactoryAdapter as UserCredentialsConnectionFactoryAdapter,
     )
+    from pyjms.connection.delegating_factory import (
+        DelegatingConnectionFactory as DelegatingConnectionFactory,
+    )
+    from pyjms.connection.pool.factory import (
+        JmsPoolConnectionFactory as JmsPoolConnectionFactory,
+        PooledConnectionFactory as PooledConnectionFactory,
+    )
+    from pyjms.connection.server_sessions import (
+        SimpleServerSessionPool as SimpleServerSessionPool,
+    )
     from pyjms.connection.single import SingleConnectionFactory as SingleConnectionFactory
     from pyjms.connection.transaction import JmsTransactionManager as JmsTransactionManager
+    from pyjms.connection.transaction_aware import (
+        TransactionAwareConnectionFactoryProxy as TransactionAwareConnectionFactoryProxy,
+    )
     from pyjms.core.template import JmsTemplate as JmsTemplate
     from pyjms.jms.api import (
-        Connection as Connection, MessageConsumer as MessageConsumer,
-        MessageProducer as MessageProducer, QueueBrowser as QueueBrowser, Session as Session,
+        Connection as Connection, ConnectionConsumer as ConnectionConsumer,
+        JMSConsumer as JMSConsumer, JMSContext as JMSContext,
+        JMSProducer as JMSProducer, MessageConsumer as MessageConsumer,
+        MessageProducer as MessageProducer, QueueBrowser as QueueBrowser,
+        ServerSession as ServerSession,
+        ServerSessionPool as ServerSessionPool, Session as Session,
+    )
+    from pyjms.jms.domain import (
+        QueueConnection as QueueConnection, QueueConnectionFactory as
+        QueueConnectionFactory, QueueReceiver as QueueReceiver, QueueRequestor as
+        QueueRequestor, QueueSender as QueueSender, QueueSession as QueueSession,
+        TopicConnection as TopicConnection, TopicConnectionFactory as
+        TopicConnectionFactory, TopicPublisher as TopicPublisher, TopicRequestor as
+        TopicRequestor, TopicSession as TopicSession, TopicSubscriber as TopicSubscriber,
+    )
+    from pyjms.jms.transaction.xa import (
+        XAConnection as XAConnection, XAResource as XAResource, XASession as XASession,
     )
     from pyjms.listener.container.default import (
         DefaultMessageListenerContainer as DefaultMessageListenerContainer,
@@ -92,12 +132,26 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
 
 _COROUTINES = {
     "pyjms.client.factory": "ConnectionFactory",
+    "pyjms.client.xa": "XAConnectionFactory",
     "pyjms.connection.caching": "CachingConnectionFactory",
     "pyjms.connection.credentials": "UserCredentialsConnectionFactoryAdapter",
+    "pyjms.connection.delegating_factory": "DelegatingConnectionFactory",
+    "pyjms.connection.pool.factory": "JmsPoolConnectionFactory PooledConnectionFactory",
+    "pyjms.connection.server_sessions": "SimpleServerSessionPool",
     "pyjms.connection.single": "SingleConnectionFactory",
     "pyjms.connection.transaction": "JmsTransactionManager",
+    "pyjms.connection.transaction_aware": "TransactionAwareConnectionFactoryProxy",
     "pyjms.core.template": "JmsTemplate",
-    "pyjms.jms.api": "Connection MessageConsumer MessageProducer QueueBrowser Session",
+    "pyjms.jms.transaction.xa": "XAConnection XAResource XASession",
+    "pyjms.jms.api": """
+        Connection ConnectionConsumer JMSConsumer JMSContext JMSProducer MessageConsumer
+        MessageProducer QueueBrowser ServerSession ServerSessionPool Session
+    """,
+    "pyjms.jms.domain": """
+        QueueConnection QueueConnectionFactory QueueReceiver QueueRequestor QueueSender QueueSession
+        TopicConnection TopicConnectionFactory TopicPublisher TopicRequestor TopicSession
+        TopicSubscriber
+    """,
     "pyjms.listener.container.default": "DefaultMessageListenerContainer",
     "pyjms.listener.container.simple": "SimpleMessageListenerContainer",
 }

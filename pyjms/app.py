@@ -21,12 +21,14 @@ from pyjms import _clock
 from pyjms._clock import check_seconds
 from pyjms._logger import get_logger
 from pyjms._signals import stop_on_signals
-from pyjms._wakeup import loop_options
+from pyjms._wakeup import loop_options, spawn
+from pyjms._yaml import Problems
 from pyjms.container.core import ApplicationContainer, make_container
 from pyjms.container.wiring import Wiring
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException
 from pyjms.lifecycle import HookRunner
+from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.handler.interceptors import HandlerInterceptor
@@ -151,6 +153,14 @@ class JmsApplication:
         """
         self._wiring.check_settings()
 
+    def find_problems(self, problems: Problems) -> None:
+        """Add all problems that `check` would raise, and what they keep from being checked."""
+        self._wiring.find(self._targets, problems)
+
+    def find_settings_problems(self, problems: Problems) -> None:
+        """Add all problems that `check_settings` would raise."""
+        self._wiring.find_settings_problems(problems)
+
     def require_work(self) -> None:
         """Refuse to go on with neither a listener nor a hook. The command line asks.
 
@@ -164,7 +174,9 @@ class JmsApplication:
     async def start(self) -> None:
         """Run the start-up hooks and start the listeners.
 
-        Returns when each listener consumes, or waits for its broker to come.
+        Returns when each listener consumes, or waits for its broker to come; a broker that
+        `failover:` seeks is waited for until the setting `lifecycle.startup_timeout`. Cancelling
+        stops what had started.
 
         Raises:
             ConfigurationException: as `check`.
@@ -181,6 +193,7 @@ class JmsApplication:
             self._hooks.add(kind, name, call)
         self._running = True
         try:
+            await self._wiring.start_pools()
             await self._hooks.run_startup()
             self._wiring.watch_virtual_topics(lambda: self.registry)
             for endpoint in endpoints:
@@ -241,9 +254,23 @@ class JmsApplication:
         _require_main_thread()
         requested = self._stop_requested = anyio.Event()
         async with stop_on_signals(requested, logger, "work in progress"):
-            await self.start()
+            await self._start_unless(requested)
             await requested.wait()
             await self.stop()
+
+    async def _start_unless(self, stopping: anyio.Event) -> None:
+        """Start; give that up if `stopping` is set meanwhile."""
+
+        async def give_up() -> None:
+            await stopping.wait()
+            scope.cancel()
+
+        with anyio.CancelScope() as scope:
+            watcher = spawn(give_up, name="pyjms start")
+            try:
+                await self.start()
+            finally:
+                watcher.cancel()
 
     def run(self, **backend_options: Any) -> None:
         """Run until SIGINT or SIGTERM. Blocks; the main thread only.
@@ -256,16 +283,16 @@ class JmsApplication:
         anyio.run(self.run_async, backend_options=backend_options or loop_options())
 
     def _log_started(self) -> None:
-        unreachable = self._wiring.outages.unreachable()
+        outages = self._wiring.outages
+        unreachable = outages.unreachable()
         for container in self.registry:
             logger.info(
-                "Not connected yet: %s on %s, %s-%s consumers"
-                if self._wiring.is_unreachable(container)
-                else "Listening: %s on %s, %s-%s consumers",
+                "Not connected yet: %s on %s, %s"
+                if outages.of(container.require_connection_factory()).is_open
+                else "Listening: %s on %s, %s",
                 container.bean_name,
-                container.destination_description,
-                container.concurrent_consumers,
-                container.max_concurrent_consumers,
+                _kind_and_name(container),
+                _number_of_consumers(container),
             )
         if unreachable:
             logger.warning(
@@ -277,8 +304,25 @@ class JmsApplication:
             "Application started: %d %s on %s",
             len(self.registry),
             "listener" if len(self.registry) == 1 else "listeners",
-            self._wiring.describe_broker(),
+            self._wiring.describe_brokers(self.registry),
         )
+
+
+def _kind_and_name(container: AbstractMessageListenerContainer) -> str:
+    """Return the destination, and what its name alone does not show."""
+    text = container.destination_description
+    if container.pub_sub_domain and "://" not in text:
+        text = f"topic://{text}"
+    if container.subscription_durable:
+        text += f" (durable subscription {container.subscription_name})"
+    return text
+
+
+def _number_of_consumers(container: AbstractMessageListenerContainer) -> str:
+    lower, upper = container.concurrent_consumers, container.max_concurrent_consumers
+    if lower == upper:
+        return "1 consumer" if lower == 1 else f"{lower} consumers"
+    return f"{lower}-{upper} consumers"
 
 
 def _require_main_thread() -> None:

@@ -32,12 +32,14 @@
         └── UnsupportedOperationException     also NotImplementedError
 
 Java's IllegalArgumentException and NumberFormatException are ValueError here, NullPointerException
-is TypeError. Spring's unchecked copies of the JMS exceptions do not exist: one tree serves both.
+is TypeError. The unchecked copies of the JMS exceptions, those of Spring and those of JMS 2.0
+(JMSRuntimeException ...), do not exist: one tree serves all.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 __all__ = [
     "ConfigurationException",
@@ -181,11 +183,52 @@ class TransactionRolledBackException(JMSException):
 
 
 class XAException(JMSException):
-    """An XA call failed; `xa_error_code` is the XA error code (-4 is XAER_NOTA)."""
+    """An XA call failed; `xa_error_code` says how. JTA: javax.transaction.xa.XAException.
+
+    Codes from XA_RBBASE to XA_RBEND: the branch was rolled back. 5 to 8: the broker, or its
+    administrator, has decided alone. Below 0: see each code.
+    """
+
+    XA_RBBASE: ClassVar[int] = 100
+    XA_RBROLLBACK: ClassVar[int] = 100
+    """The branch was rolled back, for a reason that has no code."""
+    XA_RBCOMMFAIL: ClassVar[int] = 101
+    XA_RBDEADLOCK: ClassVar[int] = 102
+    XA_RBINTEGRITY: ClassVar[int] = 103
+    XA_RBOTHER: ClassVar[int] = 104
+    XA_RBPROTO: ClassVar[int] = 105
+    XA_RBTIMEOUT: ClassVar[int] = 106
+    XA_RBTRANSIENT: ClassVar[int] = 107
+    XA_RBEND: ClassVar[int] = 107
+    XA_NOMIGRATE: ClassVar[int] = 9
+    XA_HEURHAZ: ClassVar[int] = 8
+    XA_HEURCOM: ClassVar[int] = 7
+    XA_HEURRB: ClassVar[int] = 6
+    XA_HEURMIX: ClassVar[int] = 5
+    XA_RETRY: ClassVar[int] = 4
+    XA_RDONLY: ClassVar[int] = 3
+    XAER_ASYNC: ClassVar[int] = -2
+    XAER_RMERR: ClassVar[int] = -3
+    """The broker failed in the branch."""
+    XAER_NOTA: ClassVar[int] = -4
+    """The broker knows no such branch."""
+    XAER_INVAL: ClassVar[int] = -5
+    """An argument is invalid."""
+    XAER_PROTO: ClassVar[int] = -6
+    """The call is not allowed in this state."""
+    XAER_RMFAIL: ClassVar[int] = -7
+    """The broker cannot be reached: ask it for the branch later, with `recover`."""
+    XAER_DUPID: ClassVar[int] = -8
+    XAER_OUTSIDE: ClassVar[int] = -9
 
     def __init__(self, reason: str = "", *, xa_error_code: int = 0, **kwargs: Any) -> None:
         super().__init__(reason, **kwargs)
         self.xa_error_code = xa_error_code
+
+    @property
+    def is_rollback(self) -> bool:
+        """Whether the code says that the branch was rolled back."""
+        return self.XA_RBBASE <= self.xa_error_code <= self.XA_RBEND
 
 
 class ConnectionFailedException(JMSException, ConnectionError):
@@ -254,7 +297,10 @@ class RemoteProtocolError(ProtocolViolation):
 
 
 class ConfigurationException(JMSException):
-    """A setting is invalid; `source` and `line` say where."""
+    """Settings or handlers are invalid; `source` and `line` say where.
+
+    `problems` has one exception for each problem, itself if it is the only one.
+    """
 
     def __init__(
         self,
@@ -262,11 +308,31 @@ class ConfigurationException(JMSException):
         *,
         source: str | None = None,
         line: int | None = None,
+        problems: Sequence[ConfigurationException] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(reason, **kwargs)
         self.source = source
         self.line = line
+        self._problems = tuple(problems)
+
+    @property
+    def problems(self) -> tuple[ConfigurationException, ...]:
+        """The single problems, ordered by file and line; those without a file are last."""
+        return self._problems or (self,)
+
+    @classmethod
+    def joined(cls, errors: Iterable[ConfigurationException]) -> ConfigurationException:
+        """Return one exception with a line for each problem of at least one exception."""
+        single = {str(problem): problem for error in errors for problem in error.problems}
+        ordered = sorted(
+            single.values(), key=lambda each: (not each.source, each.source or "", each.line or 0)
+        )
+        first = ordered[0]
+        if len(ordered) == 1:
+            return first
+        text = "\n".join(map(str, ordered))
+        return cls(text, source=first.source, line=first.line, problems=ordered)
 
 
 class UnsupportedOperationException(JMSException, NotImplementedError):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from pyjms.testing.spark_names import run_pipeline, spark
 from tests.kit.parallel import FileOrGroupScheduling, add_groups, longest_first
+from tests.kit.plain_logs import format_logs_plainly
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -26,3 +28,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileOrGroupScheduling | None:
     by_group = config.getvalue("dist") == "loadgroup"
     return FileOrGroupScheduling(config, log) if by_group else None
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Run after pytest has attached its handlers for this phase."""
+    format_logs_plainly()
+    return (yield)

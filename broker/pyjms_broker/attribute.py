@@ -23,6 +23,8 @@ class Unit(Enum):
     NONE = auto()
     BYTES = auto()
     """`64mb`; a number of bytes."""
+    LIMIT = auto()
+    """`64mb` or `70%`; a number of bytes, or a text with the percentage."""
     SECONDS = auto()
     """`30s`; seconds, but milliseconds in URIs."""
     PATH = auto()
@@ -55,9 +57,15 @@ class Attribute:
         from pydantic import Field  # noqa: PLC0415
 
         from pyjms._yaml import Duration  # noqa: PLC0415
-        from pyjms_broker.byte_sizes import Bytes  # noqa: PLC0415
+        from pyjms_broker.byte_sizes import ByteLimit, Bytes  # noqa: PLC0415
 
-        read_as = {Unit.BYTES: Bytes, Unit.SECONDS: Duration, Unit.PATH: Path}.get(self.unit)
+        readers: dict[Unit, Any] = {
+            Unit.BYTES: Bytes,
+            Unit.LIMIT: ByteLimit,
+            Unit.SECONDS: Duration,
+            Unit.PATH: Path,
+        }
+        read_as = readers.get(self.unit)
         if read_as is not None:
             kind = read_as | None if NoneType in get_args(kind) else read_as
         if self.minimum is None and self.maximum is None:

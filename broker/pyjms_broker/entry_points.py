@@ -15,6 +15,7 @@ __all__ = [
     "QUERIES",
     "RECOVERY_POLICIES",
     "STORES",
+    "WEB_PARTS",
     "check_loaded",
     "installed",
     "load",
@@ -25,6 +26,7 @@ STORES = "broker.stores"
 CONNECTORS = "broker.connectors"
 RECOVERY_POLICIES = "broker.recovery_policies"
 QUERIES = "broker.message_queries"
+WEB_PARTS = "pyjms_broker.web"
 
 _KINDS = {
     PLUGINS: "Broker plug-in",
@@ -32,6 +34,7 @@ _KINDS = {
     CONNECTORS: "Connector",
     RECOVERY_POLICIES: "Recovery policy",
     QUERIES: "Message query",
+    WEB_PARTS: "Part of the web site",
 }
 
 

@@ -51,7 +51,6 @@ async def send_records(template: JmsTemplate, records: int) -> None:
 async def wait_until_handled(template: JmsTemplate, board: Board, records: int) -> int:
     """Wait until each record was handled or is a dead letter; return the number of those."""
     dead = 0
-    print("Waiting until all are handled")
     with (
         anyio.fail_after(DEADLINE),
         Progress(transient=True, disable=not sys.stdout.isatty()) as progress,
@@ -97,19 +96,13 @@ def summary(
     counts = board.counts
     seen = counts["on the board"] + counts["cancelled"]
     percentiles = statistics.quantiles(latencies, n=100)
+    handled, redelivered = counts["handled"], counts["redelivered"]
+    shown = f"{counts['on the board']} on the board, {counts['cancelled']} cancelled"
+    times = f"p50 {percentiles[49]:.2f} ms, p99 {percentiles[98]:.2f} ms"
     print(f"""
-Queue {QUEUE}
-  sent            {records:>8}
-  handled         {counts["handled"]:>8}
-  dead letters    {dead:>8}
-  redeliveries    {counts["redelivered"]:>8}   (two for each dead letter)
-Virtual topic {TOPIC}
-  sent            {records:>8}
-  on the board    {counts["on the board"]:>8}
-  cancelled       {counts["cancelled"]:>8}
-Requests to {REQUESTS}
-  asked           {requests:>8}
-  answered        {len(latencies):>8}   p50 {percentiles[49]:.2f} ms, p99 {percentiles[98]:.2f} ms
+Queue {QUEUE}: {records} sent, {handled} handled, {dead} dead letters, {redelivered} redeliveries
+Virtual topic {TOPIC}: {records} sent, {shown}
+Requests to {REQUESTS}: {requests} asked, {len(latencies)} answered, {times}
 {2 * records} messages sent and handled in {seconds:.1f} s""")
     checks = {
         "sent = handled + dead letters": records == counts["handled"] + dead,

@@ -10,6 +10,7 @@ in layers, each on top of the one before:
     NAME-PROFILE.yaml ...        layers: one for each profile, the last on top
     PREFIX_A__B__C=value         layers: environment variables, by the path of the key
     ${NAME}, ${NAME:default}     placeholders: replaced in the merged result
+    ENC(...)                     encryption: decrypted after that
     pydantic model               problems: validated, all problems reported together
 
 Mappings of two layers are merged, everything else is replaced, lists included: a list that grows
@@ -20,35 +21,48 @@ environment variable, of exactly the value that is wrong, even if pydantic finds
 Placeholders are resolved once, last, so that a value of one layer may refer to a key of another.
 Values from the environment are literal: they never start a further replacement.
 
+No stage stops at its first problem: `collection.Problems` has those of all stages, and a value that
+one stage refuses is not judged by the next.
+
 The modules read files and the mapping that they are given as environment, nothing else. Every
 problem is a ConfigurationException.
 """
 
 from __future__ import annotations
 
+from pyjms._yaml.collection import Problems, collected_in
 from pyjms._yaml.document import Document, Origin, merge
 from pyjms._yaml.durations import Deadline, Duration, ReceiveTimeout
+from pyjms._yaml.encryption import PASSWORD_VARIABLES, decrypted, encrypted, is_encrypted
 from pyjms._yaml.environment_check import RESERVED_VARIABLES, refuse_misspelt_variables
 from pyjms._yaml.layers import chosen_profiles, overlay_environment, read_layers
-from pyjms._yaml.placeholders import Placeholders, expand
-from pyjms._yaml.problems import validate
+from pyjms._yaml.placeholders import Placeholders, UnknownPlaceholder, expand
+from pyjms._yaml.problems import valid_part, validate
 from pyjms._yaml.reader import parse_yaml, read_yaml
 
 __all__ = [
+    "PASSWORD_VARIABLES",
     "RESERVED_VARIABLES",
     "Deadline",
     "Document",
     "Duration",
     "Origin",
     "Placeholders",
+    "Problems",
     "ReceiveTimeout",
+    "UnknownPlaceholder",
     "chosen_profiles",
+    "collected_in",
+    "decrypted",
+    "encrypted",
     "expand",
+    "is_encrypted",
     "merge",
     "overlay_environment",
     "parse_yaml",
     "read_layers",
     "read_yaml",
     "refuse_misspelt_variables",
+    "valid_part",
     "validate",
 ]

@@ -12,7 +12,7 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-__all__ = ["Deadline", "Duration", "ReceiveTimeout", "read_duration"]
+__all__ = ["Deadline", "Duration", "ReceiveTimeout", "duration_schema", "read_duration"]
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TEXT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)")
@@ -74,7 +74,8 @@ def _receive_timeout_text(seconds: float | None) -> str:
     return "0" if seconds is None else _text(seconds) if seconds else "-1"
 
 
-def _schema(description: str) -> WithJsonSchema:
+def duration_schema(description: str) -> WithJsonSchema:
+    """Return the JSON schema of a duration, with a description for editors."""
     return WithJsonSchema(
         {
             "anyOf": [
@@ -90,7 +91,7 @@ Duration: TypeAlias = Annotated[
     float,
     BeforeValidator(_duration),
     PlainSerializer(_text, when_used="json"),
-    _schema("a duration with its unit: 500ms, 30s, 5m, 1h; or 0"),
+    duration_schema("a duration with its unit: 500ms, 30s, 5m, 1h; or 0"),
 ]
 """Seconds, 0 or more."""
 
@@ -98,7 +99,7 @@ Deadline: TypeAlias = Annotated[
     float | None,
     BeforeValidator(_deadline),
     PlainSerializer(_deadline_text, when_used="json"),
-    _schema("a duration with its unit: 500ms, 30s, 5m, 1h; 0 waits for ever"),
+    duration_schema("a duration with its unit: 500ms, 30s, 5m, 1h; 0 waits for ever"),
 ]
 """Seconds to wait; None, written 0, means for ever."""
 
@@ -106,6 +107,8 @@ ReceiveTimeout: TypeAlias = Annotated[
     float | None,
     BeforeValidator(_receive_timeout),
     PlainSerializer(_receive_timeout_text, when_used="json"),
-    _schema("a duration with its unit: 500ms, 30s, 5m, 1h; 0 waits for ever, -1 does not wait"),
+    duration_schema(
+        "a duration with its unit: 500ms, 30s, 5m, 1h; 0 waits for ever, -1 does not wait"
+    ),
 ]
 """Seconds to wait for a message; None, written 0: for ever; 0.0, written -1: do not wait."""

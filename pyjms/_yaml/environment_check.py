@@ -25,9 +25,14 @@ logger = get_logger(__name__)
 
 RESERVED_VARIABLES: Final[Mapping[str, str]] = {
     "PYJMS_CONFIG": "the YAML file of an application",
+    "PYJMS_ENCRYPTION_PASSWORD": "the password of encrypted values, ENC(...)",
+    "PYJMS_MANAGEMENT_URL": "the management URL of `pyjms broker` commands",
+    "PYJMS_PASSWORD": "the password of the command line",
     "PYJMS_PROFILES": "the profiles, separated by commas",
     "PYJMS_SPARK_DRAIN_FILE": "set for Spark's other processes: the file that announces a stop",
     "PYJMS_SPARK_PASSWORD_*": "set for Spark's other processes: a broker's password",
+    "PYJMS_URL": "the broker's URL of the command line",
+    "PYJMS_USER": "the user of the command line",
 }
 """Variables with the prefix that have a meaning but are no settings; `*` matches any text."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
 from typing import Any, Final
 
+from pyjms._yaml.collection import Problems, collected_in
 from pyjms._yaml.document import Document, Origin, Path, merge
 from pyjms._yaml.reader import read_yaml
 from pyjms.errors import ConfigurationException
@@ -22,28 +23,40 @@ def chosen_profiles(profiles: Iterable[str] | None, environ: Mapping[str, str]) 
     return [name.strip() for name in names if name.strip()]
 
 
-def read_layers(path: FilePath, profiles: Iterable[str], *, all_profiles: bool = True) -> Document:
+def read_layers(
+    path: FilePath,
+    profiles: Iterable[str],
+    *,
+    all_profiles: bool = True,
+    problems: Problems | None = None,
+) -> Document:
     """Read `NAME.yaml` and on top of it `NAME-PROFILE.yaml` for each profile, the last uppermost.
 
-    Without `all_profiles` a profile need not have a file.
+    Without `all_profiles` a profile need not have a file. With `problems`, they are added to it,
+    and the rest is returned.
 
     Raises:
         ConfigurationException: a file is missing or malformed.
 
     """
-    document = read_yaml(path)
-    for profile in profiles:
-        layer = path.with_name(f"{path.stem}-{profile}{path.suffix}")
-        if not layer.is_file():
-            if not all_profiles:
-                continue
-            raise ConfigurationException(
-                f"Profile {profile!r} has no file {layer}",
-                source=str(layer),
-                hint=f"create that file, or remove {profile!r} from the profiles",
-            )
-        document = merge(document, read_yaml(layer))
+    with collected_in(problems) as found:
+        document = read_yaml(path, found)
+        for profile in profiles:
+            layer = path.with_name(f"{path.stem}-{profile}{path.suffix}")
+            if layer.is_file():
+                document = merge(document, read_yaml(layer, found))
+            elif all_profiles:
+                found.lacks_files = True
+                found.add(_no_file(profile, layer))
     return document
+
+
+def _no_file(profile: str, layer: FilePath) -> ConfigurationException:
+    return ConfigurationException(
+        f"Profile {profile!r} has no file {layer}",
+        source=str(layer),
+        hint=f"create that file, or remove {profile!r} from the profiles",
+    )
 
 
 def overlay_environment(

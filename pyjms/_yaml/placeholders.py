@@ -10,14 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pyjms._yaml.collection import Problems, collected_in
 from pyjms._yaml.document import Document, Path
+from pyjms._yaml.encryption import decrypted, is_encrypted
 from pyjms.errors import ConfigurationException
 
-__all__ = ["Placeholders", "expand"]
+__all__ = ["Placeholders", "UnknownPlaceholder", "expand"]
 
 _MAX_DEPTH: Final = 20
 _MAX_LENGTH: Final = 65_536
 _MISSING: Final = object()
+
+
+class UnknownPlaceholder(ConfigurationException):
+    """Neither a variable nor a key has the name; there is no default."""
 
 
 class Placeholders:
@@ -70,7 +76,7 @@ class Placeholders:
         found = self._look_up(name)
         if found is _MISSING:
             if default is None:
-                raise ConfigurationException(
+                raise UnknownPlaceholder(
                     f"${{{name}}} is unknown",
                     hint=f"set the environment variable {name} or a key of that name, "
                     f"or give a default: ${{{name}:default}}",
@@ -88,11 +94,15 @@ class Placeholders:
         return _MISSING
 
 
-def expand(document: Document, environ: Mapping[str, str]) -> Document:
-    """Return `document` with the placeholders of all its texts replaced.
+def expand(
+    document: Document, environ: Mapping[str, str], problems: Problems | None = None
+) -> Document:
+    """Return `document` with the placeholders of all its texts replaced, and `ENC(...)` decrypted.
+
+    With `problems`, they are added to it, and such texts stay as they are.
 
     Raises:
-        ConfigurationException: one cannot be; with file and line.
+        ConfigurationException: some cannot be; with file and line.
 
     """
     placeholders = Placeholders(document.values, environ)
@@ -105,11 +115,19 @@ def expand(document: Document, environ: Mapping[str, str]) -> Document:
         if not isinstance(value, str):
             return value
         try:
-            return placeholders.value(value)
+            found_value = placeholders.value(value)
+            if isinstance(found_value, str) and is_encrypted(found_value):
+                return decrypted(found_value, environ)
+            return found_value
         except ConfigurationException as error:
-            raise document.problem(path, error.reason, error.hint) from None
+            if isinstance(error, UnknownPlaceholder) and found.lacks_files:
+                found.mark(path)
+            else:
+                found.add_at(path, document.problem(path, error.reason, error.hint))
+            return value
 
-    return Document(expanded(document.values, ()), document.origins)
+    with collected_in(problems) as found:
+        return Document(expanded(document.values, ()), document.origins)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, object]:

@@ -6,16 +6,18 @@ hold passwords are never shown.
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from pyjms._yaml.collection import Problems
 from pyjms._yaml.document import Document, Path, dotted
 from pyjms.errors import ConfigurationException
 
-__all__ = ["Translate", "validate"]
+__all__ = ["Translate", "valid_part", "validate"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -25,29 +27,106 @@ Translate = Callable[[Path], "str | None"]
 _SECRET_WORDS = ("password", "secret", "token", "credential")
 
 
-def validate(model: type[M], document: Document, translate: Translate = lambda _path: None) -> M:
+def validate(
+    model: type[M],
+    document: Document,
+    translate: Translate = lambda _path: None,
+    problems: Problems | None = None,
+) -> M:
     """Return the model with the document's values.
 
-    `translate` knows keys of other products.
+    `translate` knows keys of other products. `problems` are those of earlier stages.
 
     Raises:
-        ConfigurationException: a line for each problem; `source` and `line` are those of the first.
+        ConfigurationException: a line for each problem, those of earlier stages included.
     """
+    found = Problems() if problems is None else problems
     try:
-        return model.model_validate(document.values)
+        made = model.model_validate(document.values)
     except ValidationError as error:
-        lines = _Lines(model, document, translate)
-        for details in error.errors(include_url=False, include_context=False):
-            lines.add(details)
-        raise lines.error() from None
+        _add_lines(error, model, document, translate, found)
+        raise ConfigurationException.joined(found.found) from None
+    except ConfigurationException as error:  # of a validator, without its place
+        if not found:
+            raise
+        raise ConfigurationException.joined(found.found) from error
+    found.raise_all()
+    return made
+
+
+def valid_part(model: type[M], document: Document, translate: Translate, problems: Problems) -> M:
+    """Return the model with those values that are valid; add the problems of the others.
+
+    What is wrong with a section once invalid values are left out may be a consequence of that: it
+    is `unchecked`. Each value of the model needs a default.
+    """
+    values = copy.deepcopy(document.values)
+    for path in problems.paths:
+        _remove(values, path)
+    is_first = True
+    while True:
+        try:
+            return model.model_validate(values)
+        except ValidationError as error:
+            paths = [_written(details["loc"], values) for details in _details(error)]
+            if is_first:
+                _add_lines(error, model, document, translate, problems)
+            else:
+                problems.unchecked += [
+                    f"{dotted(path)}: not all its keys are valid" for path in paths
+                ]
+            removed = [_remove(values, path) for path in paths]
+            if not any(removed):
+                raise ConfigurationException.joined(problems.found) from None
+        is_first = False
+
+
+def _add_lines(
+    error: ValidationError,
+    model: type[BaseModel],
+    document: Document,
+    translate: Translate,
+    problems: Problems,
+) -> None:
+    lines = _Lines(model, document, translate, problems)
+    for details in _details(error):
+        lines.add(details)
+
+
+def _details(error: ValidationError) -> list[Any]:
+    return list(error.errors(include_url=False, include_context=False))
+
+
+def _remove(values: Any, path: Path) -> bool:
+    """Remove the value at `path`, or what contains it; return whether anything was removed.
+
+    A missing value goes with its section, one of a list with its key.
+    """
+    parents: list[Any] = [values]
+    for part in path[:-1]:
+        try:
+            parents.append(parents[-1][part])
+        except (KeyError, IndexError, TypeError):  # removed already
+            break
+    for parent, part in reversed([*zip(parents, path, strict=False)]):
+        if isinstance(parent, dict) and part in parent:
+            del parent[part]
+            return True
+    return False
 
 
 class _Lines:
-    def __init__(self, model: type[BaseModel], document: Document, translate: Translate) -> None:
+    def __init__(
+        self,
+        model: type[BaseModel],
+        document: Document,
+        translate: Translate,
+        problems: Problems,
+    ) -> None:
         self._model = model
         self._document = document
         self._translate = translate
-        self._problems: list[ConfigurationException] = []
+        self._problems = problems
 
     def add(self, details: Mapping[str, Any]) -> None:
         path = _written(details["loc"], self._document.values)
@@ -55,17 +134,14 @@ class _Lines:
             for leaf in self._foreign_leaves(path, details["input"]):
                 self._add(leaf, self._unknown(leaf))
         elif details["type"] == "missing":
-            self._add(path, "the key is missing")
+            if not self._problems.lacks_files:
+                self._add(path, "the key is missing")
         else:
             self._add(path, self._wrong(path, details))
 
-    def error(self) -> ConfigurationException:
-        first = self._problems[0]
-        reason = "\n".join(dict.fromkeys(problem.reason for problem in self._problems))
-        return ConfigurationException(reason, source=first.source, line=first.line)
-
     def _add(self, path: Path, reason: str) -> None:
-        self._problems.append(self._document.problem(path, reason))
+        if not self._problems.is_known(path):
+            self._problems.add(self._document.problem(path, reason))
 
     def _foreign_leaves(self, path: Path, value: object) -> list[Path]:
         """Return the path itself, or the paths below it if `translate` knows one of them."""

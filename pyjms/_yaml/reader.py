@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path as FilePath
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import yaml
 
+from pyjms._yaml.collection import Problems, collected_in
 from pyjms._yaml.document import Document, Origin, Path
 from pyjms.errors import ConfigurationException
 
@@ -81,61 +82,87 @@ class _PlainLoader(yaml.SafeLoader):
             self._depth -= 1
 
 
-def read_yaml(path: FilePath) -> Document:
-    """Read a file; blocking.
+def read_yaml(path: FilePath, problems: Problems | None = None) -> Document:
+    """Read a file; blocking. With `problems`, they are added to it and the rest is returned.
 
     Raises:
-        ConfigurationException: the file cannot be read, or is not strict YAML.
+        ConfigurationException: the file cannot be read, or is not strict YAML; all its problems.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationException(
-            f"{path}: the file cannot be read: {error}", source=str(path)
-        ) from error
-    return parse_yaml(text, str(path))
+    with collected_in(problems) as found:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            return _unreadable(Origin(str(path)), f"the file cannot be read: {error}", found)
+        return parse_yaml(text, str(path), found)
 
 
-def parse_yaml(text: str, source: str) -> Document:
+def parse_yaml(text: str, source: str, problems: Problems | None = None) -> Document:
     """Parse `text`, which came from `source`. An empty text gives an empty document.
 
+    With `problems`, they are added to it, and the rest is returned.
+
     Raises:
-        ConfigurationException: it is not strict YAML, or not a mapping.
+        ConfigurationException: it is not strict YAML, or not a mapping; all its problems.
     """
-    try:
-        node = yaml.compose(text, Loader=_PlainLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise _error(Origin(source, mark.line + 1 if mark else None), str(error.problem)) from error
-    except yaml.YAMLError as error:
-        raise _error(Origin(source), f"the file cannot be read as YAML: {error}") from error
-    if node is None:
-        return Document()
-    converter = _Converter(source)
-    values = converter.value(node, ())
-    if values is None:
-        return Document()
-    if not isinstance(values, dict):
-        raise _error(Origin(source, 1), "the file must have keys with values, such as `jms:`")
-    return Document(values, converter.origins)
+    with collected_in(problems) as found:
+        try:
+            node = yaml.compose(text, Loader=_PlainLoader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            where = Origin(source, mark.line + 1 if mark else None)
+            return _unreadable(where, str(error.problem), found)
+        except yaml.YAMLError as error:
+            return _unreadable(Origin(source), f"the file cannot be read as YAML: {error}", found)
+        if node is None:
+            return Document()
+        converter = _Converter(source, found)
+        try:
+            values = converter.value(node, ())
+        except _TooManyValues as error:
+            return _unreadable(Origin(source, error.line), str(error), found)
+        if values is None:
+            return Document()
+        if not isinstance(values, dict):
+            reason = "the file must have keys with values, such as `jms:`"
+            return _unreadable(Origin(source, 1), reason, found)
+        return Document(values, converter.origins)
+
+
+def _unreadable(origin: Origin, reason: str, problems: Problems) -> Document:
+    """Add the problem of a file of which nothing is known, and return an empty document."""
+    problems.lacks_files = True
+    problems.add(_error(origin, reason))
+    return Document()
+
+
+class _TooManyValues(Exception):
+    """The file has more than MAX_VALUES values."""
+
+    def __init__(self, line: int | None) -> None:
+        super().__init__(f"the file has more than {MAX_VALUES} values")
+        self.line = line
 
 
 class _Converter:
-    def __init__(self, source: str) -> None:
+    """Converts nodes to values; what it refuses becomes a problem, and the rest goes on."""
+
+    def __init__(self, source: str, problems: Problems) -> None:
         self.origins: dict[Path, Origin] = {(): Origin(source, 1)}
         self._source = source
+        self._problems = problems
         self._open: set[int] = set()
         self._count = 0
 
     def value(self, node: yaml.Node, path: Path) -> object:
         self._count += 1
         if self._count > MAX_VALUES:
-            self._refuse(node, f"the file has more than {MAX_VALUES} values")
+            raise _TooManyValues(self._origin(node).line)
         self.origins.setdefault(path, self._origin(node))
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node)
+            return self._scalar(node, path)
         if id(node) in self._open:
-            self._refuse(node, "an alias refers to the value that contains it")
+            self._refuse(node, "an alias refers to the value that contains it", path)
+            return None
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -149,38 +176,49 @@ class _Converter:
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 self._refuse(key_node, "a key must be a string")
+                continue
             key = str(key_node.value)
             if key == "<<":
-                self._refuse(key_node, "merge keys are not supported; use profiles or aliases")
+                reason = "merge keys are not supported; use profiles or aliases"
+                self._refuse(key_node, reason)
+                continue
             inner = (*path, key)
             if key in values:
                 first = self.origins[inner].line
-                self._refuse(
-                    key_node, f"the key {key!r} is repeated; it is first set in line {first}"
-                )
+                reason = f"the key {key!r} is repeated; it is first set in line {first}"
+                self._refuse(key_node, reason)
+                continue
             self.origins[inner] = self._origin(key_node)
             values[key] = self.value(value_node, inner)
         return values
 
-    def _scalar(self, node: yaml.ScalarNode) -> object:
+    def _scalar(self, node: yaml.ScalarNode, path: Path) -> object:
         text = str(node.value)
         if node.tag not in {_STRING_TAG, "!"}:
-            self._refuse(node, f"the tag {node.tag!r} is not supported")
+            self._refuse(node, f"the tag {node.tag!r} is not supported", path)
+            return text
         if node.style is not None:
             return text
         for pattern, reason in _AMBIGUOUS:
             if pattern.fullmatch(text):
-                self._refuse(node, f"{text} {reason.format(text)}")
+                self._refuse(node, f"{text} {reason.format(text)}", path)
+                return text
         for pattern, read in _PLAIN:
             if pattern.fullmatch(text):
-                return read(text)
+                try:
+                    return read(text)
+                except ValueError:  # Python's limit for the digits of a whole number
+                    self._refuse(node, f"a number of {len(text)} characters is too long", path)
         return text
 
     def _origin(self, node: yaml.Node) -> Origin:
         return Origin(self._source, node.start_mark.line + 1)
 
-    def _refuse(self, node: yaml.Node, reason: str) -> NoReturn:
-        raise _error(self._origin(node), reason)
+    def _refuse(self, node: yaml.Node, reason: str, path: Path = ()) -> None:
+        """Add a problem; if it is about the value at `path`, that value is not judged further."""
+        self._problems.add(_error(self._origin(node), reason))
+        if path:
+            self._problems.mark(path)
 
 
 def _error(origin: Origin, reason: str) -> ConfigurationException:

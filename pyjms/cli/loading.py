@@ -12,12 +12,16 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from pyjms.app import JmsApplication
 from pyjms.cli.user_code import UserCodeFailed
 from pyjms.errors import ConfigurationException, JMSException
 
-__all__ = ["load_application", "load_module", "split_target"]
+if TYPE_CHECKING:
+    from pyjms.spark.pipeline.definition.pipeline import Pipeline
+
+__all__ = ["load_application", "load_module", "pipelines_of", "split_target"]
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -79,6 +83,15 @@ def load_application(target: str, config: Path | None) -> JmsApplication:
     if apps:
         return _own(next(iter(apps.values())), config)
     return JmsApplication(module, config=config)
+
+
+def pipelines_of(target: str) -> list[Pipeline]:
+    """Return the decorated pipelines of an imported module."""
+    if "pyjms.spark.pipeline.definition.decorator" not in sys.modules:
+        return []  # none can have been defined
+    from pyjms.spark.pipeline.definition.decorator import find_pipelines
+
+    return find_pipelines(sys.modules[split_target(target)[0]])
 
 
 def load_module(name: str) -> ModuleType:

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pyjms._logger import get_logger
 from pyjms.cli.extensions import mount_commands
+from pyjms.cli.messages.commands import browse, receive, send
 from pyjms.cli.pipeline import pipeline_app
-
-if TYPE_CHECKING:
-    from pyjms.app import JmsApplication
-    from pyjms.settings import PyjmsSettings
-    from pyjms.spark.pipeline.definition.pipeline import Pipeline
 
 __all__ = ["app", "main"]
 
@@ -29,13 +25,15 @@ logger = get_logger(__name__)
 
 app = typer.Typer(
     name="pyjms",
-    help="Declarative messaging: run listeners and pipelines, check them, run a broker.",
+    help="Declarative messaging: run listeners and pipelines, send and receive, run a broker.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 config_app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(pipeline_app, name="pipeline")
+for command in (send, receive, browse):
+    app.command()(command)
 
 ConfigOption = Annotated[
     Path | None,
@@ -93,7 +91,7 @@ def pyjms(
         ),
     ] = False,
 ) -> None:
-    """Declarative messaging: run listeners and pipelines, check them, run a broker."""
+    """Declarative messaging: run listeners and pipelines, send and receive, run a broker."""
 
 
 @app.command()
@@ -105,14 +103,14 @@ def run(
     APP is a JmsApplication in MODULE. Default: the only application in MODULE, or a new one with
     the listeners and hooks defined in MODULE.
     """
-    from pyjms.cli.loading import load_application
+    from pyjms.cli.loading import load_application, pipelines_of
     from pyjms.cli.logs import configure_logging
 
     application = load_application(target, config)
     configure_logging(application.settings.logging)
     if shutdown_timeout is not None:
         application.stop_timeout = shutdown_timeout
-    names = [pipeline.name for pipeline in _pipelines_of(target)]
+    names = [pipeline.name for pipeline in pipelines_of(target)]
     if names:
         logger.info(
             "%s also has pipelines (%s): `pyjms pipeline run %s` runs them",
@@ -131,21 +129,14 @@ def check(
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Check the settings and the handlers of MODULE; prints one line for each problem."""
-    from pyjms.cli.loading import load_application
-    from pyjms.errors import ConfigurationException
+    """Check the settings and the handlers of MODULE: one run finds all problems.
 
-    if target is None:
-        _settings_alone(config).check_settings()
-        typer.echo("No problems found in the settings.")
-        return
-    application = load_application(target, config)
-    if not _pipelines_of(target):
-        application.require_work()
-    problems = [*_problems_of(application), *_pipeline_problems(target, application.settings)]
-    if problems:
-        raise ConfigurationException("\n".join(problems))
-    typer.echo(f"No problems found in {target}.")
+    Prints a line for each, with file and line, and their number; the exit code is then 1.
+    """
+    from pyjms.cli.checking import check_target, report
+
+    report(check_target(target, config))
+    typer.echo(f"No problems found in {'the settings' if target is None else target}.")
 
 
 @app.command()
@@ -189,42 +180,6 @@ def config_schema(
         typer.echo(text)
     else:
         output.write_text(text + "\n", encoding="utf-8")
-
-
-def _settings_alone(config: Path | None) -> JmsApplication:
-    from pyjms.app import JmsApplication
-
-    return JmsApplication(config=config)
-
-
-def _problems_of(application: JmsApplication) -> list[str]:
-    from pyjms.errors import ConfigurationException
-
-    try:
-        application.check()
-    except ConfigurationException as error:
-        return str(error).splitlines()
-    return []
-
-
-def _pipelines_of(target: str) -> list[Pipeline]:
-    """Return the decorated pipelines of an imported module."""
-    if "pyjms.spark.pipeline.definition.decorator" not in sys.modules:
-        return []  # none can have been defined
-    from pyjms.cli.loading import split_target
-    from pyjms.spark.pipeline.definition.decorator import find_pipelines
-
-    return find_pipelines(sys.modules[split_target(target)[0]])
-
-
-def _pipeline_problems(target: str, settings: PyjmsSettings) -> list[str]:
-    marked = _pipelines_of(target)
-    if not marked and not settings.pipelines:
-        return []
-    from pyjms.spark.pipeline.definition.collection import find_problems, gather_pipelines
-
-    pipelines, problems = gather_pipelines(settings, marked, are_all=bool(marked))
-    return [*problems, *find_problems(settings, pipelines)]
 
 
 def main() -> None:

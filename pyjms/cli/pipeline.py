@@ -90,21 +90,21 @@ def list_pipelines(
 def check(
     targets: TargetsArgument = None, config: ConfigOption = None, only: OnlyOption = None
 ) -> None:
-    """Check whether pipelines can run, without starting Spark; prints one line per problem.
+    """Check whether pipelines can run, without starting Spark: one run finds all problems.
 
+    Prints a line for each, with file and line, and their number; the exit code is then 1.
     SQL and the bodies of functions are not checked: Spark does that when a pipeline starts.
     """
-    from pyjms.cli.pipeline_loading import inspect_pipelines
-    from pyjms.errors import ConfigurationException
-    from pyjms.spark.pipeline.definition.collection import find_problems
+    from pyjms._yaml import Problems
+    from pyjms.cli.checking import report
+    from pyjms.cli.pipeline_loading import check_pipelines
     from pyjms.spark.session import check_pyspark
 
     check_pyspark()
-    loaded = inspect_pipelines(targets or (), config, only or ())
-    problems = [*loaded.problems, *find_problems(loaded.settings, loaded.pipelines)]
-    if problems:
-        raise ConfigurationException("\n".join(problems))
-    for pipeline in loaded.pipelines:
+    problems = Problems()
+    pipelines = check_pipelines(targets or (), config, only or (), problems)
+    report(problems)
+    for pipeline in pipelines:
         typer.echo(f"{pipeline.name}: no problems found")
 
 

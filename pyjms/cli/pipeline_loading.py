@@ -7,14 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pyjms._yaml import Problems
+from pyjms.cli.checking import importing
 from pyjms.cli.loading import load_module, split_target
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings
-from pyjms.spark.pipeline.definition.collection import choose_pipelines, gather_pipelines
+from pyjms.settings.sources import collect_problems
+from pyjms.spark.pipeline.definition.collection import (
+    add_problems,
+    choose_pipelines,
+    gather_pipelines,
+)
 from pyjms.spark.pipeline.definition.decorator import find_pipelines, pipeline_marks
 from pyjms.spark.pipeline.definition.pipeline import Pipeline
 
-__all__ = ["LoadedPipelines", "inspect_pipelines", "load_pipelines"]
+__all__ = ["LoadedPipelines", "check_pipelines", "load_pipelines"]
 
 _NO_SESSION: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 _YAML: Final = (".yaml", ".yml")
@@ -38,20 +45,35 @@ def load_pipelines(
     Raises:
         ConfigurationException: something is missing or not valid; all problems are listed.
     """
-    loaded = inspect_pipelines(targets, config, only)
+    modules, settings = _targets(targets, config)
+    marked = [pipeline for target in modules for pipeline in _marked(target)]
+    loaded = _gathered(settings, marked, modules, only)
     if loaded.problems:
         raise ConfigurationException("\n".join(loaded.problems))
     return loaded
 
 
-def inspect_pipelines(
-    targets: Sequence[str], config: Path | None, only: Sequence[str] = ()
-) -> LoadedPipelines:
-    """Load pipelines as `load_pipelines` does, but return problems instead of raising them.
+def check_pipelines(
+    targets: Sequence[str], config: Path | None, only: Sequence[str], problems: Problems
+) -> list[Pipeline]:
+    """Load pipelines as `load_pipelines` does; add all problems instead of raising some."""
+    marked: list[Pipeline] = []
+    valid: list[Pipeline] = []
+    with collect_problems(problems), problems.caught():
+        modules, settings = _targets(targets, config)
+        known = len(problems.unchecked)
+        for target in modules:
+            with importing(target, problems):
+                marked += _marked(target)
+        are_all = len(problems.unchecked) == known
+        loaded = _gathered(settings, marked, modules, only, are_all=are_all)
+        add_problems(settings, loaded.pipelines, loaded.problems, problems)
+        valid.extend(loaded.pipelines)
+    return valid
 
-    Raises:
-        ConfigurationException: a module or the settings cannot be read, or there are no pipelines.
-    """
+
+def _targets(targets: Sequence[str], config: Path | None) -> tuple[list[str], PyjmsSettings]:
+    """Return the modules among the targets, and the settings."""
     files = [Path(target) for target in targets if target.endswith(_YAML)]
     if len(files) + (config is not None) > 1:
         raise ConfigurationException(
@@ -59,9 +81,18 @@ def inspect_pipelines(
             hint="put the pipelines into one file",
         )
     modules = [target for target in targets if not target.endswith(_YAML)]
-    settings = load_settings(files[0] if files else config)
-    marked = [pipeline for target in modules for pipeline in _marked(target)]
-    are_all = not only and not any(":" in target for target in modules)
+    return modules, load_settings(files[0] if files else config)
+
+
+def _gathered(
+    settings: PyjmsSettings,
+    marked: Sequence[Pipeline],
+    modules: Sequence[str],
+    only: Sequence[str],
+    *,
+    are_all: bool = True,
+) -> LoadedPipelines:
+    are_all = are_all and not only and not any(":" in target for target in modules)
     pipelines, problems = gather_pipelines(settings, marked, are_all=are_all)
     if problems:  # an unknown name may be one of the invalid pipelines
         pipelines = [pipeline for pipeline in pipelines if not only or pipeline.name in only]

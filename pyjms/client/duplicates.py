@@ -6,7 +6,9 @@ twice. ActiveMQ's client therefore audits what it receives, and so does this one
 
 Keys. A message id is a producer id and that producer's sequence number. For queues one window
 of numbers serves all consumers of the connection, since a message goes to one of them; for
-topics every consumer has its own, since each gets a copy. (activemq-edges N13)
+topics every consumer has its own, since each gets a copy. (activemq-edges N13) The queue is the
+consumer's, where it has just one: Artemis dispatches the copies that a virtual topic made for
+several queues with the topic's name, and they are not duplicates of each other.
 
 Windows. `SequenceWindow` keeps which of a producer's latest `audit_depth` (2048) numbers were
 received, for each of `audit_maximum_producer_number` (64) producers. A number older than the window
@@ -38,7 +40,7 @@ from pyjms._sequence_window import SequenceWindow
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConsumerId, MessageId, ProducerId
 
-__all__ = ["ConnectionAudit", "DuplicateVerdict", "MessageAudit", "judge_duplicate"]
+__all__ = ["ConnectionAudit", "DuplicateVerdict", "MessageAudit", "judge_duplicate", "own_queue"]
 
 _MAX_AUDITS = 1000  # destinations and topic consumers; the oldest are dropped
 
@@ -117,3 +119,10 @@ class ConnectionAudit:
     def remove(self, consumer_id: ConsumerId) -> None:
         """Drop the audit of a topic consumer."""
         self._audits.pop(consumer_id, None)
+
+
+def own_queue(destination: Destination | None) -> Destination | None:
+    """Return the queue of a consumer that has just one, by its name."""
+    if destination is None or not destination.is_queue:
+        return None
+    return None if destination.is_pattern or destination.is_composite else destination

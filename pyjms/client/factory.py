@@ -7,17 +7,19 @@ from typing import Unpack
 
 from pyjms._ids import IdGenerator
 from pyjms.client.connection.connection import ActiveMQConnection
+from pyjms.client.options.blob_policy import BlobTransferPolicy
 from pyjms.client.options.client_options import ClientKeywords, ClientOptions, apply_options
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
-from pyjms.jms import api
-from pyjms.jms.api import ExceptionListener
+from pyjms.jms.api import ExceptionListener, MessageTransformer
+from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
+from pyjms.management.jms_stats import JMSStats
 from pyjms.transport.registry import check_supported, create_transport
 from pyjms.transport.uri import TransportURI, default_broker_url
 
 __all__ = ["ConnectionFactory"]
 
 
-class ConnectionFactory(api.ConnectionFactory):
+class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     """Creates connections to the broker of a URL. ActiveMQ: ActiveMQConnectionFactory.
 
     Tasks of one loop may share it. `options` has all options.
@@ -31,6 +33,8 @@ class ConnectionFactory(api.ConnectionFactory):
         options: options as keywords (`send_timeout=0.5`, durations in seconds); they override
             those of the URL. See `ClientOptions`.
     """
+
+    _connection_class: type[ActiveMQConnection] = ActiveMQConnection
 
     def __init__(
         self,
@@ -61,8 +65,11 @@ class ConnectionFactory(api.ConnectionFactory):
         user_name = user if user_name is None else user_name
         self.user_name = credentials.get("user_name") if user_name is None else user_name
         self.password = credentials.get("password") if password is None else password
+        self._stats = JMSStats()
         self.exception_listener: ExceptionListener | None = None
         """The exception listener of new connections."""
+        self.transformer: MessageTransformer | None = None
+        """The message transformer of new connections."""
         unknown = options.keys() - {f.name for f in fields(ClientOptions)}
         if unknown:
             raise TypeError(f"ConnectionFactory has no option {min(unknown)!r}")
@@ -73,6 +80,11 @@ class ConnectionFactory(api.ConnectionFactory):
             self.redelivery_policy = redelivery_policy
         self._client_ids = _ids(self.options.client_id_prefix)
         self._connection_ids = _ids(self.options.connection_id_prefix)
+
+    @property
+    def stats(self) -> JMSStats:
+        """What its open connections have sent and received, if `stats_enabled` is on."""
+        return self._stats
 
     @property
     def redelivery_policy(self) -> RedeliveryPolicy:
@@ -92,6 +104,11 @@ class ConnectionFactory(api.ConnectionFactory):
     def prefetch_policy(self) -> PrefetchPolicy:
         """How many messages are dispatched ahead of their acknowledgements."""
         return self.options.prefetch_policy
+
+    @property
+    def blob_transfer_policy(self) -> BlobTransferPolicy:
+        """Where the bodies of blob messages are stored."""
+        return self.options.blob_transfer_policy
 
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
@@ -113,7 +130,7 @@ class ConnectionFactory(api.ConnectionFactory):
             user_name, password = self.user_name, self.password
         self.options.check_durations()
         transport = create_transport(self.uri)
-        connection = ActiveMQConnection(
+        connection = self._connection_class(
             transport,
             replace(self.options),
             self._connection_ids.generate(),
@@ -122,11 +139,14 @@ class ConnectionFactory(api.ConnectionFactory):
             password,
         )
         connection.exception_listener = self.exception_listener
+        connection.transformer = self.transformer
         try:
             await transport.start()
         except BaseException:
             await connection.close()
             raise
+        if connection.stats is not None:
+            self._stats.add_connection(connection.stats)
         return connection
 
     def __repr__(self) -> str:

@@ -19,10 +19,14 @@ from pyjms.client.refusals import RefusalLog
 from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
-from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
-from pyjms.jms.message import Acknowledger
+from pyjms.jms.api import CompletionListener, MessageTransformer
+from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic
+from pyjms.jms.message import Acknowledger, Message
+from pyjms.management.jms_stats import JMSConnectionStats, JMSSessionStats
 from pyjms.transport.openwire import RequestTransport
 from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    BrokerId,
     Command,
     ConnectionId,
     ConsumerId,
@@ -32,9 +36,12 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
     Response,
+    TransactionId,
 )
 
 __all__ = [
+    "AsynchronousSends",
+    "BrokerIdentity",
     "ClientConnection",
     "ClientSession",
     "DispatchTarget",
@@ -74,6 +81,13 @@ class WindowedProducer(Protocol):
         """Expect no further acknowledgement of what the lost broker was sent."""
 
 
+class BrokerIdentity(Protocol):
+    """What a broker says about itself."""
+
+    broker_id: BrokerId | None
+    """None before it has said."""
+
+
 class ClientConnection(Protocol):
     """The connection, as its sessions and what they create use it."""
 
@@ -94,6 +108,14 @@ class ClientConnection(Protocol):
         """The duplicate audit; None if `check_for_duplicates` is off."""
 
     @property
+    def transformer(self) -> MessageTransformer | None:
+        """The message transformer of new sessions."""
+
+    @property
+    def stats(self) -> JMSConnectionStats | None:
+        """The statistics; None if `stats_enabled` is off."""
+
+    @property
     def refusals(self) -> RefusalLog:
         """The log of messages that its consumers refuse."""
 
@@ -102,12 +124,23 @@ class ClientConnection(Protocol):
         """Whether AUTO sessions acknowledge in ranges."""
 
     @property
+    def broker_commands(self) -> BrokerIdentity:
+        """What the broker has said about itself."""
+
+    @property
+    def shared_subscriptions(self) -> dict[str, set[Queue]]:
+        """The queues of the shared durable subscriptions used here, by their names."""
+
+    @property
     def registered_client_id(self) -> str | None:
         """The client id under which the broker knows the connection."""
 
     @property
     def has_own_client_id(self) -> bool:
         """Whether the application chose the client id, so that durable subscriptions last."""
+
+    def check_open(self) -> None:
+        """Raise if the connection is closed or has failed."""
 
     # --- sending
 
@@ -173,12 +206,12 @@ class ClientConnection(Protocol):
 
 
 class Transaction(Protocol):
-    """A session's local transaction. `id` is None while there is none."""
+    """A session's transaction. `id` is None while there is none."""
 
     @property
-    def id(self) -> LocalTransactionId | None: ...
+    def id(self) -> TransactionId | None: ...
 
-    def begin(self) -> LocalTransactionId:
+    def begin(self) -> TransactionId:
         """Return the id, after beginning a transaction if there is none."""
 
     def redelivered(self) -> None:
@@ -205,16 +238,17 @@ class SessionAcknowledgement(Protocol):
 
 
 class ListenerTarget(Protocol):
-    """A consumer whose listener is called by the session's dispatcher."""
+    """What the session's dispatcher calls: a consumer's listener, or completion listeners."""
 
     is_queued: bool
-    """Set while the dispatcher has the consumer in its queue."""
+    """Set while the dispatcher has it in its queue."""
 
     @property
-    def consumer_id(self) -> ConsumerId: ...
+    def listener_name(self) -> str:
+        """What is called, in messages about failures."""
 
     async def deliver_one(self) -> bool:
-        """Deliver one buffered message; return whether there are more."""
+        """Make one call; return whether there are more to make."""
 
 
 class ListenerDispatch(Protocol):
@@ -224,11 +258,48 @@ class ListenerDispatch(Protocol):
     def is_busy(self) -> bool:
         """Whether a listener of the session is running."""
 
+    @property
+    def is_own_call(self) -> bool:
+        """Whether the caller runs inside a listener of this session."""
+
     def wake(self, consumer: ListenerTarget) -> None:
         """Schedule the listener of `consumer`."""
 
     async def wait_idle(self, consumer: ListenerTarget | None = None) -> None:
         """Wait until no listener (of `consumer`) is running."""
+
+
+class AsynchronousSends(Protocol):
+    """The session's sends that have a completion listener, as producers use them."""
+
+    def check(self, call: str) -> None:
+        """Raise if this is a completion listener, which `call` would wait for."""
+
+    def check_sendable(self, message: Message) -> None:
+        """Raise if `message` is being sent asynchronously."""
+
+    async def send(
+        self, command: ActiveMQMessage, message: Message, listener: CompletionListener
+    ) -> None:
+        """Send `command`, and have `listener` called with the outcome."""
+
+    async def finish(self, producer_id: ProducerId | None = None) -> None:
+        """Wait for all completion listeners (of a producer), at most the close timeout."""
+
+
+class SingleUse(Protocol):
+    """Notices that two tasks or threads use a session at once."""
+
+    @property
+    def thread(self) -> int:
+        """The identifier of the thread of the session's event loop."""
+
+    @property
+    def ending(self) -> str | None:
+        """The call that ends the unit of work; None: there is none now."""
+
+    def check(self, call: str, /) -> None:
+        """Raise IllegalStateException if `call` must not be made now."""
 
 
 class ClientSession(Protocol):
@@ -245,7 +316,19 @@ class ClientSession(Protocol):
     @property
     def acks(self) -> SessionAcknowledgement: ...
     @property
+    def use(self) -> SingleUse: ...
+    @property
+    def transformer(self) -> MessageTransformer | None:
+        """The message transformer of new producers and consumers."""
+
+    @property
+    def stats(self) -> JMSSessionStats | None:
+        """The statistics; None if `stats_enabled` is off."""
+
+    @property
     def dispatcher(self) -> ListenerDispatch: ...
+    @property
+    def completions(self) -> AsynchronousSends: ...
     @property
     def tasks(self) -> OwnedTasks: ...
     @property

@@ -8,18 +8,22 @@ after every 256 KiB. (JMS 1.1, section 4.6; activemq-edges N2 to N5)
 
 from __future__ import annotations
 
-import anyio
+from threading import get_ident
+
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
-from pyjms._clock import check_seconds
+from pyjms._clock import FOR_EVER, check_seconds
+from pyjms.client.completion_listeners import checked_listener
 from pyjms.client.interfaces import ClientConnection, ClientSession
-from pyjms.client.messages import to_command
+from pyjms.client.messages import delay_delivery, to_command
 from pyjms.client.options.destination_options import (
     PRODUCER_OPTIONS,
     check_destination,
     set_destination_options,
 )
+from pyjms.client.producer_window import ProducerWindow
+from pyjms.client.transformers import transformed_send
 from pyjms.enums import DeliveryMode
 from pyjms.errors import (
     IllegalStateException,
@@ -27,16 +31,15 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.jms import api
+from pyjms.jms.api import AsyncCallback, CompletionListener, destination_first
+from pyjms.jms.blob import BlobMessage
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import DEFAULT_PRIORITY, Message
-from pyjms.jms.producer_consumer import destination_first
+from pyjms.management.jms_stats import JMSProducerStats
 from pyjms.wire.openwire.commands import MessageId, ProducerId, ProducerInfo
 from pyjms.wire.openwire.message_size import message_size
 
-__all__ = [
-    "ActiveMQMessageProducer",
-    "ProducerWindow",
-]
+__all__ = ["ActiveMQMessageProducer"]
 
 _YIELD_BYTES = 256 * 1024  # of asynchronous sending between two checkpoints
 
@@ -49,11 +52,15 @@ _NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
 class ActiveMQMessageProducer(api.MessageProducer):
     """Sends messages to one destination, or to one given with each send. Created by a session."""
 
+    stats: JMSProducerStats | None = None
+    """What it has sent; None if `stats_enabled` is off."""
+
     def __init__(
         self, session: ClientSession, producer_id: ProducerId, destination: Destination | None
     ) -> None:
         options = session.connection.options
         self.session = session
+        self._use = session.use
         self.producer_id = producer_id
         self.info = ProducerInfo(producer_id, destination, window_size=options.producer_window_size)
         if destination is not None:
@@ -66,9 +73,13 @@ class ActiveMQMessageProducer(api.MessageProducer):
         """
         self.disable_message_id = False
         self.disable_message_timestamp = options.disable_time_stamps_by_default
+        self.transformer = session.transformer
+        """Replaces the messages that are sent; None: no transformer."""
         self._delivery_mode = _PERSISTENT
         self._priority = DEFAULT_PRIORITY
         self._time_to_live = 0.0
+        self._delay = 0  # milliseconds
+        self._send_timeout = options.send_timeout
         self._destination = destination
         self._sequence = 0
         self._unyielded = 0
@@ -131,21 +142,70 @@ class ActiveMQMessageProducer(api.MessageProducer):
             raise IllegalStateException(f"cannot set a negative timeToLive: {value}")
         self._time_to_live = value
 
+    @property
+    def delivery_delay(self) -> float:
+        """The default delivery delay of sends in seconds; 0: messages are delivered at once.
+
+        Raises:
+            IllegalStateException: on setting, the producer is closed or the value negative.
+        """
+        return self._delay / 1000
+
+    @delivery_delay.setter
+    def delivery_delay(self, value: float) -> None:
+        self._check_open()
+        check_seconds("delivery_delay", value, least=None)
+        if value < 0:
+            raise IllegalStateException(f"cannot set a negative deliveryDelay: {value}")
+        self._delay = round(value * 1000)
+
+    @property
+    def send_timeout(self) -> float | None:
+        """Seconds that a send waits for the broker, as every send then does; None: no limit.
+
+        The connection factory's (`jms.sendTimeout`) unless set; 0 sets None. ActiveMQ:
+        ActiveMQMessageProducer.setSendTimeout. A send with a completion listener has no limit.
+
+        Raises:
+            IllegalStateException: on setting, the producer is closed.
+            TypeError: on setting, the value is not a number.
+            ValueError: on setting, the value is negative or not finite.
+        """
+        return self._send_timeout
+
+    @send_timeout.setter
+    def send_timeout(self, value: float | None) -> None:
+        self._check_open()
+        if value is not None:
+            check_seconds("send_timeout", value, otherwise=FOR_EVER)
+        self._send_timeout = value or None
+
     async def send(
         self,
         message: Message | Destination,
         to_send: Message | None = None,
+        callback: AsyncCallback | None = None,
         *,
         destination: Destination | None = None,
         delivery_mode: DeliveryMode | None = None,
         priority: int | None = None,
         time_to_live: float | None = None,
+        delivery_delay: float | None = None,
+        completion_listener: CompletionListener | None = None,
     ) -> None:
-        if self._is_closed:
-            self._check_open()
+        """Do as `MessageProducer.send`; `callback` is instead of a listener, as in ActiveMQ."""
+        if self._is_closed or self._use.thread != get_ident() or self._use.ending is not None:
+            self._check_usable()
         if to_send is not None or not isinstance(message, Message):
             message, destination = destination_first(message, to_send, destination)
+        if callback is not None or completion_listener is not None:
+            completion_listener = checked_listener(completion_listener, callback)
+            self.session.completions.check_sendable(message)
         target = self._target(destination)
+        if self.transformer is not None:
+            message = self._transformed(message, completion_listener)
+        if isinstance(message, BlobMessage):
+            await self._upload(message)
         window = self.window
         if window is not None:
             await window.wait_for_space()
@@ -156,6 +216,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
             raise _unknown_mode(mode)
         if time_to_live is not None:
             check_seconds("time_to_live", time_to_live)
+        delay = self._delay if delivery_delay is None else _milliseconds(delivery_delay)
         persistent = mode == _PERSISTENT
         self._stamp(
             message,
@@ -163,6 +224,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
             _PERSISTENT if persistent else _NON_PERSISTENT,
             self._priority if priority is None else priority,
             self._time_to_live if time_to_live is None else time_to_live,
+            delay,
         )
         connection = session.connection
         options = connection.options
@@ -176,14 +238,19 @@ class ActiveMQMessageProducer(api.MessageProducer):
             nested_map_and_list_enabled=options.nested_map_and_list_enabled,
         )
         self.next_message_id = None
+        if delay:
+            delay_delivery(command, delay, message.delivery_time)
         if not options.copy_message_on_send:
             message.read_only_body = message.read_only_properties = True
+        if completion_listener is not None:
+            await session.completions.send(command, message, completion_listener)
+            return
         if (
-            options.send_timeout is not None
+            self._send_timeout is not None
             or options.always_sync_send
             or (persistent and not options.use_async_send and not session.transacted)
         ):
-            await connection.transport.request(command, options.send_timeout)
+            await connection.transport.request(command, self._send_timeout)
             return
         size = message_size(command)
         connection.oneway(command)
@@ -205,8 +272,12 @@ class ActiveMQMessageProducer(api.MessageProducer):
             await checkpoint()
 
     async def close(self) -> None:
+        completions = self.session.completions
+        completions.check("close()")
         if self._is_closed:
             return
+        self._is_closed = True
+        await completions.finish(self.producer_id)
         self.dispose()
         self.session.producer_closed(self.producer_id)
 
@@ -232,6 +303,17 @@ class ActiveMQMessageProducer(api.MessageProducer):
         """Expect no further acknowledgement of what the lost broker was sent."""
         if self.window is not None:
             self.window.decrease(self.window.usage)
+
+    async def _upload(self, message: BlobMessage) -> None:
+        await message.upload()
+        self._check_usable()  # that may have taken long
+
+    def _transformed(self, message: Message, listener: CompletionListener | None) -> Message:
+        assert self.transformer is not None
+        message = transformed_send(self.transformer, self.session, self, message)
+        if listener is not None:
+            self.session.completions.check_sendable(message)
+        return message
 
     def _target(self, destination: Destination | None) -> Destination:
         own = self._destination
@@ -259,6 +341,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         mode: DeliveryMode,
         priority: int,
         time_to_live: float,
+        delay: int,
     ) -> None:
         message.destination = target
         message.delivery_mode = mode
@@ -268,16 +351,27 @@ class ActiveMQMessageProducer(api.MessageProducer):
         message.expiration = 0
         if self.disable_message_timestamp:
             message.timestamp = 0
+            message.delivery_time = _clock.time_ms() + delay if delay else 0
             return
         now = message.timestamp = _clock.time_ms()
+        message.delivery_time = now + delay
         if time_to_live > 0:
             message.expiration = now + round(time_to_live * 1000)
+
+    def _check_usable(self) -> None:
+        self._check_open()
+        self._use.check("send()")
 
     def _check_open(self) -> None:
         if self._failure is not None:
             raise self.session.connection.failed_error()
         if self._is_closed:
             raise IllegalStateException("The producer is closed")
+
+
+def _milliseconds(delivery_delay: float) -> int:
+    check_seconds("delivery_delay", delivery_delay)
+    return round(delivery_delay * 1000)
 
 
 def _unknown_mode(value: object) -> IllegalStateException:
@@ -300,35 +394,3 @@ def _window(connection: ClientConnection, info: ProducerInfo) -> ProducerWindow 
         info.window_size = 0
         return None
     return ProducerWindow(info.window_size)
-
-
-class ProducerWindow:
-    """Bytes sent asynchronously and not acknowledged by a ProducerAck. (activemq-edges N4)"""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.usage = 0
-        self._space: anyio.Event | None = None
-
-    async def wait_for_space(self) -> None:
-        """Wait while the window is full. Cancellable: then nothing is sent."""
-        while self.usage >= self.size > 0:
-            if self._space is None:
-                self._space = anyio.Event()
-            await self._space.wait()
-
-    def increase(self, size: int) -> None:
-        """Count `size` bytes as sent."""
-        self.usage += size
-
-    def decrease(self, size: int) -> None:
-        """Count `size` bytes as acknowledged."""
-        self.usage = max(0, self.usage - size)
-        if self.usage < self.size:
-            self.open()
-
-    def open(self) -> None:
-        """Wake all waiting sends."""
-        space, self._space = self._space, None
-        if space is not None:
-            space.set()

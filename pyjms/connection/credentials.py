@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from pyjms.jms.api import Connection, ConnectionFactory
+from pyjms.jms.domain import DomainConnectionFactory, open_connection
+from pyjms.jms.domain.connections import Domain
 
 __all__ = ["UserCredentialsConnectionFactoryAdapter"]
 
 
-class UserCredentialsConnectionFactoryAdapter(ConnectionFactory):
+class UserCredentialsConnectionFactoryAdapter(DomainConnectionFactory):
     """Adds a user name and password to `create_connection()`. Spring: the class of this name.
 
     Explicit credentials are passed through; then come those of the current task, then the
@@ -48,16 +50,12 @@ class UserCredentialsConnectionFactoryAdapter(ConnectionFactory):
         finally:
             self._current.reset(token)
 
-    async def create_connection(
-        self, user_name: str | None = None, password: str | None = None
+    async def open_in(
+        self, domain: Domain | None, user_name: str | None, password: str | None
     ) -> Connection:
-        """Open a connection with the credentials that apply; see the class.
-
-        Raises:
-            JMSSecurityException: the broker refuses the credentials.
-        """
+        """Open a connection with the credentials that apply; see the class."""
         if user_name is None:
             user_name, password = self._current.get() or self._own
         if not user_name:
-            return await self.target.create_connection()
-        return await self.target.create_connection(user_name, password)
+            return await open_connection(self.target, domain)
+        return await open_connection(self.target, domain, user_name, password)

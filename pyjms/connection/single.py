@@ -15,17 +15,31 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import anyio
 
-from pyjms._fork import inherits
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.connection.sharing import ConnectionSharing
 from pyjms.core.closing import quietly
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConnectionClosedException, IllegalStateException, JMSException
-from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, Session
+from pyjms.jms.api import (
+    Connection,
+    ConnectionConsumer,
+    ConnectionFactory,
+    ExceptionListener,
+    MessageTransformer,
+    Session,
+)
+from pyjms.jms.domain import (
+    QueueConnection,
+    QueueConnectionFactory,
+    TopicConnection,
+    TopicConnectionFactory,
+    open_connection,
+)
+from pyjms.jms.domain.connections import Domain
 from pyjms.jms.metadata import ConnectionMetaData
 
 __all__ = ["ConnectionSharing", "SharedConnection", "SingleConnectionFactory"]
@@ -33,88 +47,7 @@ __all__ = ["ConnectionSharing", "SharedConnection", "SingleConnectionFactory"]
 logger = get_logger(__name__)
 
 
-class ConnectionSharing:
-    """The physical connection behind the handles of one factory."""
-
-    def __init__(
-        self,
-        open_connection: Callable[[bool], Awaitable[Connection]],
-        close_connection: Callable[[Connection, bool], Awaitable[None]],
-    ) -> None:
-        """Take the functions that open and close it; both are told whether it is to be started."""
-        self._open_connection = open_connection
-        self._close_connection = close_connection
-        self.exception_listeners: list[ExceptionListener] = []
-        """Those of the handles."""
-        self.forked()
-        inherits(self)
-
-    def forked(self) -> None:
-        """Begin without a connection, also in a child process: it opens one of its own."""
-        self._opening = anyio.Lock()
-        self._started_handles = 0
-        self._is_started = False
-        self._closing: set[BackgroundTask] = set()
-        self.connection: Connection | None = None
-        """None until the first use, and after it failed or was reset."""
-
-    async def current(self) -> Connection:
-        """Return the physical connection; open it if there is none."""
-        connection = self.connection
-        if connection is None:
-            async with self._opening:
-                connection = self.connection
-                if connection is None:
-                    connection = await self._open_connection(self._started_handles > 0)
-                    self._is_started = self._started_handles > 0
-                    self.connection = connection
-                    logger.debug("Established the shared connection %r", connection)
-        return connection
-
-    async def start_handle(self) -> None:
-        """Count one more started handle; start the connection if it is the first."""
-        connection = await self.current()
-        if not self._is_started:
-            await connection.start()
-            self._is_started = True
-        self._started_handles += 1
-
-    async def stop_handle(self) -> None:
-        """Count one started handle less; stop the connection if it was the last."""
-        self._started_handles -= 1
-        connection = self.connection
-        if self._started_handles == 0 and connection is not None and self._is_started:
-            self._is_started = False
-            await connection.stop()
-
-    async def reset(self) -> None:
-        """Close the connection; the next use opens another one."""
-        async with self._opening:
-            connection, started = self._give_up()
-        if connection is not None:
-            await self._close_connection(connection, started)
-
-    def give_up_soon(self, connection: Connection) -> bool:
-        """Close `connection` in the background if it is the current one; return whether it is."""
-        if connection is not self.connection:
-            return False
-        _, started = self._give_up()
-        task = spawn(self._close_connection, connection, started, name="close a failed connection")
-        self._closing = {t for t in self._closing if not t.done} | {task}
-        return True
-
-    async def wait_closed(self) -> None:
-        """Wait until every connection given up has been closed."""
-        for task in list(self._closing):
-            await task.wait()
-
-    def _give_up(self) -> tuple[Connection | None, bool]:
-        connection, started = self.connection, self._is_started
-        self.connection, self._is_started = None, False
-        return connection, started
-
-
-class SingleConnectionFactory(ConnectionFactory):
+class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     """Shares one connection among all callers. Spring: SingleConnectionFactory.
 
     The connection is opened when it is first needed. `create_connection` returns handles on it,
@@ -143,6 +76,7 @@ class SingleConnectionFactory(ConnectionFactory):
         self.exception_listener = exception_listener
         self.reconnect_on_exception = reconnect_on_exception
         self._sharing = ConnectionSharing(self._open, self._close_physically)
+        self._domain: Domain | None = None
 
     @property
     def shares_connection(self) -> bool:
@@ -170,6 +104,24 @@ class SingleConnectionFactory(ConnectionFactory):
             )
         await self._sharing.current()
         return SharedConnection(self, self._sharing, self._open_session)
+
+    async def create_queue_connection(
+        self, user_name: str | None = None, password: str | None = None
+    ) -> QueueConnection:
+        """Return a handle on the shared connection; as `create_connection`.
+
+        From now on the factory opens its connection with the target's method for queues. Handles
+        for either domain may be mixed.
+        """
+        self._domain = QueueConnection
+        return await super().create_queue_connection(user_name, password)
+
+    async def create_topic_connection(
+        self, user_name: str | None = None, password: str | None = None
+    ) -> TopicConnection:
+        """Return a handle on the shared connection; as `create_queue_connection`, for topics."""
+        self._domain = TopicConnection
+        return await super().create_topic_connection(user_name, password)
 
     async def start(self) -> None:
         """Open the connection now; a failure is only logged, as the first use tries again."""
@@ -199,7 +151,7 @@ class SingleConnectionFactory(ConnectionFactory):
             await self.destroy()
 
     async def _open(self, start: bool) -> Connection:
-        connection = await self.target_connection_factory.create_connection()
+        connection = await open_connection(self.target_connection_factory, self._domain)
         try:
             if self.client_id is not None:
                 await connection.set_client_id(self.client_id)
@@ -239,7 +191,7 @@ class SingleConnectionFactory(ConnectionFactory):
                 listener(error)
 
 
-class SharedConnection(Connection):
+class SharedConnection(QueueConnection, TopicConnection):
     """A handle on the shared connection, equal to all other handles of its factory.
 
     Calls go to the connection that is current at the time, opened if there is none.
@@ -287,6 +239,11 @@ class SharedConnection(Connection):
             )
 
     @property
+    def transformer(self) -> MessageTransformer | None:
+        """The message transformer of the connection, which its target factory sets."""
+        return getattr(self._sharing.connection, "transformer", None)
+
+    @property
     def exception_listener(self) -> ExceptionListener | None:
         """The exception listener of this handle."""
         return self._listener
@@ -316,6 +273,11 @@ class SharedConnection(Connection):
         connection = self._sharing.connection
         return ConnectionMetaData() if connection is None else connection.metadata
 
+    @property
+    def stats(self) -> Any:
+        """The connection's statistics; None without, see `jms.statsEnabled`."""
+        return getattr(self._sharing.connection, "stats", None)
+
     async def create_session(
         self,
         transacted: bool = False,
@@ -325,6 +287,22 @@ class SharedConnection(Connection):
         self._check_open()
         connection = await self._sharing.current()
         return await self._open_session(connection, transacted, acknowledge_mode)
+
+    async def create_connection_consumer(
+        self, *arguments: Any, **options: Any
+    ) -> ConnectionConsumer:
+        """Create it on the shared connection, which has it until the consumer is closed."""
+        self._check_open()
+        connection = await self._sharing.current()
+        return await connection.create_connection_consumer(*arguments, **options)
+
+    async def create_durable_connection_consumer(
+        self, *arguments: Any, **options: Any
+    ) -> ConnectionConsumer:
+        """Create it on the shared connection, which has it until the consumer is closed."""
+        self._check_open()
+        connection = await self._sharing.current()
+        return await connection.create_durable_connection_consumer(*arguments, **options)
 
     async def start(self) -> None:
         """Keep the connection started until this handle is stopped or closed."""

@@ -185,7 +185,7 @@ class TransactionScope:
     async def __aenter__(self) -> TransactionStatus:
         """Begin, join or suspend a transaction, according to the propagation."""
         existing = bound(self._manager.connection_factory)
-        if existing is not None and not _is_transaction(existing):
+        if existing is not None and not existing.is_transaction:
             existing = None
         action = _ACTIONS[self._propagation][existing is not None]
         if action is _Action.REFUSE:
@@ -228,8 +228,8 @@ class TransactionScope:
         try:
             await _end(resource, status, error)
         finally:
-            await close_quietly(resource.session)
-            await close_quietly(resource.connection)
+            for ended in (resource, *resource.joined.values()):
+                await close_quietly(ended.session, ended.connection)
 
     async def _begin(self) -> BoundResource:
         deadline = None if self._timeout is None else _clock.now() + self._timeout
@@ -252,16 +252,15 @@ async def _end(
     """Commit or roll back; raise if an outer block did not expect the rollback."""
     if error is None and not status.rollback_only:
         await resource.session.commit()
+        for joined in resource.joined.values():
+            await joined.session.commit()
         return
     with anyio.CancelScope(shield=True):
         await resource.session.rollback()
+        for joined in resource.joined.values():
+            await joined.session.rollback()
     if error is None and resource.rollback_only and not status.local_rollback_only:
         raise TransactionRolledBackException(
             "Transaction rolled back because it has been marked as rollback-only",
             hint="an inner block failed, or the transaction timed out",
         )
-
-
-def _is_transaction(resource: BoundResource) -> bool:
-    """Whether a manager or a transacted container is going to commit this session."""
-    return resource.transactional or resource.session.transacted

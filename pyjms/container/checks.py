@@ -2,106 +2,177 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import difflib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
 
+from pyjms._yaml import Problems
 from pyjms.container.endpoint_checks import (
     check_client_id,
     check_properties,
     check_subscription,
 )
 from pyjms.container.factories import broker_connection_factory
+from pyjms.container.handler_problems import HandlerProblems, handler_name
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import named_kind, parse_destination
 from pyjms.listener.container.properties import invalid_concurrency, parse_concurrency
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.selector import selector_or_none
 from pyjms.settings import PyjmsSettings
+from pyjms.support.class_names import imported_class
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 
-__all__ = ["check_endpoint", "check_reply_destination", "raise_all", "settings_problems"]
+__all__ = [
+    "add_container_problems",
+    "add_repeated_ids",
+    "add_settings_problems",
+    "add_text_problems",
+    "add_unknown_overrides",
+    "check_reply_destination",
+]
+
+_MAPPINGS: Final = ("jms", "converter", "type_id_mappings")
 
 
-def settings_problems(container: Any, settings: PyjmsSettings) -> Iterator[str]:
-    """Yield a line for each problem of the settings: URLs, listeners, durable subscriptions."""
-    try:
-        yield from _broker_problems(container, settings)
-        container.message_converter()
-        check_client_id(container.jms_listener_container_factory())
-    except JMSException as error:
-        yield str(error)
+def add_settings_problems(container: Any, settings: PyjmsSettings, problems: Problems) -> None:
+    """Add the problems of URLs, mapped classes, listeners and durable subscriptions in settings."""
+    known = len(problems.found)
+    for path, provide in _brokers(container, settings):
+        with _located(path, settings, problems):
+            _check_transport(provide())
+    for type_id, name in settings.jms.converter.type_id_mappings.items():
+        with _located((*_MAPPINGS, type_id), settings, problems):
+            imported_class(name)
     for name, override in settings.listeners.items():
-        try:
-            _check_texts(override.destination, override.concurrency, override.selector)
-        except (ValueError, JMSException) as error:
-            yield f"Listener {name!r}: {error}"
+        texts = override.destination, override.concurrency, override.selector
+        for key, check in _text_checks(*texts).items():
+            with _located(("listeners", name, key), settings, problems):
+                check()
+    if len(problems.found) == known and not settings.is_incomplete:
+        with problems.caught():
+            container.message_converter()
+            check_client_id(container.jms_listener_container_factory())
 
 
-def check_endpoint(endpoint: JmsListenerEndpoint, handler: str, factory: Any) -> None:
-    """Find what the container or the broker would refuse later.
-
-    Raises:
-        ConfigurationException: the first problem.
-    """
-    if not endpoint.destination.strip():
-        raise ConfigurationException(
-            f"Handler {handler}: its @jms_listener has no destination",
-            hint="write the name of a queue or a topic, or a placeholder that is not empty",
+def add_text_problems(
+    endpoint: JmsListenerEndpoint, changes: Collection[str], found: HandlerProblems
+) -> None:
+    """Add the problems of destination, concurrency and selector, but of those that YAML changes."""
+    destination = endpoint.destination.strip() or None
+    if destination is None and "destination" not in changes:
+        found.add(
+            ConfigurationException(
+                f"Handler {found.name}: its @jms_listener has no destination",
+                hint="write the name of a queue or a topic, or a placeholder that is not empty",
+            )
         )
-    try:
-        _check_texts(endpoint.destination, endpoint.concurrency, endpoint.selector)
-        check_properties(endpoint, factory)
-        check_subscription(endpoint, factory)
-    except (ValueError, JMSException) as error:
-        raise ConfigurationException(
-            f"Listener {endpoint.id or endpoint.destination!r}: {error}"
-        ) from error
+    for key, check in _text_checks(destination, endpoint.concurrency, endpoint.selector).items():
+        if key not in changes:
+            with found.caught(_named(endpoint)):
+                check()
 
 
-def check_reply_destination(text: str, handler: str) -> None:
+def add_container_problems(
+    endpoint: JmsListenerEndpoint, factory: Any, found: HandlerProblems
+) -> None:
+    """Add what the containers of a factory, or the broker, would refuse later."""
+    for check in (check_properties, check_subscription):
+        with found.caught(_named(endpoint)):
+            check(endpoint, factory)
+
+
+def add_unknown_overrides(settings: PyjmsSettings, ids: set[str], problems: Problems) -> None:
+    """Add the entries of `listeners` whose id no listener has."""
+    for name in settings.listeners:
+        if name not in ids:
+            near = difflib.get_close_matches(name, ids, n=1)
+            error = ConfigurationException(
+                f"no @jms_listener has the id {name!r}",
+                hint=f"did you mean {near[0]!r}?" if near else "",
+            )
+            problems.add(settings.problem(("listeners", name), error))
+
+
+def add_repeated_ids(endpoints: Iterable[JmsListenerEndpoint], problems: Problems) -> None:
+    """Add the ids that several endpoints have."""
+    seen: dict[str, JmsListenerEndpoint] = {}
+    for endpoint in endpoints:
+        first = seen.setdefault(endpoint.id, endpoint) if endpoint.id else endpoint
+        if first is not endpoint:
+            problems.add(
+                ConfigurationException(
+                    f"Another endpoint is already registered with id '{endpoint.id}': "
+                    f"{first.destination!r} and {endpoint.destination!r} are the destinations",
+                    hint="give each @jms_listener its own id",
+                )
+            )
+
+
+def check_reply_destination(text: str, handler: Callable[..., Any]) -> None:
     """Check that the text of `@send_to` is a destination.
 
     Raises:
         ConfigurationException: it is not.
     """
     try:
-        named_kind(text)
-        parse_destination(text)
+        _check_destination(text)
     except JMSException as error:
-        raise ConfigurationException(f"Handler {handler}: its @send_to: {error}") from error
+        raise ConfigurationException(
+            f"Handler {handler_name(handler)}: its @send_to: {error}"
+        ) from error
 
 
-def _check_texts(destination: str | None, concurrency: str | None, selector: str | None) -> None:
+@contextmanager
+def _located(path: tuple[str, ...], settings: PyjmsSettings, problems: Problems) -> Iterator[None]:
+    """Add the error that the block raises as one of the value at `path`."""
+    try:
+        yield
+    except (JMSException, ValueError) as error:
+        problems.add(settings.problem(path, error))
+
+
+def _named(endpoint: JmsListenerEndpoint) -> str:
+    return f"Listener {endpoint.id or endpoint.destination!r}: "
+
+
+def _text_checks(
+    destination: str | None, concurrency: str | None, selector: str | None
+) -> dict[str, Callable[[], object]]:
+    """Return the check of each text, by its key."""
+    checks: dict[str, Callable[[], object]] = {}
     if destination is not None:
-        named_kind(destination)
-        parse_destination(destination)
+        checks["destination"] = partial(_check_destination, destination)
     if concurrency is not None:
-        lower, upper = parse_concurrency(concurrency)
-        if not 1 <= (upper if lower is None else lower) <= upper:
-            raise invalid_concurrency(concurrency)
-    selector_or_none(selector)
+        checks["concurrency"] = partial(_check_concurrency, concurrency)
+    if selector is not None:
+        checks["selector"] = partial(selector_or_none, selector)
+    return checks
 
 
-def _broker_problems(container: Any, settings: PyjmsSettings) -> Iterator[str]:
-    """Check that a transport can be created for each broker's URL, without connecting."""
-    providers = [container.native_connection_factory]
-    providers += [_provider(broker) for broker in settings.brokers.values()]
-    for provide in providers:
-        try:
-            uri = getattr(provide(), "uri", None)
-            if isinstance(uri, TransportURI):
-                create_transport(uri)
-        except JMSException as error:
-            yield str(error)
+def _check_destination(text: str) -> None:
+    named_kind(text)
+    parse_destination(text)
 
 
-def _provider(broker: Any) -> Any:
-    return lambda: broker_connection_factory(broker)
+def _check_concurrency(text: str) -> None:
+    lower, upper = parse_concurrency(text)
+    if not 1 <= (upper if lower is None else lower) <= upper:
+        raise invalid_concurrency(text)
 
 
-def raise_all(problems: Iterable[str]) -> None:
-    """Raise one ConfigurationException with a line for each problem, if there is any."""
-    lines = "\n".join(problems).splitlines()
-    if lines:
-        raise ConfigurationException("\n".join(dict.fromkeys(lines)))
+def _brokers(container: Any, settings: PyjmsSettings) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the place of each broker's URL, and what creates its connection factory."""
+    yield ("activemq", "broker_url"), container.native_connection_factory
+    for name, broker in settings.brokers.items():
+        yield ("brokers", name, "broker_url"), partial(broker_connection_factory, broker)
+
+
+def _check_transport(factory: Any) -> None:
+    """Check that a transport can be created for a factory's URL, without connecting."""
+    uri = getattr(factory, "uri", None)
+    if isinstance(uri, TransportURI):
+        create_transport(uri)

@@ -1,8 +1,9 @@
 """ApplicationContainer: the objects of an application, each of which can be overridden.
 
 Wired as Spring Boot does it: the template sends through a CachingConnectionFactory, the listener
-containers use the factory inside it and are transacted unless set otherwise. What a handler sends
-through the template belongs to the handler's transaction. Providers are synchronous; what must
+containers use the factory inside it and are transacted unless set otherwise; if the settings turn a
+pool on, both use that. What a handler sends through the template belongs to the handler's
+transaction. Providers are synchronous; what must
 be opened and closed is the application's business (see `pyjms.lifecycle`).
 (spring-jms 8.1; decisions D11)
 """
@@ -48,9 +49,15 @@ class ApplicationContainer(containers.DeclarativeContainer):
     jms_templates = providers.Singleton(
         factories.templates, connection_factories, settings, message_converter, destination_resolver
     )
+    listener_connection_factory = providers.Singleton(
+        factories.listener_connection_factory,
+        native_connection_factory,
+        connection_factory,
+        settings,
+    )
     jms_listener_container_factory = providers.Singleton(
         factories.listener_container_factory,
-        native_connection_factory,
+        listener_connection_factory,
         settings,
         message_converter,
         destination_resolver,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
+from pyjms.connection.pool.factory import JmsPoolConnectionFactory
 from pyjms.container.by_broker import ByBroker
 from pyjms.core.template import JmsTemplate
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import ConnectionFactory
+from pyjms.jms.destination import parse_destination
 from pyjms.listener.backoff import FixedBackOff
 from pyjms.listener.factory import DefaultJmsListenerContainerFactory
 from pyjms.settings import ActiveMQSettings, PyjmsSettings
@@ -22,6 +25,7 @@ __all__ = [
     "broker_connection_factory",
     "connection_factories",
     "connection_factory",
+    "listener_connection_factory",
     "listener_container_factory",
     "message_converter",
     "native_connection_factories",
@@ -39,7 +43,9 @@ def native_connection_factory(settings: PyjmsSettings) -> ClientConnectionFactor
     return broker_connection_factory(settings.activemq)
 
 
-_CLIENT_OPTIONS: Final = frozenset({"close_timeout", "send_timeout", "non_blocking_redelivery"})
+_CLIENT_OPTIONS: Final = frozenset(
+    {"close_timeout", "send_timeout", "non_blocking_redelivery", "stats_enabled"}
+)
 """Settings of a broker that are options of the client under the same names."""
 
 
@@ -56,13 +62,28 @@ def broker_connection_factory(broker: ActiveMQSettings) -> ClientConnectionFacto
         **{name: getattr(broker, name) for name in _CLIENT_OPTIONS & broker.model_fields_set},
     )
     factory.redelivery_policy = broker.redelivery.apply(factory.redelivery_policy)
-    if broker.prefetch is not None:
+    for name, own in broker.redelivery_by_destination.items():
+        policy = own.apply(factory.redelivery_policy)
+        factory.redelivery_policy_map.put(parse_destination(name), policy)
+    if isinstance(broker.prefetch, int):
         factory.prefetch_policy.set_all(broker.prefetch)
+    elif broker.prefetch is not None:
+        broker.prefetch.apply(factory.prefetch_policy)
+    broker.blob_transfer_policy.apply(factory.blob_transfer_policy)
     return factory
 
 
-def connection_factory(native: ConnectionFactory, settings: PyjmsSettings) -> ConnectionFactory:
-    """Return the template's factory: the native one, cached unless `jms.cache.enabled` is false."""
+def connection_factory(
+    native: ConnectionFactory, settings: PyjmsSettings, broker: ActiveMQSettings | None = None
+) -> ConnectionFactory:
+    """Return the template's factory for a broker, by default that of `activemq`.
+
+    It is a pool of native connections if `pool.enabled` is true; else they are cached, unless
+    `jms.cache.enabled` is false. (spring-jms 8.1.2)
+    """
+    pool = (broker or settings.activemq).pool
+    if pool.enabled:
+        return JmsPoolConnectionFactory(native, **asdict(pool.options()))
     cache = settings.jms.cache
     if not cache.enabled:
         return native
@@ -84,7 +105,20 @@ def connection_factories(
     native: Mapping[str, ConnectionFactory], settings: PyjmsSettings
 ) -> ByBroker[ConnectionFactory]:
     """Return the templates' factories for the brokers of `brokers`, as `connection_factory`."""
-    return ByBroker(native, lambda name: connection_factory(native[name], settings))
+    brokers = settings.brokers
+    return ByBroker(
+        native, lambda name: connection_factory(native[name], settings, brokers.get(name))
+    )
+
+
+def listener_connection_factory(
+    native: ConnectionFactory, pooled: ConnectionFactory, settings: PyjmsSettings
+) -> ConnectionFactory:
+    """Return the listeners' factory: the pool if there is one, else the native one.
+
+    Listeners keep a connection of their own rather than a cached one. (spring-jms 8.1.5)
+    """
+    return pooled if settings.activemq.pool.enabled else native
 
 
 def message_converter(settings: PyjmsSettings) -> MessageConverter:

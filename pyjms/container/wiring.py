@@ -8,28 +8,33 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from dependency_injector import wiring as injection
 
 from pyjms._logger import get_logger
+from pyjms._yaml import Problems
 from pyjms.annotation.jms_listener import JmsListenerMark
 from pyjms.annotation.send_to import send_to_destination
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.container import kept_connections
 from pyjms.container.by_broker import ByBroker, unknown_broker
 from pyjms.container.checks import (
-    check_endpoint,
+    add_container_problems,
+    add_repeated_ids,
+    add_settings_problems,
+    add_text_problems,
+    add_unknown_overrides,
     check_reply_destination,
-    raise_all,
-    settings_problems,
 )
 from pyjms.container.core import named_like
 from pyjms.container.endpoint_checks import repeated_subscriptions
+from pyjms.container.handler_problems import HandlerProblems
+from pyjms.container.hooks import hook_call
 from pyjms.container.targets import functions, marked, missing_instances, nothing_to_run
 from pyjms.core.template import JmsTemplate
-from pyjms.errors import ConfigurationException, JMSException
+from pyjms.errors import ConfigurationException
 from pyjms.jms.api import Session
 from pyjms.lifecycle import hook_kind
 from pyjms.listener.backoff import FixedBackOff
@@ -41,11 +46,11 @@ from pyjms.listener.factory import DefaultJmsListenerContainerFactory
 from pyjms.listener.handler.adapter import HandlerAdapter
 from pyjms.listener.handler.arguments import CallPlan, SessionTypes
 from pyjms.listener.handler.interceptors import HandlerInterceptor, in_order
-from pyjms.listener.handler.parameters import InjectionMarker, injection_marker
+from pyjms.listener.handler.parameters import InjectionMarker
 from pyjms.listener.handler.reply import ReplySender
 from pyjms.listener.outages import Outages
-from pyjms.listener.workers import Worker, current_worker
 from pyjms.settings import PyjmsSettings
+from pyjms.support.converter import DefaultMessageConverter
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.support.headers import SimpleJmsHeaderMapper
 from pyjms.sync.session import Session as BlockingSession
@@ -82,11 +87,13 @@ class Wiring:
         self._settings = settings
         self._interceptors = in_order(interceptors)
         self._error_handler = error_handler
-        self.outages = Outages()
+        self.outages = Outages(settings.lifecycle.startup_timeout)
         """Which brokers cannot be reached by the listeners."""
         self._named: dict[str, DefaultJmsListenerContainerFactory] = {}
         self._used_factories: dict[int, Any] = {}
         self._factories: list[tuple[JmsListenerEndpoint, Any]] = []
+        self._is_partial = False
+        """A check of what does not depend on the settings, because they are not valid."""
         self._read_headers = SimpleJmsHeaderMapper().to_headers
 
     def check(self, targets: Iterable[object]) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
@@ -96,22 +103,44 @@ class Wiring:
             ConfigurationException: a line for each problem.
         """
         targets = list(targets)
-        problems = list(settings_problems(self._container, self._settings))
-        found: list[list[Any]] = []
-        for find in (self.endpoints, self.hooks):
-            try:
-                found.append(list(find(targets)))
-            except JMSException as error:
-                problems.append(str(error))
-        raise_all(problems)
+        problems = Problems()
+        found = self.find(targets, problems)
+        problems.raise_all()
         for hint in missing_instances(targets):
             logger.warning("%s", hint)
-        endpoints, hooks = found
+        return found
+
+    def find(
+        self, targets: Iterable[object], problems: Problems
+    ) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
+        """Return the valid endpoints and hooks; add the problems of the others, and the settings'.
+
+        With settings that are not valid, what depends on them is not checked.
+        """
+        targets = list(targets)
+        add_settings_problems(self._container, self._settings, problems)
+        self._is_partial = self._settings.is_incomplete or bool(problems)
+        if self._is_partial:
+            problems.unchecked.append(
+                "container factories, client ids and durable subscriptions of listeners, and "
+                "placeholders that are unknown: they depend on the settings"
+            )
+        endpoints: list[JmsListenerEndpoint] = []
+        hooks: list[Hook] = []
+        with problems.caught():
+            endpoints = self._valid_endpoints(targets, problems)
+            hooks = self._valid_hooks(targets, problems)
         return endpoints, hooks
 
     def check_settings(self) -> None:
         """Raise one ConfigurationException that lists all problems of the settings."""
-        raise_all(settings_problems(self._container, self._settings))
+        problems = Problems()
+        self.find_settings_problems(problems)
+        problems.raise_all()
+
+    def find_settings_problems(self, problems: Problems) -> None:
+        """Add all problems of the settings."""
+        add_settings_problems(self._container, self._settings, problems)
 
     def require_work(self, targets: Iterable[object]) -> None:
         """Refuse targets without a listener and without a hook.
@@ -129,32 +158,43 @@ class Wiring:
         Raises:
             ConfigurationException: a line for each handler that cannot work.
         """
-        problems: list[str] = []
+        problems = Problems()
+        endpoints = self._valid_endpoints(targets, problems)
+        problems.raise_all()
+        return endpoints
+
+    def _valid_endpoints(
+        self, targets: Iterable[object], problems: Problems
+    ) -> list[JmsListenerEndpoint]:
         self._factories.clear()
         endpoints: list[JmsListenerEndpoint] = []
         ids: set[str] = set()
         for handler, mark in marked(targets):
-            try:
+            found = HandlerProblems(handler, problems, is_partial=self._is_partial)
+            endpoint = None
+            with suppress(ConfigurationException):  # reported with the other texts
                 ids.add(self._settings.resolve_placeholders(mark.id or ""))
-                endpoints.append(self._endpoint(handler, mark))
-            except JMSException as error:
-                problems.append(str(error))
-        problems += self._unknown_overrides(ids)
-        problems += _repeated_ids(endpoints)
+            with found.caught():
+                endpoint = self._endpoint(handler, mark, found)
+            if endpoint is not None:
+                endpoints.append(endpoint)
+        add_unknown_overrides(self._settings, ids, problems)
+        add_repeated_ids(endpoints, problems)
         if not problems:
-            problems += repeated_subscriptions((e, self._factory(e)) for e in endpoints)
-        if problems:
-            raise ConfigurationException("\n".join(problems))
+            for line in repeated_subscriptions((e, self._factory(e)) for e in endpoints):
+                problems.add(ConfigurationException(line))
         return endpoints
 
-    def hooks(self, targets: Iterable[object]) -> list[Hook]:
+    def _valid_hooks(self, targets: Iterable[object], problems: Problems) -> list[Hook]:
         """Return the start-up and shutdown hooks: kind, name, call without arguments."""
-        found: list[Hook] = []
+        hooks: list[Hook] = []
         for function in functions(targets):
             kind = hook_kind(function)
             if kind is not None:
-                found.append((kind, function.__qualname__, self._hook_call(function)))
-        return found
+                with HandlerProblems(function, problems, is_partial=self._is_partial).caught():
+                    call = hook_call(function, self._injector(function))
+                    hooks.append((kind, function.__qualname__, call))
+        return hooks
 
     def make_container(self, endpoint: JmsListenerEndpoint) -> AbstractMessageListenerContainer:
         """Create the endpoint's container with the factory that it names."""
@@ -182,33 +222,36 @@ class Wiring:
                 if not container.pub_sub_domain
             }
 
+    async def start_pools(self) -> None:
+        """Allow the use of the pools, and open their first connections; failures are logged."""
+        await kept_connections.start_pools(self._container)
+
     async def close_factories(self) -> None:
         """Close the connections that connection factories and container factories keep."""
-        by_broker = self._container.connection_factories()
-        kept = by_broker.created if isinstance(by_broker, ByBroker) else by_broker.values()
-        own = self._container.connection_factory()
-        for factory in (*self._used_factories.values(), *kept, own):
-            destroy = getattr(factory, "destroy", None)
-            if destroy is not None:
-                await destroy()
+        await kept_connections.close_all(self._container, self._used_factories.values())
 
-    def is_unreachable(self, container: AbstractMessageListenerContainer) -> bool:
-        """Return whether the broker of a container could not be reached when last tried."""
-        return self.outages.of(container.require_connection_factory()).is_open
+    def describe_brokers(self, containers: Iterable[AbstractMessageListenerContainer]) -> str:
+        """Return the main broker's URL and those of other containers, without credentials."""
+        main = self._container.native_connection_factory()
+        used = {self.outages.of(each.require_connection_factory()).broker for each in containers}
+        return ", ".join([str(main), *sorted(used - {self.outages.of(main).broker})])
 
-    def describe_broker(self) -> str:
-        """Return the broker's URL without credentials."""
-        return str(self._container.native_connection_factory())
-
-    def _endpoint(self, handler: Callable[..., Any], mark: JmsListenerMark) -> JmsListenerEndpoint:
+    def _endpoint(
+        self, handler: Callable[..., Any], mark: JmsListenerMark, found: HandlerProblems
+    ) -> JmsListenerEndpoint | None:
+        """Return a handler's endpoint; None if its texts cannot be resolved."""
         resolve = self._settings.resolve_placeholders
+        with found.caught():
+            self._plan(handler, None)
+        with found.caught():
+            reply_destination = send_to_destination(handler)
+            if reply_destination is not None:
+                check_reply_destination(resolve(reply_destination), handler)
+        texts = found.resolved(mark, resolve)
+        if texts is None:
+            return None
         endpoint = MethodJmsListenerEndpoint(
-            destination=resolve(mark.destination),
-            id=resolve(mark.id or ""),
-            container_factory=resolve(mark.container_factory or "") or None,
-            subscription=None if mark.subscription is None else resolve(mark.subscription),
-            selector=None if mark.selector is None else resolve(mark.selector),
-            concurrency=None if mark.concurrency is None else resolve(mark.concurrency),
+            **texts,
             durable=mark.durable,
             prefetch=mark.prefetch,
             unreadable_messages=mark.unreadable_messages,
@@ -217,17 +260,16 @@ class Wiring:
             make_listener=self._listener,
         )
         own = self._settings.listeners.get(endpoint.id)
-        if own is not None:
-            endpoint.override(**own.endpoint_settings())
-        factory = self._factory(endpoint)
-        if own is not None and own.redelivery is not None:
-            policy = getattr(factory.connection_factory, "redelivery_policy", RedeliveryPolicy())
-            endpoint.redelivery_policy = own.redelivery.apply(policy)
-        plan = self._plan(handler, None)
-        check_endpoint(endpoint, plan.name, factory)
-        reply_destination = send_to_destination(handler)
-        if reply_destination is not None:
-            check_reply_destination(resolve(reply_destination), plan.name)
+        changes = {} if own is None else own.endpoint_settings()
+        add_text_problems(endpoint, changes, found)
+        endpoint.override(**changes)
+        if not self._is_partial:
+            factory = self._factory(endpoint)
+            if own is not None and own.redelivery is not None:
+                endpoint.redelivery_policy = own.redelivery.apply(
+                    kept_connections.redelivery_policy_of(factory)
+                )
+            add_container_problems(endpoint, factory, found)
         return endpoint
 
     def _listener(
@@ -249,10 +291,16 @@ class Wiring:
     def _plan(self, handler: Callable[..., Any], converter: Any) -> CallPlan:
         return CallPlan(
             handler,
-            converter=converter or self._container.message_converter(),
+            converter=converter or self._converter(),
             read_headers=self._read_headers,
             injector=self._injector(handler),
             session_types=_session_types(handler),
+        )
+
+    def _converter(self) -> Any:
+        # in a partial check the application's own may be what cannot be created
+        return (
+            DefaultMessageConverter() if self._is_partial else self._container.message_converter()
         )
 
     def _injector(
@@ -288,6 +336,8 @@ class Wiring:
 
     def _template_of(self, broker: str) -> Any:
         """Return the provider of the template of one of the further brokers."""
+        if self._is_partial:
+            return self._container.jms_template
         if broker not in self._container.jms_templates():
             raise ConfigurationException(unknown_broker(broker, self._settings.brokers))
         return self._container.jms_templates.provided[broker]
@@ -317,36 +367,12 @@ class Wiring:
         found = self._named.get(name)
         if found is None:
             default = self._container.jms_listener_container_factory()
-            factory = self._container.native_connection_factories()[name]
+            pooled = self._settings.brokers[name].pool.enabled
+            kind = "connection_factories" if pooled else "native_connection_factories"
+            factory = getattr(self._container, kind)()[name]
             found = DefaultJmsListenerContainerFactory(factory, **default.options)
             self._named[name] = found
         return found
-
-    def _hook_call(self, function: Callable[..., Any]) -> Callable[[], Any]:
-        suppliers = {}
-        injector = self._injector(function)
-        for parameter in inspect.signature(function).parameters.values():
-            marker = _marker(function, parameter)
-            if marker is None and parameter.default is parameter.empty:
-                raise ConfigurationException(
-                    f"Hook {function.__qualname__}: parameter {parameter.name!r} cannot be "
-                    "supplied",
-                    hint="parameters of hooks must be Provide[...] or have a default",
-                )
-            if marker is not None:
-                suppliers[parameter.name] = injector(marker)
-
-        def call() -> Any:
-            return function(**{name: supply() for name, supply in suppliers.items()})
-
-        return call if inspect.iscoroutinefunction(function) else lambda: _in_a_thread(call)
-
-    def _unknown_overrides(self, ids: set[str]) -> Iterator[str]:
-        for name in self._settings.listeners:
-            if name not in ids:
-                near = difflib.get_close_matches(name, ids, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                yield f"listeners.{name}: no @jms_listener has the id {name!r}{hint}"
 
 
 def _session_types(handler: Callable[..., Any]) -> SessionTypes:
@@ -360,36 +386,6 @@ def _blocking(value: object) -> object:
     if isinstance(value, ByBroker):
         return ByBroker(value, lambda name: _blocking(value[name]))
     return BlockingTemplate.of(value) if isinstance(value, JmsTemplate) else value
-
-
-async def _in_a_thread(call: Callable[[], Any]) -> None:
-    """Call a `def` hook as a `def` handler is called: in a thread, where it may block."""
-    worker = Worker("pyjms hook")
-    token = current_worker.set(worker)
-    try:
-        result = await worker.run(call)
-        if inspect.isawaitable(result):
-            await result
-    finally:
-        current_worker.reset(token)
-        worker.close()
-
-
-def _marker(function: Callable[..., Any], parameter: inspect.Parameter) -> InjectionMarker | None:
-    hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
-    return injection_marker(parameter, hints.get(parameter.name))
-
-
-def _repeated_ids(endpoints: list[JmsListenerEndpoint]) -> Iterator[str]:
-    seen: dict[str, JmsListenerEndpoint] = {}
-    for endpoint in endpoints:
-        first = seen.setdefault(endpoint.id, endpoint) if endpoint.id else endpoint
-        if first is not endpoint:
-            yield (
-                f"Another endpoint is already registered with id '{endpoint.id}': "
-                f"{first.destination!r} and {endpoint.destination!r} are the destinations "
-                "(give each @jms_listener its own id)"
-            )
 
 
 def _spread_attempts(container: DefaultMessageListenerContainer) -> None:

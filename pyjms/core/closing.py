@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import anyio
 
+from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms.jms.api import Closeable
+from pyjms.errors import RequestTimeoutException
+from pyjms.jms.api import Closeable, Session
 
-__all__ = ["call", "close_quietly", "quietly", "using"]
+__all__ = ["call", "called_back", "close_quietly", "quietly", "using"]
 
 logger = get_logger(__name__)
+
+_CALLBACK_TIMEOUT: Final = 15.0  # seconds; ActiveMQ's closeTimeout
 
 _R = TypeVar("_R", bound=Closeable)
 _T = TypeVar("_T")
@@ -64,3 +68,18 @@ async def call(function: Callable[..., Awaitable[_T] | _T], *args: object) -> _T
     if inspect.isawaitable(result):
         return await result
     return result
+
+
+async def called_back(session: Session) -> None:
+    """Wait until the completion listeners of a session that is closing have returned.
+
+    Raises:
+        RequestTimeoutException: they had not after 15 seconds; a lost broker may never respond.
+        IllegalStateException: called by one of them.
+    """
+    with _clock.timeout(_CALLBACK_TIMEOUT):
+        await session.wait_for_completions()
+        return
+    raise RequestTimeoutException(
+        f"Asynchronous sends have not completed in {_CALLBACK_TIMEOUT:g} seconds"
+    )

@@ -18,7 +18,7 @@ from pyjms._fork import call_in_child
 from pyjms.errors import TransactionRolledBackException
 from pyjms.jms.api import Connection, ConnectionFactory, Session
 
-__all__ = ["BoundResource", "bind", "bindings_of", "bound", "unbound"]
+__all__ = ["BoundResource", "active_transaction", "bind", "bindings_of", "bound", "unbound"]
 
 
 class BoundResource:
@@ -28,7 +28,9 @@ class BoundResource:
     `deadline` is in seconds of `_clock.now()`; None: there is none.
     """
 
-    __slots__ = ("connection", "deadline", "rollback_only", "session", "transactional")
+    __slots__ = (
+        "connection", "deadline", "joined", "rollback_only", "session", "transactional",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -43,6 +45,13 @@ class BoundResource:
         self.transactional = transactional
         self.deadline = deadline
         self.rollback_only = False
+        self.joined: dict[ConnectionFactory, BoundResource] = {}
+        """Sessions of other factories that are to end as this one does."""
+
+    @property
+    def is_transaction(self) -> bool:
+        """Whether a manager or a transacted container is going to commit the session."""
+        return self.transactional or self.session.transacted
 
     def remaining(self) -> float | None:
         """Return the seconds until the deadline; None without one.
@@ -92,6 +101,14 @@ def bound(factory: ConnectionFactory) -> BoundResource | None:
         if found is not None:
             return found[1]
         inner = getattr(inner, "target_connection_factory", None)
+    return None
+
+
+def active_transaction() -> BoundResource | None:
+    """Return the current task's innermost transaction that a manager ends, of any factory."""
+    for _, resource in reversed(_bindings.get().values()):
+        if resource is not None and resource.transactional:
+            return resource
     return None
 
 

@@ -11,8 +11,6 @@ from pyjms.enums import DeliveryMode
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
-from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY
-from pyjms.jms.types import Long
 from pyjms.support.headers import JmsHeaders
 
 __all__ = [
@@ -104,11 +102,10 @@ def checked_message(value: Message | None, maker: str) -> Message:
 def prepare(
     template: TemplateSettings, session: Session, message: Message, options: MessageOptions
 ) -> None:
-    """Set headers and properties of `message`, and the delay, as the options or the template say.
+    """Set headers and properties of `message` as the options say.
 
     Raises:
-        TypeError: an option is unknown, or the delay not a number.
-        ValueError: the delay is negative or not finite.
+        TypeError: an option is unknown.
         MessageFormatException: a property has a type that JMS does not know.
         MessageNotWriteableException: the message was received, and has to be copied first.
     """
@@ -130,20 +127,26 @@ def prepare(
     reply_to = cast("SendOptions", options).get("reply_to")
     if reply_to is not None:
         message.reply_to = resolve(reply_to)
-    delay, name = options.get("delay"), "delay"
-    if delay is None:
-        delay, name = template.delivery_delay, "delivery_delay"
-    if delay is not None:
-        _set_delay(message, delay, name)
 
 
 def qos_of(template: TemplateSettings, options: MessageOptions) -> dict[str, Any]:
-    """Return the quality of service for a producer's `send`; what is missing is the producer's."""
+    """Return the quality of service for a producer's `send`; what is missing is the producer's.
+
+    Raises:
+        TypeError: the delay is not a number.
+        ValueError: the delay is negative or not finite.
+    """
     own = template.explicit_qos()
     qos = {} if own is None else {name: getattr(own, name) for name in _QOS}
     if options:
         given: Mapping[str, Any] = options
         qos.update({name: given[name] for name in _QOS if given.get(name) is not None})
+    delay, name = options.get("delay"), "delay"
+    if delay is None:
+        delay, name = template.delivery_delay, "delivery_delay"
+    if delay is not None:
+        check_seconds(name, delay)
+        qos["delivery_delay"] = delay
     return qos
 
 
@@ -159,9 +162,3 @@ def _set_property(
         setattr(message, _HEADERS[name], value)
     else:
         message.properties[name] = value
-
-
-def _set_delay(message: Message, seconds: float, name: str) -> None:
-    check_seconds(name, seconds)
-    if seconds > 0:
-        message.properties[AMQ_SCHEDULED_DELAY] = Long(round(seconds * 1000))

@@ -236,7 +236,7 @@ class JmsTemplate(TemplateReceiving):
         options: MessageOptions,
     ) -> Message:
         message = checked_message(await call(creator, session), "The message creator")
-        if options or self.delivery_delay is not None:
+        if options:
             prepare(self, session, message, options)
         if post_processor is None:
             return message

@@ -1,6 +1,15 @@
 """The JMS API: destinations, messages, and the interfaces that a provider implements."""
 
-from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, Session
+from pyjms.jms.api import (
+    Connection,
+    ConnectionFactory,
+    ExceptionListener,
+    MessageConsumer,
+    MessageListener,
+    MessageProducer,
+    QueueBrowser,
+    Session,
+)
 from pyjms.jms.bodies import (
     BytesMessage,
     MapMessage,
@@ -18,12 +27,6 @@ from pyjms.jms.destination import (
 )
 from pyjms.jms.message import Message
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.jms.producer_consumer import (
-    MessageConsumer,
-    MessageListener,
-    MessageProducer,
-    QueueBrowser,
-)
 from pyjms.jms.properties import MessageProperties
 
 __all__ = [

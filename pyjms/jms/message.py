@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Awaitable, Callable, Generator
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Final, Protocol, TypeVar
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, MessageNotWriteableException
 from pyjms.jms.destination import Destination
 from pyjms.jms.properties import MessageProperties
 
-__all__ = ["DEFAULT_PRIORITY", "Acknowledger", "Message", "MessageSource"]
+__all__ = ["DEFAULT_PRIORITY", "JMS_DELIVERY_TIME", "Acknowledger", "Message", "MessageSource"]
 
 DEFAULT_PRIORITY = 4
+
+JMS_DELIVERY_TIME: Final = "JMSDeliveryTime"
 
 _T = TypeVar("_T")
 
@@ -73,9 +75,10 @@ _DONE = _Done()
 class Message:
     """A message that has headers and properties only.
 
-    Sending sets `message_id`, `destination`, `delivery_mode`, `priority`, `timestamp` and
-    `expiration`, whatever they were. `timestamp` and `expiration` are milliseconds since 1970, 0
-    if not set. `delivery_count` is 1 for the first delivery (JMSXDeliveryCount).
+    Sending sets `message_id`, `destination`, `delivery_mode`, `priority`, `timestamp`,
+    `expiration` and `delivery_time`, whatever they were. `timestamp` and `expiration` are
+    milliseconds since 1970, 0 if not set. `delivery_count` is 1 for the first delivery
+    (JMSXDeliveryCount).
     `original_destination` is ActiveMQ's: where a rerouted message, such as a dead letter, was
     sent first.
 
@@ -84,6 +87,7 @@ class Message:
 
     __slots__ = (
         "_body",
+        "_delivery_time",
         "_message_id",
         "_pending",
         "_properties",
@@ -128,6 +132,7 @@ class Message:
     read_only_body: bool
     read_only_properties: bool
 
+    _delivery_time: int  # not set before the first send, nor in a received message
     _message_id: object  # its str() is the id
     _properties: dict[str, object] | None  # None: empty, or not decoded yet
     _body: object
@@ -172,6 +177,28 @@ class Message:
     @message_id.setter
     def message_id(self, value: str | None) -> None:
         self._message_id = value
+
+    @property
+    def delivery_time(self) -> int:
+        """The time of the send plus its delivery delay, in milliseconds since 1970.
+
+        The broker delivers the message then, or later. Without a delay it is `timestamp`.
+        JMS 2.0: JMSDeliveryTime.
+
+        Raises:
+            MessageFormatException: the received properties, with which it travels, are damaged.
+        """
+        try:
+            return self._delivery_time
+        except AttributeError:  # received, or never sent
+            source = self._source
+        value = None if source is None else source.provider_property(JMS_DELIVERY_TIME)
+        # a message sent on as it came still has the time of the send before
+        return max(value, self.timestamp) if isinstance(value, int) else self.timestamp
+
+    @delivery_time.setter
+    def delivery_time(self, value: int) -> None:
+        self._delivery_time = value
 
     @property
     def properties(self) -> MessageProperties:

@@ -13,12 +13,20 @@ A container without an `Outages` logs as Spring's does. (spring-jms 1.11.2, 1.11
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
+
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms.errors import ConnectionClosedException, ConnectionFailedException
-from pyjms.jms.api import ConnectionFactory
+from pyjms.errors import (
+    ConnectionClosedException,
+    ConnectionFailedException,
+    IllegalStateException,
+    JMSException,
+)
+from pyjms.jms.api import Connection, ConnectionFactory
 
-__all__ = ["Outage", "Outages", "is_connection_failure"]
+__all__ = ["Outage", "Outages", "is_connection_failure", "leave_losses_to_recovery"]
 
 logger = get_logger(__name__)
 
@@ -30,6 +38,22 @@ def is_connection_failure(error: BaseException) -> bool:
     return isinstance(error, ConnectionFailedException | ConnectionClosedException)
 
 
+def leave_losses_to_recovery(connection: Connection, listener: str) -> None:
+    """Have a connection of a listener log its loss at DEBUG: recovery reports the outage.
+
+    What else the broker reports of it stays a warning. A connection that has an exception
+    listener, or is shared and accepts none, keeps what it has.
+    """
+
+    def report(error: JMSException) -> None:
+        level = logging.DEBUG if is_connection_failure(error) else logging.WARNING
+        logger.log(level, "Connection of listener %s: %s", listener, error)
+
+    if connection.exception_listener is None:
+        with suppress(IllegalStateException):
+            connection.exception_listener = report
+
+
 class Outage:
     """Whether one broker can be reached, and since when not. Use it on one loop."""
 
@@ -37,6 +61,8 @@ class Outage:
         self.broker = broker
         self._away_since: float | None = None
         self._losses: dict[str, BaseException] = {}
+        self.timed_out = False
+        """Whether a start has waited for the broker in vain."""
 
     @property
     def is_open(self) -> bool:
@@ -53,15 +79,17 @@ class Outage:
             return
         self._away_since = _clock.now()
         logger.warning(
-            "Broker %s cannot be reached: %s. Listeners keep trying; sends fail meanwhile",
+            "Broker %s cannot be reached: %s. Listeners keep trying; sends %s meanwhile",
             self.broker,
             error,
+            "wait" if self.timed_out else "fail",
         )
 
     def restored(self, listener: str) -> None:
         """Note that a connection could be made; the first one after an outage is logged."""
         loss = self._losses.pop(listener, None)
         since, self._away_since = self._away_since, None
+        self.timed_out = False
         if since is not None:
             self._losses.clear()
             logger.info("Broker %s is back after %.1f s", self.broker, _clock.now() - since)
@@ -77,7 +105,9 @@ class Outage:
 class Outages:
     """The outages of the brokers of one application."""
 
-    def __init__(self) -> None:
+    def __init__(self, startup_timeout: float | None = None) -> None:
+        self.startup_timeout = startup_timeout
+        """Seconds that a start waits for a broker that `failover:` seeks; None: for ever."""
         self._by_broker: dict[str, Outage] = {}
 
     def of(self, factory: ConnectionFactory) -> Outage:

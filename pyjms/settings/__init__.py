@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pyjms.settings.blobs import BlobTransferSettings
+from pyjms.settings.broker import ActiveMQSettings, EmbeddedSettings
+from pyjms.settings.failover import FailoverSettings
+from pyjms.settings.listeners import RedeliverySettings
 from pyjms.settings.model import (
-    ActiveMQSettings,
     CacheSettings,
     ConverterSettings,
-    EmbeddedSettings,
     JmsSettings,
     ListenerOverride,
     ListenerSettings,
     PyjmsSettings,
-    RedeliverySettings,
     TemplateSettings,
 )
+from pyjms.settings.pool import PoolSettings
+from pyjms.settings.prefetch import PrefetchSettings
 from pyjms.settings.schema import settings_schema
 from pyjms.settings.sources import load_settings
 from pyjms.settings.spark import PipelineSettings, RestartSettings, SparkSettings
@@ -21,13 +24,17 @@ from pyjms.settings.tls import TlsSettings
 
 __all__ = [
     "ActiveMQSettings",
+    "BlobTransferSettings",
     "CacheSettings",
     "ConverterSettings",
     "EmbeddedSettings",
+    "FailoverSettings",
     "JmsSettings",
     "ListenerOverride",
     "ListenerSettings",
     "PipelineSettings",
+    "PoolSettings",
+    "PrefetchSettings",
     "PyjmsSettings",
     "RedeliverySettings",
     "RestartSettings",

@@ -26,7 +26,12 @@ _OUR_NAMES: Final = frozenset(
         "jms.template.receive_timeout", "jms.template.session.acknowledge_mode",
         "jms.template.session.transacted", "activemq.broker_url", "activemq.user",
         "activemq.password", "activemq.embedded.enabled", "activemq.close_timeout",
-        "activemq.send_timeout", "activemq.non_blocking_redelivery",
+        "activemq.send_timeout", "activemq.non_blocking_redelivery", "activemq.pool.enabled",
+        "activemq.pool.block_if_full", "activemq.pool.block_if_full_timeout",
+        "activemq.pool.idle_timeout", "activemq.pool.max_connections",
+        "activemq.pool.max_sessions_per_connection", "activemq.pool.time_between_expiration_check",
+        "activemq.pool.use_anonymous_producers", "activemq.pool.expiry_timeout",
+        "activemq.pool.create_connection_on_startup", "activemq.pool.reconnect_on_exception",
     }
 )  # fmt: skip
 
@@ -34,12 +39,14 @@ _OLD_NAMES: Final = {
     "jms.listener.concurrency": "jms.listener.min_concurrency",
     "jms.listener.acknowledge_mode": "jms.listener.session.acknowledge_mode",
     "activemq.in_memory": "activemq.embedded.enabled",
+    "activemq.pool.maximum_active_session_per_connection": (
+        "activemq.pool.max_sessions_per_connection"
+    ),
 }
 
 _ABSENT: Final = (
     ("jms.jndi_name", "there is no JNDI in Python; write activemq.broker_url"),
     ("activemq.packages", "objects are never unpickled, so there are no packages to trust"),
-    ("activemq.pool", "this version has no pool; the template caches, see jms.cache"),
     ("artemis", "Artemis speaks OpenWire: write its URL as activemq.broker_url"),
     ("management", "this version has no health indicators"),
     ("logging.level", "write the loggers directly below logging, such as logging: {root: INFO}"),

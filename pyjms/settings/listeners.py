@@ -53,19 +53,24 @@ class RedeliverySettings(Section):
     """Redeliveries before the message becomes a dead letter; 0: none, -1: no limit; not set: 6."""
     initial_delay: Duration | None = None
     """Time before the first redelivery, and before each one without a multiplier; not set: 1s."""
+    delay: Duration | None = None
+    """Time before each later redelivery without a multiplier; not set: as initial_delay."""
     multiplier: float | None = Field(default=None, ge=1)
     """Factor by which each further delay is longer; not set, or 1: all are equal."""
     max_delay: Duration | None = None
     """The longest delay."""
     jitter: float | None = Field(default=None, ge=0, le=1)
     """Share by which each delay varies at random, such as 0.15."""
+    pre_dispatch_check: bool | None = None
+    """Whether messages that arrive with too many deliveries become dead letters before their
+    handler is called, where listeners are transacted; not set: true."""
 
     def apply(self, policy: RedeliveryPolicy) -> RedeliveryPolicy:
         """Return a policy with what is set here, and the rest of `policy`."""
         changes: dict[str, Any] = {
             "maximum_redeliveries": self.maximum,
             "initial_redelivery_delay": self.initial_delay,
-            "redelivery_delay": self.initial_delay,
+            "redelivery_delay": self.initial_delay if self.delay is None else self.delay,
             "maximum_redelivery_delay": self.max_delay,
             "back_off_multiplier": self.multiplier,
             "use_exponential_back_off": None if self.multiplier is None else self.multiplier > 1,
@@ -73,12 +78,13 @@ class RedeliverySettings(Section):
                 None if self.jitter is None else round(self.jitter * 100)
             ),
             "use_collision_avoidance": None if self.jitter is None else self.jitter > 0,
+            "pre_dispatch_check": self.pre_dispatch_check,
         }
         return replace(policy, **{name: v for name, v in changes.items() if v is not None})
 
     def without_delays(self) -> Self:
         """Return the same settings with only the maximum."""
-        return type(self)(maximum=self.maximum)
+        return type(self)(maximum=self.maximum, pre_dispatch_check=self.pre_dispatch_check)
 
     @model_validator(mode="after")
     def _check_delays(self) -> Self:

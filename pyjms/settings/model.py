@@ -14,9 +14,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     PrivateAttr,
-    SecretStr,
     WithJsonSchema,
-    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -24,41 +22,31 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from pyjms._yaml import Deadline, Duration, Placeholders, ReceiveTimeout
+from pyjms._yaml import Document, Duration, Origin, Placeholders, Problems, ReceiveTimeout
 from pyjms.enums import AcknowledgeMode, DeliveryMode
+from pyjms.errors import ConfigurationException, JMSException
+from pyjms.settings.broker import ActiveMQSettings
 from pyjms.settings.listeners import (
     Acknowledge,
     ListenerOverride,
     ListenerSessionSettings,
     ListenerSettings,
-    RedeliverySettings,
 )
 from pyjms.settings.section import Section, Text
 from pyjms.settings.spark import PipelineSettings, SparkSettings
-from pyjms.settings.tls import TlsSettings
-from pyjms.settings.values import read_delivery_mode, read_text
-from pyjms.transport.tls import with_tls
-from pyjms.transport.uri import TransportURI
+from pyjms.settings.values import read_delivery_mode
 
 __all__ = [
-    "ActiveMQSettings",
     "CacheSettings",
     "ConverterSettings",
-    "EmbeddedSettings",
     "JmsSettings",
     "ListenerOverride",
     "ListenerSessionSettings",
     "ListenerSettings",
     "PyjmsSettings",
-    "RedeliverySettings",
     "TemplateSessionSettings",
     "TemplateSettings",
 ]
-
-# With a scheduler, which Spring's has not, so that delayed messages are not delivered at once.
-EMBEDDED_BROKER_URL = "vm://localhost?broker.persistent=false&broker.schedulerSupport=true"
-NETWORK_BROKER_URL = "tcp://localhost:61616"
-_PLAIN = ("tcp:", "nio:", "auto:", "auto+nio:")
 
 Delivery = Annotated[
     DeliveryMode,
@@ -152,72 +140,17 @@ class JmsSettings(Section):
 
 
 class LifecycleSettings(Section):
-    """The application's stop (`lifecycle`). Spring: spring.lifecycle."""
+    """The application's start and stop (`lifecycle`). Spring: spring.lifecycle."""
 
+    startup_timeout: Duration = 10.0
+    """How long the start waits for a broker: for each one that does not come in that time there is
+    one warning, and the application starts without it; its listeners keep trying. Without this
+    limit `failover:` would wait for ever."""
     timeout_per_shutdown_phase: Duration = 20.0
     """How long handlers in progress may take when the application stops, in each phase of its
     container factories (as a rule there is one); then they are given up, and their messages
     delivered again. Spring's default, 30s, is also that of Kubernetes, which kills the process
     then."""
-
-
-class EmbeddedSettings(Section):
-    """The broker inside the application (`activemq.embedded`)."""
-
-    enabled: bool = True
-    """Whether it is used when no broker_url is set."""
-
-
-class ActiveMQSettings(Section):
-    """A broker and its connections (`activemq`, `brokers.<name>`). Spring: spring.activemq."""
-
-    broker_url: str | None = None
-    """For instance tcp://host:61616; not set: a broker inside the application."""
-    user: Text | None = None
-    """The user name."""
-    user_name: Text | None = None
-    """The same as user, as the connection factory spells it."""
-    password: Annotated[SecretStr, BeforeValidator(read_text)] | None = None
-    """The password; never shown."""
-    tls: TlsSettings | None = None
-    """Certificates and versions of TLS, for ssl:// URLs, whose own options override them."""
-    embedded: EmbeddedSettings = EmbeddedSettings()
-    close_timeout: Deadline = 15.0
-    """How long closing waits for the broker; 0: for ever. This and the next ones, if set, override
-    options of broker_url (jms.closeTimeout)."""
-    send_timeout: Deadline = None
-    """How long a send waits for the broker; 0: for ever."""
-    redelivery: RedeliverySettings = RedeliverySettings()
-    prefetch: int | None = Field(default=None, ge=0, le=32767)
-    """Messages sent to each consumer ahead of their acknowledgements; 0: each receive pulls one.
-    Not set: 1000 on queues, and ActiveMQ's other defaults."""
-    non_blocking_redelivery: bool = False
-    """Whether later messages overtake one that waits for its redelivery."""
-
-    @model_validator(mode="after")
-    def _check_user(self) -> Self:
-        if self.user is not None and self.user_name is not None:
-            raise ValueError("user and user_name are the same: set one of them")
-        return self
-
-    @model_validator(mode="after")
-    def _check_tls(self) -> Self:
-        if self.tls is not None and (self.broker_url or "tcp:").lower().startswith(_PLAIN):
-            raise ValueError("tls is set, and broker_url is not encrypted: write ssl://host:port")
-        return self
-
-    def effective_user(self) -> str | None:
-        """Return the user name, whichever key it was set with."""
-        return self.user if self.user_name is None else self.user_name
-
-    def effective_broker_url(self) -> str:
-        """Return the URL to connect to, with the options of `tls`. (spring-jms 8.1.1)"""
-        if self.broker_url:
-            if self.tls is None:
-                return self.broker_url
-            uri = TransportURI.parse(self.broker_url)
-            return with_tls(uri, self.tls.options()).with_secrets()
-        return EMBEDDED_BROKER_URL if self.embedded.enabled else NETWORK_BROKER_URL
 
 
 class PyjmsSettings(BaseSettings):
@@ -249,6 +182,8 @@ class PyjmsSettings(BaseSettings):
     """The application's own settings."""
 
     _placeholders: Placeholders | None = PrivateAttr(default=None)
+    _document: Document = PrivateAttr(default_factory=Document)
+    _is_incomplete: bool = PrivateAttr(default=False)
 
     @classmethod
     def settings_customise_sources(
@@ -280,15 +215,33 @@ class PyjmsSettings(BaseSettings):
             placeholders = Placeholders(values, os.environ)
         return placeholders.resolve(text)
 
-    def use_placeholders(self, placeholders: Placeholders) -> None:
-        """Resolve placeholders with those of the files that the settings were read from."""
+    def use_document(
+        self, document: Document, placeholders: Placeholders, problems: Problems
+    ) -> None:
+        """Keep what the settings were read from: for `${...}` in texts, and to name lines."""
+        self._document = Document(origins=document.origins)  # values may be passwords
         self._placeholders = placeholders
+        self._is_incomplete = bool(problems)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether values are missing because they are not valid, or their file is not."""
+        return self._is_incomplete
+
+    def origin(self, path: tuple[str, ...]) -> Origin | None:
+        """Return file and line of the value at `path`, or of the section that contains it."""
+        return self._document.origin(path)
+
+    def problem(self, path: tuple[str, ...], error: Exception) -> ConfigurationException:
+        """Return the error of the value at `path`, with file and line if it was read from one."""
+        reason, hint = str(error), ""
+        if isinstance(error, JMSException):
+            reason, hint = error.reason, error.hint
+        return self._document.problem(path, reason, hint)
 
     def without_redelivery_delays(self) -> Self:
         """Return the same settings with the redelivery delays of the broker's URL, for tests."""
-        activemq = self.activemq.model_copy(
-            update={"redelivery": self.activemq.redelivery.without_delays()}
-        )
+        activemq = self.activemq.without_redelivery_delays()
         listeners = {
             name: own
             if own.redelivery is None
@@ -299,5 +252,7 @@ class PyjmsSettings(BaseSettings):
 
     def with_broker_url(self, url: str) -> Self:
         """Return the same settings for another broker."""
-        activemq = self.activemq.model_copy(update={"broker_url": url, "tls": None})
+        activemq = self.activemq.model_copy(
+            update={"broker_url": url, "tls": None, "failover": None}
+        )
         return self.model_copy(update={"activemq": activemq})

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
 from pyjms._yaml import (
     Document,
     Placeholders,
+    Problems,
     chosen_profiles,
     expand,
     overlay_environment,
     read_layers,
     refuse_misspelt_variables,
-    validate,
+    valid_part,
 )
 from pyjms.errors import ConfigurationException
 from pyjms.settings.errors import translate_spring_key
 from pyjms.settings.model import PyjmsSettings
 
-__all__ = ["BROKER_PREFIX", "CONFIG_VARIABLE", "PREFIX", "load_settings"]
+__all__ = ["BROKER_PREFIX", "CONFIG_VARIABLE", "PREFIX", "collect_problems", "load_settings"]
 
 PREFIX: Final = "PYJMS_"
 """`PYJMS_JMS__LISTENER__MAX_CONCURRENCY` is `jms.listener.max_concurrency`."""
@@ -30,6 +33,21 @@ BROKER_PREFIX: Final = "PYJMS_BROKER__"
 CONFIG_VARIABLE: Final = "PYJMS_CONFIG"
 
 _DEFAULT_PATHS: Final = ("application.yaml", "config/application.yaml")
+
+_collection: ContextVar[Problems | None] = ContextVar("collected problems", default=None)
+
+
+@contextmanager
+def collect_problems(problems: Problems) -> Iterator[None]:
+    """Have `load_settings` add to `problems`, and return the valid part of the settings.
+
+    Those of an application that a module creates while it is imported are read like this, too.
+    """
+    token = _collection.set(problems)
+    try:
+        yield
+    finally:
+        _collection.reset(token)
 
 
 def load_settings(
@@ -47,21 +65,43 @@ def load_settings(
     Raises:
         ConfigurationException: a file is missing or malformed, a key is unknown or has a
             wrong value, a placeholder cannot be resolved; with file and line. Or a variable
-            begins with PYJMS_, has no `__`, and is not one of RESERVED_VARIABLES.
+            begins with PYJMS_, has no `__`, and is not one of RESERVED_VARIABLES. All problems
+            are reported at once.
     """
-    environment = os.environ if environ is None else environ
+    collection = _collection.get()
+    problems = Problems()
+    settings = _read(config, profiles, os.environ if environ is None else environ, problems)
+    if collection is None:
+        problems.raise_all()
+    else:
+        collection.extend(problems)
+    return settings
+
+
+def _read(
+    config: Path | str | None,
+    profiles: Iterable[str] | None,
+    environment: Mapping[str, str],
+    problems: Problems,
+) -> PyjmsSettings:
+    """Return the valid part of the settings; what is wrong is added to `problems`."""
     path = _find(config, environment)
     chosen = chosen_profiles(profiles, environment)
     if path is None and chosen:
-        raise ConfigurationException(
-            f"Profiles {', '.join(chosen)} are set, but there is no application.yaml",
-            hint=f"name the file with --config or {CONFIG_VARIABLE}",
+        problems.lacks_files = True
+        problems.add(
+            ConfigurationException(
+                f"Profiles {', '.join(chosen)} are set, but there is no application.yaml",
+                hint=f"name the file with --config or {CONFIG_VARIABLE}",
+            )
         )
-    document = read_layers(path, chosen) if path else Document()
-    refuse_misspelt_variables(environment, PREFIX, PyjmsSettings, document)
+    document = read_layers(path, chosen, problems=problems) if path else Document()
+    with problems.caught():
+        refuse_misspelt_variables(environment, PREFIX, PyjmsSettings, document)
     document = overlay_environment(document, environment, PREFIX, exclude=BROKER_PREFIX)
-    settings = validate(PyjmsSettings, expand(document, environment), translate_spring_key)
-    settings.use_placeholders(Placeholders(document.values, environment))
+    expanded = expand(document, environment, problems)
+    settings = valid_part(PyjmsSettings, expanded, translate_spring_key, problems)
+    settings.use_document(document, Placeholders(document.values, environment), problems)
     return settings
 
 

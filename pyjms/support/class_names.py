@@ -9,22 +9,21 @@ from pyjms.errors import ConfigurationException
 __all__ = ["imported_class"]
 
 
-def imported_class(name: str, setting: str) -> type:
+def imported_class(name: str, setting: str = "") -> type:
     """Import the class `name`, given as `module.Class`. Blocks while it imports.
 
     Raises:
-        ConfigurationException: there is no such module or class; the text names `setting`.
+        ConfigurationException: there is no such module or class; the text begins with `setting`.
     """
+    prefix = f"{setting}: " if setting else ""
     module, dot, attribute = name.rpartition(".")
     try:
         found: object = getattr(importlib.import_module(module), attribute) if dot else None
     except (ImportError, AttributeError) as error:
         raise ConfigurationException(
-            f"{setting}: the class {name!r} cannot be imported: {error}",
+            f"{prefix}the class {name!r} cannot be imported: {error}",
             hint="write module.Class, and run where that module can be imported",
         ) from error
     if not isinstance(found, type):
-        raise ConfigurationException(
-            f"{setting}: {name!r} is not a class", hint="write module.Class"
-        )
+        raise ConfigurationException(f"{prefix}{name!r} is not a class", hint="write module.Class")
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import Protocol
 
+from pyjms._distribution import DISTRIBUTION
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms.wire.openwire.commands import ActiveMQMessage
@@ -51,5 +52,5 @@ def embedded_broker() -> EmbeddedBroker:
         return broker
     raise ResourceAllocationException(
         "No embedded broker is installed",
-        hint="install pyjms-framework, whose package pyjms_broker is the bundled broker",
+        hint=f"install {DISTRIBUTION}, whose package pyjms_broker is the bundled broker",
     )

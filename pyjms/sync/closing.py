@@ -6,18 +6,26 @@ them is closed first ends it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Self, TypeVar
 
 from pyjms._wakeup import LoopHandle
+from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
+from pyjms.jms.api import CompletionListener
 from pyjms.jms.message import Message
 from pyjms.listener.workers import Worker
-from pyjms.sync.facade import Facade
+from pyjms.sync.facade import Facade, SessionGuard, SessionPart, sessions_in_use
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import close_at_exit
 
-__all__ = ["BlockingListener", "CloseableFacade", "ListenerThreads"]
+__all__ = [
+    "BlockingListener",
+    "CloseableFacade",
+    "CompletionThread",
+    "ListenerThreads",
+    "ThreadedListener",
+]
 
 C = TypeVar("C", bound=api.Closeable)
 
@@ -46,19 +54,59 @@ class ListenerThreads:
 
     def close(self) -> None:
         """End all threads registered here."""
-        workers = set(self._workers)
+        self.end(set(self._workers))
+
+    def end(self, workers: set[Worker]) -> None:
+        """End these threads and unregister them."""
         self.remove(workers)
         for worker in workers:
             worker.close()
 
 
+class ThreadedListener:
+    """Calls a completion listener in a thread, so that it may block.
+
+    One thread serves all listeners of one producer; it starts with the first call.
+    """
+
+    def __init__(self, listener: CompletionListener, thread: CompletionThread) -> None:
+        self.listener = listener
+        self._run = thread.run
+
+    async def on_completion(self, message: Message) -> None:
+        """Call the listener's method and wait until it has returned."""
+        await self._run(self.listener.on_completion, message)
+
+    async def on_exception(self, message: Message, error: JMSException) -> None:
+        """Call the listener's method and wait until it has returned."""
+        await self._run(self.listener.on_exception, message, error)
+
+
+class CompletionThread:
+    """The thread of the completion listeners of one object; called on the loop."""
+
+    def __init__(self, owner: object, threads: ListenerThreads, guard: SessionGuard) -> None:
+        self._name = f"pyjms listener of {owner!r}"
+        self._threads = threads
+        self._guards = (guard,)
+        self._worker: Worker | None = None
+
+    async def run(self, function: Callable[..., object], *args: object) -> None:
+        """Run `function(*args)` in the thread, which the first call makes."""
+        if self._worker is None:
+            self._worker = Worker(self._name)
+            self._threads.add(self._worker)
+        await _run_within(self._guards, self._worker, function, *args)
+
+
 class CloseableFacade(Facade[C], Generic[C]):
     """A blocking object with `close`; `with` closes it."""
 
-    __slots__ = ("listener", "threads")
+    __slots__ = ("_worker", "listener", "threads")
 
     threads: ListenerThreads
     listener: BlockingListener | None
+    _worker: Worker | None
 
     def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
         """Set what the object stands for, and register its threads with those of the owner."""
@@ -66,6 +114,7 @@ class CloseableFacade(Facade[C], Generic[C]):
         parent = owner.threads if isinstance(owner, CloseableFacade) else None
         self.threads = ListenerThreads(parent)
         self.listener = None
+        self._worker = None
         if owner is None or not isinstance(owner, CloseableFacade):
             close_at_exit(core, loop, "close")
 
@@ -73,21 +122,42 @@ class CloseableFacade(Facade[C], Generic[C]):
         """Close it and end its listener threads. Blocks; closing twice is fine.
 
         In a child process this has no effect on what was opened before the fork.
+
+        Raises:
+            IllegalStateException: called by a completion listener, which it would wait for.
         """
         if not self.loop.in_this_process:
             return
+        is_refused = False
         try:
             call_on_loop(self.loop, self.core.close)
+        except IllegalStateException:
+            is_refused = True
+            raise
         finally:
-            self.threads.close()
+            if not is_refused:
+                self.threads.close()
 
-    def _set_listener(self, target: api.MessageConsumer | api.Session, listener: Any) -> None:
-        self.threads.close()
+    def _set_listener(
+        self,
+        set_on_core: Callable[[Any], Coroutine[Any, Any, None]],
+        listener: Callable[[Any], object] | None,
+        previous: Callable[[Any], object] | None,
+    ) -> None:
+        """Have the core call `listener` in a thread, and end the thread of the previous one."""
+        worker = None
         if listener is None:
-            call_on_loop(self.loop, target.set_message_listener, None)
+            call_on_loop(self.loop, set_on_core, None)
         else:
-            self.threads.add(call_on_loop(self.loop, _listen_in_thread, target, listener))
-        self.listener = listener
+            name = f"pyjms listener of {self.core!r}"
+            guards = (self.guard,) if isinstance(self, SessionPart) else ()
+            worker = call_on_loop(self.loop, _listen_in_thread, name, set_on_core, listener, guards)
+        if previous is not None and self._worker is not None:
+            self.threads.end({self._worker})
+            self._worker = None
+        if worker is not None:
+            self.threads.add(worker)
+            self._worker = worker
 
     def __enter__(self) -> Self:
         return self
@@ -97,12 +167,26 @@ class CloseableFacade(Facade[C], Generic[C]):
 
 
 async def _listen_in_thread(
-    target: api.MessageConsumer | api.Session, listener: BlockingListener
+    name: str,
+    set_on_core: Callable[[Any], Coroutine[Any, Any, None]],
+    listener: Callable[[Any], object],
+    guards: tuple[SessionGuard, ...],
 ) -> Worker:
-    worker = Worker(f"pyjms listener of {target!r}")
+    worker = Worker(name)
 
-    async def call(message: Message) -> None:
-        await worker.run(listener, message)
+    async def call(argument: object) -> None:
+        await _run_within(guards, worker, listener, argument)
 
-    await target.set_message_listener(call)
+    await set_on_core(call)
     return worker
+
+
+async def _run_within(
+    guards: tuple[SessionGuard, ...], worker: Worker, function: Callable[..., object], *args: object
+) -> None:
+    """Run `function(*args)` in the worker's thread, which may use these sessions."""
+    token = sessions_in_use.set(guards)
+    try:
+        await worker.run(function, *args)
+    finally:
+        sessions_in_use.reset(token)

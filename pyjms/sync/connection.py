@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Generic, TypeVar, Unpack
 
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
+from pyjms.client.options.blob_policy import BlobTransferPolicy
 from pyjms.client.options.client_options import ClientOptions, ConnectionFactoryKeywords
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.enums import AcknowledgeMode
-from pyjms.jms import api
+from pyjms.jms import api, domain
+from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.metadata import ConnectionMetaData
+from pyjms.management.jms_stats import JMSConnectionStats, JMSStats
 from pyjms.sync.attributes import Attribute, forwarding
+from pyjms.sync.callbacks.server_sessions import (
+    ConnectionConsumer,
+    ServerSessionPool,
+    SimpleServerSessionPool,
+    core_pool,
+)
 from pyjms.sync.closing import CloseableFacade
+from pyjms.sync.context import JMSContext
+from pyjms.sync.domain import QueueSession, TopicSession
 from pyjms.sync.facade import ReusableFacade, blocking, blocking_as
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import Session
 from pyjms.sync.shared_loop import current_loop
 from pyjms.transport.uri import TransportURI
 
-__all__ = ["Connection", "ConnectionFactory"]
+__all__ = [
+    "Connection",
+    "ConnectionFactory",
+    "CreatingFactory",
+    "QueueConnection",
+    "QueueConnectionFactory",
+    "TopicConnection",
+    "TopicConnectionFactory",
+]
+
+F = TypeVar("F", bound=api.ConnectionFactory)
 
 
 class Connection(CloseableFacade[api.Connection]):
@@ -55,17 +78,121 @@ class Connection(CloseableFacade[api.Connection]):
         core = call_on_loop(self.loop, self.core.create_session, transacted, acknowledge_mode)
         return Session.of(core, self.loop, self)
 
+    def create_connection_consumer(
+        self,
+        destination: Destination,
+        selector: str | None,
+        server_session_pool: ServerSessionPool | SimpleServerSessionPool,
+        max_messages: int,
+        *,
+        no_local: bool = False,
+    ) -> ConnectionConsumer:
+        """Create a consumer whose messages the sessions of a pool work on. Blocks.
+
+        `pyjms.aio.Connection.create_connection_consumer` describes it.
+        """
+        create = self.core.create_connection_consumer
+        return self._over(
+            server_session_pool,
+            partial(create, destination, selector, no_local=no_local),
+            max_messages,
+        )
+
+    def create_durable_connection_consumer(
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None,
+        server_session_pool: ServerSessionPool | SimpleServerSessionPool,
+        max_messages: int,
+        *,
+        no_local: bool = False,
+    ) -> ConnectionConsumer:
+        """Create a connection consumer of the durable subscription `name`. Blocks."""
+        create = self.core.create_durable_connection_consumer
+        return self._over(
+            server_session_pool,
+            partial(create, topic, name, selector, no_local=no_local),
+            max_messages,
+        )
+
+    def _over(
+        self,
+        pool: ServerSessionPool | SimpleServerSessionPool,
+        create: Callable[..., Coroutine[Any, Any, api.ConnectionConsumer]],
+        max_messages: int,
+    ) -> ConnectionConsumer:
+        core = call_on_loop(self.loop, create, core_pool(pool), max_messages)
+        consumer = ConnectionConsumer.of(core, self.loop, self)
+        consumer.server_session_pool = pool
+        return consumer
+
     client_id = Attribute[str | None](
         "The client id, which owns durable subscriptions; None until it is set or generated.",
         read_only=True,
     )
     metadata = Attribute[ConnectionMetaData]("Versions and names of the provider.", read_only=True)
+    transformer = Attribute[api.MessageTransformer | None](
+        "The message transformer of new sessions."
+    )
+    stats = Attribute[JMSConnectionStats | None](
+        "What it has sent and received; None if `stats_enabled` is off.", read_only=True
+    )
     exception_listener = Attribute[api.ExceptionListener | None](
         "Called with the connection's failure, in the thread of the loop: it must not block."
     )
 
 
-class ConnectionFactory(ReusableFacade[CoreConnectionFactory]):
+class QueueConnection(Connection):
+    """A blocking connection for queues. Threads may share it. JMS: QueueConnection."""
+
+    __slots__ = ()
+
+    create_queue_session = blocking_as(
+        lambda: QueueSession, domain.QueueConnection.create_queue_session
+    )
+
+
+class TopicConnection(Connection):
+    """A blocking connection for topics. Threads may share it. JMS: TopicConnection."""
+
+    __slots__ = ()
+
+    create_topic_session = blocking_as(
+        lambda: TopicSession, domain.TopicConnection.create_topic_session
+    )
+
+
+class QueueConnectionFactory(ReusableFacade[F], Generic[F]):
+    """Creates connections for queues, as every factory here. JMS: QueueConnectionFactory."""
+
+    __slots__ = ()
+
+    create_queue_connection = blocking_as(
+        lambda: QueueConnection, domain.QueueConnectionFactory.create_queue_connection
+    )
+
+
+class TopicConnectionFactory(ReusableFacade[F], Generic[F]):
+    """Creates connections for topics, as every factory here. JMS: TopicConnectionFactory."""
+
+    __slots__ = ()
+
+    create_topic_connection = blocking_as(
+        lambda: TopicConnection, domain.TopicConnectionFactory.create_topic_connection
+    )
+
+
+class CreatingFactory(QueueConnectionFactory[F], TopicConnectionFactory[F], Generic[F]):
+    """What every connection factory has."""
+
+    __slots__ = ()
+
+    create_connection = blocking_as(lambda: Connection, api.ConnectionFactory.create_connection)
+    create_context = blocking_as(lambda: JMSContext, api.ConnectionFactory.create_context)
+
+
+class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
     """Creates blocking connections to the broker of a URL. ActiveMQ: ActiveMQConnectionFactory.
 
     Threads may share it.
@@ -93,6 +220,9 @@ class ConnectionFactory(ReusableFacade[CoreConnectionFactory]):
     exception_listener = Attribute[api.ExceptionListener | None](
         "The exception listener of new connections, called on the loop: it must not block."
     )
+    transformer = Attribute[api.MessageTransformer | None](
+        "The message transformer of new connections, called on the loop: it must not block."
+    )
     redelivery_policy = Attribute[RedeliveryPolicy](
         "The redelivery policy of destinations without one of their own."
     )
@@ -102,11 +232,16 @@ class ConnectionFactory(ReusableFacade[CoreConnectionFactory]):
     prefetch_policy = Attribute[PrefetchPolicy](
         "How many messages are dispatched ahead of their acknowledgements.", read_only=True
     )
+    blob_transfer_policy = Attribute[BlobTransferPolicy](
+        "Where the bodies of blob messages are stored.", read_only=True
+    )
+    stats = Attribute[JMSStats](
+        "What its open connections have sent and received, if `stats_enabled` is on.",
+        read_only=True,
+    )
 
     def __init__(
         self, url: str | None = None, **options: Unpack[ConnectionFactoryKeywords]
     ) -> None:
         self.core = CoreConnectionFactory(url, **options)
         self.loop = current_loop()
-
-    create_connection = blocking_as(lambda: Connection, CoreConnectionFactory.create_connection)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar, copy_context
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import sniffio
@@ -14,7 +16,18 @@ from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import current_loop
 from pyjms.sync.tracebacks import trim
 
-__all__ = ["Facade", "ReusableFacade", "blocking", "blocking_as", "core_of", "loop_of"]
+__all__ = [
+    "Facade",
+    "ReusableFacade",
+    "SessionGuard",
+    "SessionPart",
+    "blocking",
+    "blocking_as",
+    "core_of",
+    "like",
+    "loop_of",
+    "sessions_in_use",
+]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -30,9 +43,10 @@ class Facade(Generic[T_co]):
     thread at a time), except the thread of the loop.
     """
 
-    __slots__ = ("__weakref__", "_given", "_loop", "core")
+    __slots__ = ("__weakref__", "_given", "_guard", "_loop", "core")
 
     core: T_co
+    _guard: SessionGuard
     _loop: LoopHandle
     _given: dict[str, Facade[Any]]
 
@@ -63,6 +77,15 @@ class Facade(Generic[T_co]):
     def loop(self, loop: LoopHandle) -> None:
         self._loop = loop
 
+    def call(
+        self,
+        function: Callable[..., Coroutine[Any, Any, R]],
+        *args: Any,
+        keep: Callable[[R], object] | None = None,
+    ) -> R:
+        """Run `function(*args)` on the loop, as `call_on_loop`. Blocks."""
+        return call_on_loop(self.loop, function, *args, keep=keep)
+
     def take(self, name: str, value: Any) -> Any:
         """Return what to set on the core as attribute `name`: of a blocking object its core."""
         if not isinstance(value, Facade):
@@ -79,6 +102,90 @@ class Facade(Generic[T_co]):
 
     def __repr__(self) -> str:
         return f"<blocking {self.core!r}>"
+
+
+class SessionGuard:
+    """The thread that is in a call of a session, so that a second one is noticed.
+
+    JMS: a session and what it created are for one thread at a time, except `close`.
+    """
+
+    __slots__ = ("_holder", "_name")
+
+    def __init__(self, session: object) -> None:
+        """Guard `session`, whose representation is for errors."""
+        self._holder: dict[str, threading.Thread] = {}
+        self._name = repr(session)
+
+    def enter(self) -> bool:
+        """Note that the calling thread is in a call; return False if it is in one already.
+
+        Raises:
+            IllegalStateException: another thread is in a call.
+        """
+        thread = threading.current_thread()
+        holder = self._holder.get("thread")
+        if holder is thread:
+            return False
+        holder = self._holder.setdefault("thread", thread)  # atomic: one of two threads wins
+        if holder is thread:
+            return True
+        raise IllegalStateException(
+            f"{self._name} is used by two threads at once: {holder.name!r} is in a call, and "
+            f"{thread.name!r} has begun another one",
+            hint="create one session for each thread; threads may share the connection",
+        )
+
+    def leave(self) -> None:
+        """Note that the thread's call has ended."""
+        del self._holder["thread"]
+
+
+sessions_in_use: ContextVar[tuple[SessionGuard, ...]] = ContextVar(
+    "pyjms_sessions_in_use", default=()
+)
+"""The sessions whose calls, or whose listeners, the current code is part of.
+
+A thread that such a call has started and waits for (a synchronization of `commit`, a completion
+listener) may use the session, as may the thread of its message listener.
+"""
+
+
+class SessionPart(Facade[T_co], Generic[T_co]):
+    """A session, or what it created: for one thread at a time, except `close`."""
+
+    __slots__ = ()
+
+    def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
+        """Set what the object stands for; it shares the guard of the session that created it."""
+        super().attach(core, loop, owner)
+        self._guard = owner.guard if isinstance(owner, SessionPart) else SessionGuard(core)
+
+    @property
+    def guard(self) -> SessionGuard:
+        """Knows the thread that is in a call of the session."""
+        return self._guard
+
+    def call(
+        self,
+        function: Callable[..., Coroutine[Any, Any, R]],
+        *args: Any,
+        keep: Callable[[R], object] | None = None,
+    ) -> R:
+        """Run `function(*args)` on the loop. Blocks.
+
+        Raises:
+            IllegalStateException: another thread is in a call of the session.
+        """
+        guard, in_use = self._guard, sessions_in_use.get()
+        if guard in in_use or not guard.enter():
+            return call_on_loop(self.loop, function, *args, keep=keep)
+        try:
+            context = copy_context()
+            context.run(sessions_in_use.set, (*in_use, guard))
+            return call_on_loop(self.loop, function, *args, keep=keep, context=context)
+        finally:
+            guard.leave()
 
 
 class ReusableFacade(Facade[T_co], Generic[T_co]):
@@ -141,13 +248,13 @@ def blocking(
         # through the object, so that the method of a subclass or wrapper is the one called
         method = getattr(self.core, function.__name__)
         try:
-            result: R = call_on_loop(self.loop, functools.partial(method, *args, **kwargs))
+            result: R = self.call(functools.partial(method, *args, **kwargs))
         except Exception as error:
             trim(error)  # here, so that this frame is not in it either
             raise
         return result
 
-    return _like(function, call)
+    return like(function, call)
 
 
 def blocking_as(
@@ -159,16 +266,16 @@ def blocking_as(
     def call(self: Facade[T], /, *args: P.args, **kwargs: P.kwargs) -> F:
         method = getattr(self.core, function.__name__)
         try:
-            core = call_on_loop(self.loop, functools.partial(method, *args, **kwargs))
+            core = self.call(functools.partial(method, *args, **kwargs))
         except Exception as error:
             trim(error)
             raise
         return facade().of(core, self.loop, self)
 
-    return _like(function, call)
+    return like(function, call)
 
 
-def _like(function: Callable[..., Any], call: Callable[P, R]) -> Callable[P, R]:
+def like(function: Callable[..., Any], call: Callable[P, R]) -> Callable[P, R]:
     """Give `call` the name and docstring of `function`."""
     functools.update_wrapper(call, function)
     return call

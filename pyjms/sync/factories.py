@@ -10,21 +10,27 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pyjms.connection.caching import CachingConnectionFactory as CoreCaching
 from pyjms.connection.credentials import UserCredentialsConnectionFactoryAdapter as CoreCredentials
+from pyjms.connection.delegating_factory import DelegatingConnectionFactory as CoreDelegating
 from pyjms.connection.single import SingleConnectionFactory as CoreSingle
 from pyjms.connection.transaction import JmsTransactionManager as CoreManager
 from pyjms.connection.transaction import Propagation, TransactionStatus
+from pyjms.connection.transaction_aware import (
+    TransactionAwareConnectionFactoryProxy as CoreTransactionAware,
+)
 from pyjms.core import resources
 from pyjms.jms.api import ExceptionListener
 from pyjms.sync.attributes import Attribute
-from pyjms.sync.connection import Connection
-from pyjms.sync.facade import ReusableFacade, blocking, blocking_as, core_of, loop_of
+from pyjms.sync.connection import CreatingFactory
+from pyjms.sync.facade import ReusableFacade, blocking, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import close_at_exit
 
 __all__ = [
     "CachingConnectionFactory",
+    "DelegatingConnectionFactory",
     "JmsTransactionManager",
     "SingleConnectionFactory",
+    "TransactionAwareConnectionFactoryProxy",
     "UserCredentialsConnectionFactoryAdapter",
 ]
 
@@ -32,7 +38,7 @@ __all__ = [
 C = TypeVar("C", bound=CoreSingle)
 
 
-class _SharingFactory(ReusableFacade[C], Generic[C]):
+class _SharingFactory(CreatingFactory[C], Generic[C]):
     """What both factories that share a connection have."""
 
     __slots__ = ()
@@ -55,7 +61,6 @@ class _SharingFactory(ReusableFacade[C], Generic[C]):
         self.target_connection_factory = target
         close_at_exit(self.core, self.loop, "destroy")
 
-    create_connection = blocking_as(lambda: Connection, CoreSingle.create_connection)
     start = blocking(CoreSingle.start)
     stop = blocking(CoreSingle.stop)
     destroy = blocking(CoreSingle.destroy)
@@ -88,7 +93,7 @@ class CachingConnectionFactory(_SharingFactory[CoreCaching]):
     cache_consumers = Attribute[bool]("Whether sessions keep their consumers.")
 
 
-class UserCredentialsConnectionFactoryAdapter(ReusableFacade[CoreCredentials]):
+class UserCredentialsConnectionFactoryAdapter(CreatingFactory[CoreCredentials]):
     """Connects with fixed credentials, or those of the current thread. Spring: same name.
 
     Threads may share it.
@@ -110,8 +115,6 @@ class UserCredentialsConnectionFactoryAdapter(ReusableFacade[CoreCredentials]):
         self.loop = loop_of(target)
         self.target = target
 
-    create_connection = blocking_as(lambda: Connection, CoreCredentials.create_connection)
-
     def credentials(
         self, user_name: str | None, password: str | None
     ) -> AbstractContextManager[None]:
@@ -120,6 +123,56 @@ class UserCredentialsConnectionFactoryAdapter(ReusableFacade[CoreCredentials]):
         Spring: setCredentialsForCurrentThread and removeCredentialsFromCurrentThread.
         """
         return self.core.credentials(user_name, password)
+
+
+class DelegatingConnectionFactory(CreatingFactory[CoreDelegating]):
+    """Passes everything on to another factory. Spring: DelegatingConnectionFactory.
+
+    Threads may share it.
+
+    Args:
+        target: opens the connections.
+        should_stop_connections: whether started connections are stopped before they are closed.
+    """
+
+    __slots__ = ()
+
+    target_connection_factory = Attribute[Any]("Opens the connections.")
+    should_stop_connections = Attribute[bool](
+        "Whether started connections are stopped before they are closed."
+    )
+
+    def __init__(self, target: Any, *, should_stop_connections: bool = False) -> None:
+        self.core = CoreDelegating(core_of(target), should_stop_connections=should_stop_connections)
+        self.loop = loop_of(target)
+        self.target_connection_factory = target
+
+
+class TransactionAwareConnectionFactoryProxy(CreatingFactory[CoreTransactionAware]):
+    """Gives code that opens its own sessions the session of the thread's transaction.
+
+    Spring: the class of this name; `pyjms.aio.TransactionAwareConnectionFactoryProxy` describes it.
+    Threads may share it.
+
+    Args:
+        target: the factory of the transactions.
+        synched_local_transaction_allowed: whether, within a transaction of another factory only,
+            a session of the target joins it.
+    """
+
+    __slots__ = ()
+
+    target_connection_factory = Attribute[Any]("The factory of the transactions.")
+    synched_local_transaction_allowed = Attribute[bool](
+        "Whether sessions join the transactions of other factories."
+    )
+
+    def __init__(self, target: Any, *, synched_local_transaction_allowed: bool = False) -> None:
+        self.core = CoreTransactionAware(
+            core_of(target), synched_local_transaction_allowed=synched_local_transaction_allowed
+        )
+        self.loop = loop_of(target)
+        self.target_connection_factory = target
 
 
 class JmsTransactionManager(ReusableFacade[CoreManager]):

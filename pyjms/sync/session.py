@@ -8,29 +8,70 @@ returned by the next `receive`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pyjms._wakeup import LoopHandle
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.jms import api
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
+from pyjms.jms.transaction.synchronization import Synchronization
+from pyjms.management.jms_stats import JMSConsumerStats, JMSProducerStats, JMSSessionStats
 from pyjms.sync.attributes import Attribute, forwarding
-from pyjms.sync.closing import BlockingListener, CloseableFacade
-from pyjms.sync.facade import Facade, blocking, blocking_as
+from pyjms.sync.callbacks.synchronizations import SynchronizationInThread
+from pyjms.sync.closing import (
+    BlockingListener,
+    CloseableFacade,
+    CompletionThread,
+    ThreadedListener,
+)
+from pyjms.sync.facade import Facade, SessionPart, blocking, blocking_as, like
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.tracebacks import trim
 
 __all__ = ["MessageConsumer", "MessageProducer", "QueueBrowser", "Session"]
 
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 
-class MessageProducer(CloseableFacade[api.MessageProducer]):
+
+def _sending(
+    function: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Any, P], R]:
+    """Return the blocking method for `MessageProducer.send`, with listeners in a thread.
+
+    Its class has `in_thread`, which returns the listener to set on the core.
+    """
+    call = blocking(function)
+
+    def send(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        listener = kwargs.get("completion_listener")
+        if listener is not None:
+            kwargs["completion_listener"] = self.in_thread(listener)
+        return call(self, *args, **kwargs)
+
+    return like(function, send)
+
+
+class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.MessageProducer]):
     """Sends messages; its attributes are the defaults of `send`. JMS: MessageProducer."""
 
-    __slots__ = ()
+    __slots__ = ("_completions",)
 
-    send = blocking(api.MessageProducer.send)
+    _completions: CompletionThread
+
+    def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
+        """Set what the object stands for."""
+        super().attach(core, loop, owner)
+        self._completions = CompletionThread(core, self.threads, self.guard)
+
+    def in_thread(self, listener: api.CompletionListener) -> api.CompletionListener:
+        """Return what calls `listener` in the thread of this producer's completion listeners."""
+        return ThreadedListener(listener, self._completions)
+
+    send = _sending(api.MessageProducer.send)
 
     destination = Attribute[Destination | None](
         "The destination; None: each send names one.", read_only=True
@@ -40,26 +81,46 @@ class MessageProducer(CloseableFacade[api.MessageProducer]):
     time_to_live = Attribute[float](
         "The default time to live in seconds; 0: messages never expire."
     )
+    delivery_delay = Attribute[float](
+        "Seconds before the broker's scheduler delivers a message; 0: at once."
+    )
+    send_timeout = Attribute[float | None](
+        "Seconds that a send waits for the broker, as every send then does; None: no limit."
+    )
+    transformer = Attribute[api.MessageTransformer | None](
+        "Replaces the messages that are sent, on the loop: it must not block."
+    )
+    stats = Attribute[JMSProducerStats | None](
+        "What it has sent; None if `stats_enabled` is off.", read_only=True
+    )
     disable_message_id = Attribute[bool]("A hint that message ids are not needed.")
     disable_message_timestamp = Attribute[bool]("Whether messages are sent without a timestamp.")
 
 
-class MessageConsumer(CloseableFacade[api.MessageConsumer]):
+class MessageConsumer(SessionPart[api.MessageConsumer], CloseableFacade[api.MessageConsumer]):
     """Receives messages. For one thread at a time. JMS: MessageConsumer."""
 
-    __slots__ = ("_interrupted",)
+    __slots__ = ("_available_listener", "_interrupted")
 
+    _available_listener: Callable[[MessageConsumer], object] | None
     _interrupted: deque[Message | None]
 
     destination = Attribute[Destination](
         "The destination that messages are received from.", read_only=True
     )
     message_selector = Attribute[str | None]("The selector; None for all messages.", read_only=True)
+    transformer = Attribute[api.MessageTransformer | None](
+        "Replaces the messages that are delivered, on the loop: it must not block."
+    )
+    stats = Attribute[JMSConsumerStats | None](
+        "What it has received; None if `stats_enabled` is off.", read_only=True
+    )
     is_closed = Attribute[bool]("Whether the consumer is closed.", read_only=True)
 
     def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
         """Set what the object stands for."""
         super().attach(core, loop, owner)
+        self._available_listener = None
         self._interrupted = deque()
 
     def receive(self, timeout: float | None = None) -> Message | None:
@@ -76,9 +137,7 @@ class MessageConsumer(CloseableFacade[api.MessageConsumer]):
             if (message := self._interrupted.popleft()) is not None:
                 return message
         try:
-            return call_on_loop(
-                self.loop, self.core.receive, timeout, keep=self._interrupted.append
-            )
+            return self.call(self.core.receive, timeout, keep=self._interrupted.append)
         except Exception as error:
             trim(error)
             raise
@@ -94,7 +153,39 @@ class MessageConsumer(CloseableFacade[api.MessageConsumer]):
 
     def set_message_listener(self, listener: BlockingListener | None) -> None:
         """Have `listener` called with each message, in a thread; None: stop calling it."""
-        self._set_listener(self.core, listener)
+        self._set_listener(self.core.set_message_listener, listener, self.listener)
+        self.listener = listener
+
+    @property
+    def message_available_listener(self) -> Callable[[MessageConsumer], object] | None:
+        """The listener for available messages that was set here; None: there is none."""
+        return self._available_listener
+
+    def set_message_available_listener(
+        self, listener: Callable[[MessageConsumer], object] | None
+    ) -> None:
+        """Have `listener` called with this consumer when a message can be received at once.
+
+        It is called in a thread, once for each message that arrives, unless that was received
+        meanwhile. It may receive: `receive(0)` may still return None, for instance where the
+        message has expired. None removes it. Blocks. ActiveMQ: MessageAvailableConsumer.
+
+        Raises:
+            IllegalStateException: the consumer is closed, or its session has a message listener.
+            JMSException: the consumer has no prefetch, so messages arrive only on request.
+            UnsupportedOperationException: the provider has no such listeners.
+        """
+
+        def call(_: api.MessageConsumer) -> object:
+            assert listener is not None
+            return listener(self)
+
+        self._set_listener(
+            self.core.set_message_available_listener,
+            None if listener is None else call,
+            self._available_listener,
+        )
+        self._available_listener = listener
 
     def __iter__(self) -> Iterator[Message]:
         """Receive messages until the consumer is closed."""
@@ -102,7 +193,7 @@ class MessageConsumer(CloseableFacade[api.MessageConsumer]):
             yield message
 
 
-class QueueBrowser(CloseableFacade[api.QueueBrowser]):
+class QueueBrowser(SessionPart[api.QueueBrowser], CloseableFacade[api.QueueBrowser]):
     """Iterates over the messages of a queue, which stay there. JMS: QueueBrowser."""
 
     __slots__ = ()
@@ -113,16 +204,18 @@ class QueueBrowser(CloseableFacade[api.QueueBrowser]):
     def __iter__(self) -> Iterator[Message]:
         messages = aiter(self.core)
         while True:
-            message = call_on_loop(self.loop, _next_or_none, messages)
+            message = self.call(_next_or_none, messages)
             if message is None:
                 return
             yield message
 
 
-class Session(CloseableFacade[api.Session]):
+class Session(SessionPart[api.Session], CloseableFacade[api.Session]):
     """A unit of order, acknowledgement and transaction. JMS: Session.
 
-    For one thread at a time, except `close`.
+    For one thread at a time, except `close`: a call while another thread is in one raises
+    IllegalStateException, which names both. Listeners, and synchronizations that a call waits
+    for, may use the session that calls them.
     """
 
     __slots__ = ()
@@ -132,6 +225,12 @@ class Session(CloseableFacade[api.Session]):
     create_durable_subscriber = blocking_as(
         lambda: MessageConsumer, api.Session.create_durable_subscriber
     )
+    create_shared_consumer = blocking_as(
+        lambda: MessageConsumer, api.Session.create_shared_consumer
+    )
+    create_shared_durable_consumer = blocking_as(
+        lambda: MessageConsumer, api.Session.create_shared_durable_consumer
+    )
     create_browser = blocking_as(lambda: QueueBrowser, api.Session.create_browser)
     create_temporary_queue = blocking(api.Session.create_temporary_queue)
     create_temporary_topic = blocking(api.Session.create_temporary_topic)
@@ -140,12 +239,20 @@ class Session(CloseableFacade[api.Session]):
     commit = blocking(api.Session.commit)
     rollback = blocking(api.Session.rollback)
     recover = blocking(api.Session.recover)
+    wait_for_completions = blocking(api.Session.wait_for_completions)
 
     transacted = Attribute[bool](
         "Whether work is done in transactions, ended by `commit` or `rollback`.", read_only=True
     )
     acknowledge_mode = Attribute[AcknowledgeMode](
         "When messages count as consumed.", read_only=True
+    )
+
+    transformer = Attribute[api.MessageTransformer | None](
+        "The message transformer of new producers and consumers."
+    )
+    stats = Attribute[JMSSessionStats | None](
+        "What it has sent and received; None if `stats_enabled` is off.", read_only=True
     )
 
     create_queue = forwarding(api.Session.create_queue)
@@ -156,6 +263,34 @@ class Session(CloseableFacade[api.Session]):
     create_map_message = forwarding(api.Session.create_map_message)
     create_stream_message = forwarding(api.Session.create_stream_message)
     create_object_message = forwarding(api.Session.create_object_message)
+    create_blob_message = forwarding(api.Session.create_blob_message)
+
+    set_local_transaction_event_listener = forwarding(
+        api.Session.set_local_transaction_event_listener
+    )
+
+    def add_synchronization(self, synchronization: Synchronization) -> None:
+        """Have `synchronization` called at the end of the session's transaction, in a thread.
+
+        Its methods are plain functions and may use the session; `commit` and `rollback` wait for
+        them. A transacted session without a transaction begins one.
+
+        Raises:
+            IllegalStateException: the session is closed or not transacted.
+            JMSException: an XA session works in no branch.
+        """
+        self.call(_add_synchronization, self.core, SynchronizationInThread(synchronization))
+
+    def run(self) -> None:
+        """Deliver what the consumers have buffered to the session's listener, and return. Blocks.
+
+        Called by the pool of a connection consumer, in a thread. Meanwhile the session belongs to
+        its listener. JMS: Session.run (JMS 1.1 section 8.2.4).
+
+        Raises:
+            IllegalStateException: the session is closed, has no listener, or is in its listener.
+        """
+        call_on_loop(self.loop, self.core.run)
 
     @property
     def message_listener(self) -> BlockingListener | None:
@@ -164,7 +299,12 @@ class Session(CloseableFacade[api.Session]):
 
     def set_message_listener(self, listener: BlockingListener | None) -> None:
         """Set the listener of the session, to be called in a thread; None: remove it."""
-        self._set_listener(self.core, listener)
+        self._set_listener(self.core.set_message_listener, listener, self.listener)
+        self.listener = listener
+
+
+async def _add_synchronization(session: api.Session, synchronization: Synchronization) -> None:
+    session.add_synchronization(synchronization)
 
 
 async def _next_or_none(messages: Any) -> Message | None:

@@ -28,8 +28,8 @@ Rules:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = ["Transport", "TransportFilter", "TransportListener"]
 
@@ -129,6 +129,11 @@ class Transport(ABC, Generic[C]):
         """The peer's address, as `tcp://host:port` or `vm://name#n`."""
 
     @property
+    def peer_certificate(self) -> Mapping[str, Any] | None:
+        """The peer's TLS certificate, if it was verified, as `ssl.SSLSocket.getpeercert` has it."""
+        return None
+
+    @property
     def notices_silence(self) -> bool:
         """Whether the transport ends by itself when the peer has died without closing it."""
         return False
@@ -175,6 +180,10 @@ class TransportFilter(Transport[C]):
     @property
     def remote_address(self) -> str:
         return self.next.remote_address
+
+    @property
+    def peer_certificate(self) -> Mapping[str, Any] | None:
+        return self.next.peer_certificate
 
     @property
     def notices_silence(self) -> bool:

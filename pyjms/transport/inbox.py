@@ -51,6 +51,11 @@ class Inbox(Generic[T]):
         self._task: BackgroundTask | None = None
 
     @property
+    def size(self) -> int:
+        """How many items are queued. Thread-safe."""
+        return len(self._queue)
+
+    @property
     def congested(self) -> bool:
         """Whether more than the high-water mark is queued: the sender should await `drained`."""
         return len(self._queue) > HIGH_WATER

@@ -14,14 +14,15 @@ from typing import Any, Protocol
 
 from anyio.abc import ByteStream
 
-__all__ = ["ByteLayer", "LayeredStream", "receiver_through"]
+__all__ = ["ByteLayer", "LayeredStream", "StackedLayers", "receiver_through"]
 
 
 class ByteLayer(Protocol):
     """What lies between the bytes of a socket and those of a wire format. Belongs to one loop."""
 
-    error: Exception | None
-    """Why nothing more will be received, once that is known; what came before it is returned."""
+    @property
+    def error(self) -> Exception | None:
+        """Why nothing more will be received, once that is known; what came before is returned."""
 
     def receive(self, data: bytes) -> bytes:
         """Return what `data`, received from the socket, contains; may be empty."""
@@ -36,8 +37,47 @@ class ByteLayer(Protocol):
     def outgoing(self) -> bytes:
         """Return, once, the bytes that the layer itself has to send, often none."""
 
+    @property
+    def attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        """What a stream through the layer knows besides what the socket does."""
+
     def close(self) -> bytes:
         """Return the bytes that end the connection in order."""
+
+
+class StackedLayers:
+    """Two layers as one; `lower` is next to the socket, as TLS below WebSocket."""
+
+    def __init__(self, lower: ByteLayer, upper: ByteLayer) -> None:
+        self._lower = lower
+        self._upper = upper
+
+    @property
+    def error(self) -> Exception | None:
+        return self._upper.error or self._lower.error
+
+    def receive(self, data: bytes) -> bytes:
+        content = self._lower.receive(data)
+        return self._upper.receive(content) if content else b""
+
+    def send(self, data: bytes | bytearray) -> bytes:
+        return self._lower.send(self._upper.send(data))
+
+    @property
+    def has_outgoing(self) -> bool:
+        return self._upper.has_outgoing or self._lower.has_outgoing
+
+    def outgoing(self) -> bytes:
+        own = self._lower.outgoing()
+        return own + self._lower.send(self._upper.outgoing()) if self._upper.has_outgoing else own
+
+    @property
+    def attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        return {**self._lower.attributes, **self._upper.attributes}
+
+    def close(self) -> bytes:
+        farewell = self._upper.close()
+        return (self._lower.send(farewell) if farewell else b"") + self._lower.close()
 
 
 class LayeredStream(ByteStream):
@@ -79,7 +119,7 @@ class LayeredStream(ByteStream):
 
     @property
     def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
-        return self.raw.extra_attributes
+        return {**self.raw.extra_attributes, **self.layer.attributes}
 
 
 def receiver_through(

@@ -161,7 +161,7 @@ IGNORED_BY_CLIENTS: Mapping[str, str] = {
 """Those of the side that connects."""
 IGNORED_BY_SERVERS: Mapping[str, str] = {
     **IGNORED,
-    "protocolDetectionTimeOut": "only OpenWire is accepted; transport.connectAttemptTimeout"
+    "protocolDetectionTimeOut": "it is an option of auto://; transport.connectAttemptTimeout"
     " limits the wait for it",
 }
 """Those of listening sockets."""

@@ -8,14 +8,12 @@ Built-in schemes come first and need no scan of the installed packages. (activem
 from __future__ import annotations
 
 import functools
+import pkgutil
 from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from pyjms.errors import UnsupportedOperationException
-from pyjms.transport.failover import discovery_transport, failover_transport
 from pyjms.transport.openwire.correlator import RequestTransport
-from pyjms.transport.openwire.factory import ssl_transport, tcp_transport
-from pyjms.transport.openwire.mock import mock_transport
 from pyjms.transport.unsupported import UNSUPPORTED
 from pyjms.transport.uri import TransportURI, could_not_create
 
@@ -31,25 +29,36 @@ __all__ = [
 TransportFactory = Callable[[TransportURI], RequestTransport]
 GROUP = "pyjms.transports"
 
-_factories: dict[str, TransportFactory] = {
-    "tcp": tcp_transport,
-    "nio": tcp_transport,
-    "auto": tcp_transport,
-    "auto+nio": tcp_transport,
-    "ssl": ssl_transport,
-    "nio+ssl": ssl_transport,
-    "auto+ssl": ssl_transport,
-    "auto+nio+ssl": ssl_transport,
-    "mock": mock_transport,
-    "failover": lambda uri: failover_transport(uri, create_transport),
-    "discovery": lambda uri: discovery_transport(uri, create_transport),
-    "static": lambda uri: discovery_transport(uri, create_transport),
+_OPENWIRE = "pyjms.transport.openwire."
+_BUILT_IN: dict[str, str] = {
+    "tcp": f"{_OPENWIRE}factory:tcp_transport",
+    "nio": f"{_OPENWIRE}factory:tcp_transport",
+    "auto": f"{_OPENWIRE}factory:tcp_transport",
+    "auto+nio": f"{_OPENWIRE}factory:tcp_transport",
+    "ssl": f"{_OPENWIRE}ssl_factory:ssl_transport",
+    "nio+ssl": f"{_OPENWIRE}ssl_factory:ssl_transport",
+    "auto+ssl": f"{_OPENWIRE}ssl_factory:ssl_transport",
+    "auto+nio+ssl": f"{_OPENWIRE}ssl_factory:ssl_transport",
+    "ws": f"{_OPENWIRE}websocket_factory:ws_transport",
+    "wss": f"{_OPENWIRE}websocket_factory:wss_transport",
+    "mock": f"{_OPENWIRE}mock:mock_transport",
 }
+"""Scheme to factory, written as in an entry point and imported when a URL first names the scheme:
+a program with one `tcp:` URL loads neither TLS nor failover."""
+_COMPOSITE: dict[str, str] = {
+    "failover": "pyjms.transport.failover.factory:failover_transport",
+    "discovery": "pyjms.transport.failover.factory:discovery_transport",
+    "static": "pyjms.transport.failover.factory:discovery_transport",
+    "fanout": "pyjms.transport.fanout.factory:fanout_transport",
+}
+"""Those whose factories are passed `create_transport`, too, for the URLs inside theirs."""
+
+_registered: dict[str, TransportFactory] = {}
 
 
 def register(scheme: str, factory: TransportFactory) -> None:
     """Use `factory` for `scheme` in this process, instead of any other."""
-    _factories[scheme] = factory
+    _registered[scheme] = factory
 
 
 def create_transport(uri: TransportURI | str) -> RequestTransport:
@@ -61,7 +70,7 @@ def create_transport(uri: TransportURI | str) -> RequestTransport:
     """
     if isinstance(uri, str):
         uri = TransportURI.parse(uri)
-    factory = _factories.get(uri.scheme) or _installed(uri.scheme)
+    factory = _registered.get(uri.scheme) or _built_in(uri.scheme) or _installed(uri.scheme)
     if factory is not None:
         return factory(uri)
     check_supported(uri)
@@ -80,7 +89,7 @@ def check_supported(uri: TransportURI) -> None:
     for component in uri.components:
         check_supported(component)
     refusal = UNSUPPORTED.get(uri.scheme)
-    if refusal is not None and uri.scheme not in _factories and _installed(uri.scheme) is None:
+    if refusal is not None and uri.scheme not in _registered and _installed(uri.scheme) is None:
         raise UnsupportedOperationException(
             f"Could not create Transport. Reason: {uri.scheme}: is not supported: {refusal.reason}",
             hint=refusal.hint,
@@ -89,7 +98,20 @@ def check_supported(uri: TransportURI) -> None:
 
 def known_schemes() -> list[str]:
     """Return all schemes that `create_transport` accepts, sorted."""
-    return sorted({*_factories, *(point.name for point in entry_points(group=GROUP))})
+    installed = (point.name for point in entry_points(group=GROUP))
+    return sorted({*_BUILT_IN, *_COMPOSITE, *_registered, *installed})
+
+
+@functools.cache
+def _built_in(scheme: str) -> TransportFactory | None:
+    factory: TransportFactory
+    if path := _BUILT_IN.get(scheme):
+        factory = pkgutil.resolve_name(path)
+        return factory
+    if path := _COMPOSITE.get(scheme):
+        factory = functools.partial(pkgutil.resolve_name(path), create=create_transport)
+        return factory
+    return None
 
 
 @functools.cache

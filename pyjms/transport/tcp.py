@@ -41,7 +41,7 @@ from pyjms.transport.socket_writer import SocketWriter, writer_for
 from pyjms.transport.writer import CoalescingWriter
 from pyjms.wire.format import WireFormat
 
-__all__ = ["CLOSE_TIMEOUT", "TcpTransport", "open_socket", "peer_address"]
+__all__ = ["CLOSE_TIMEOUT", "TcpTransport", "open_socket", "peer_address", "read_on_demand"]
 
 logger = get_logger(__name__)
 
@@ -162,10 +162,10 @@ class TcpTransport(Transport[C]):
                 )
             self._stream = await self._connect()
         if self._secure is not None:
-            _read_on_demand(self._stream)
+            read_on_demand(self._stream)
             self._stream = await self._secure(self._stream)
         _apply(self._stream, self.options)
-        _read_on_demand(self._stream)
+        read_on_demand(self._stream)
         inherits(self)
         self._loop = LoopHandle()
         self._writer = writer_for(self._stream)
@@ -364,7 +364,7 @@ def peer_address(stream: ByteStream, scheme: str = "tcp") -> str:
     return f"{scheme}://{host}:{address[1]}"
 
 
-def _read_on_demand(stream: ByteStream) -> None:
+def read_on_demand(stream: ByteStream) -> None:
     """Take from the socket only what `receive` asks for.
 
     anyio 4 leaves an accepted socket of an asyncio loop reading until the first `receive` that

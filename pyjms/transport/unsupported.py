@@ -28,19 +28,10 @@ _HTTP = Refusal(
     "client than ActiveMQ Classic's own speaks it",
     "use tcp:// or ssl://host:port",
 )
-_WEB_SOCKET = Refusal(
-    "ActiveMQ's WebSocket connectors carry STOMP, MQTT and AMQP, but not OpenWire",
-    "use tcp:// or ssl://host:port",
-)
 UNSUPPORTED: dict[str, Refusal] = {
-    "fanout": Refusal(
-        "it sends every command to several brokers at once, whose responses, deliveries and "
-        "transactions cannot be brought together by one client",
-        "use failover:(tcp://a:61616,tcp://b:61616) for one broker of several, or a connection to "
-        "each broker",
-    ),
     "peer": Refusal(
-        "it starts a broker in each client and joins them by multicast discovery",
+        "it starts a broker in each client and joins them to a network of brokers, found by "
+        "multicast; this broker has no networks",
         "use vm://name for a broker in this process, or failover:(tcp://a:61616,tcp://b:61616)",
     ),
     "udp": _DATAGRAMS,
@@ -50,6 +41,4 @@ UNSUPPORTED: dict[str, Refusal] = {
     ),
     "http": _HTTP,
     "https": Refusal(_HTTP.reason, "use ssl://host:port"),
-    "ws": _WEB_SOCKET,
-    "wss": Refusal(_WEB_SOCKET.reason, "use ssl://host:port"),
 }

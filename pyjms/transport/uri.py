@@ -31,6 +31,9 @@ COMPOSITE_SCHEMES = frozenset({"failover", "fanout", "discovery", "static", "bro
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SECRET = re.compile("pass|secret", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"([^?&=,(]*(?:pass|secret)[^?&=,(]*)=.*", re.IGNORECASE | re.DOTALL)
+_URL_START = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:(?://|\(|[^/]*:\d)")
+_ENCODED = "in a password write %2C for a comma, %26 for &, %28 and %29 for brackets"
 _HOST_VARIABLES = ("org.apache.activemq.AMQ_HOST", "AMQ_HOST")
 _PORT_VARIABLES = ("org.apache.activemq.AMQ_PORT", "AMQ_PORT")
 _BIND_VARIABLES = ("org.apache.activemq.BROKER_BIND_URL", "BROKER_BIND_URL")
@@ -107,7 +110,7 @@ class TransportURI:
         return split, replace(self, options=rest)
 
     def __str__(self) -> str:
-        return _joined(self, lambda k, v: f"{k}={'***' if is_secret(k) else v}")
+        return _joined(self, lambda k, v: f"{k}={'***' if is_secret(k) else _redact(v)}")
 
     def with_secrets(self) -> str:
         """Return the URL with its passwords, to be parsed again; `str()` hides them."""
@@ -142,9 +145,10 @@ def parse_query(query: str, whole: str) -> dict[str, str]:
             continue
         key, equals, value = part.partition("=")
         if not key or not equals:
+            hidden = any(map(is_secret, options))  # it may be the rest of a password
             raise could_not_create(
-                f"Option {part!r} of {_redact(whole)} is not key=value",
-                hint="write options as ?name=value&name=value",
+                f"Option {'***' if hidden else repr(part)} of {_redact(whole)} is not key=value",
+                hint=_ENCODED if hidden else "write options as ?name=value&name=value",
             )
         options[unquote(key)] = unquote_plus(value)
     return options
@@ -167,7 +171,9 @@ def default_broker_url(environ: Mapping[str, str] | None = None) -> str:
     """Return the broker URL of the environment, by default `tcp://localhost:61616`.
 
     AMQ_HOST, AMQ_PORT and BROKER_BIND_URL are looked up with the prefix `org.apache.activemq.`
-    first; an empty variable counts as not set. (activemq-edges F9)
+    first; an empty variable counts as not set. ActiveMQ's own default is the same address over
+    `failover:`, with which a program waits for ever, and in silence, where no broker runs.
+    (activemq-edges F9)
 
     Raises:
         ConfigurationException: the port is not a number.
@@ -257,9 +263,13 @@ def _composite(scheme: str, bare: str, whole: str) -> TransportURI:
     rest = bare[end + 1 :]
     path, mark, query = rest.partition("?")
     if path and not path.startswith("/"):
+        hidden = is_secret(bare[:end])
         raise could_not_create(
-            f"Unexpected {path!r} after the closing bracket in {_redact(whole)}",
-            hint="options of a composite come after the bracket: failover:(a,b)?name=value",
+            f"Unexpected {'text' if hidden else repr(path)} after the closing bracket in "
+            f"{_redact(whole)}",
+            hint=_ENCODED
+            if hidden
+            else "options of a composite come after the bracket: failover:(a,b)?name=value",
         )
     options = parse_query(query, whole) if mark else {}
     return TransportURI(scheme, "", options, _components(bare[1:end], whole), path)
@@ -288,9 +298,14 @@ def _components(text: str, whole: str) -> tuple[TransportURI, ...]:
     if depth != 0:
         raise could_not_create(f"The brackets of {_redact(whole)} do not match")
     parts.append(text[start:])
+    for index, part in enumerate(parts):
+        if part.strip() and not _URL_START.match(part) and any(map(is_secret, parts[:index])):
+            raise could_not_create(
+                f"A component of {_redact(whole)} is not a broker URL", hint=_ENCODED
+            )
     return tuple(TransportURI.parse(part) for part in parts if part.strip())
 
 
 def _redact(text: str) -> str:
-    hidden = re.sub(r"(?i)([^?&=,(]*(?:pass|secret)[^?&=,(]*)=[^&,)]*", r"\1=***", text)
-    return re.sub(r"//[^/@?,()]*@", "//***@", hidden)
+    """Return a URL that cannot be parsed without passwords: nobody knows where they end."""
+    return re.sub(r"//[^/@?,()]*@", "//***@", _SECRET_VALUE.sub(r"\1=***", text))

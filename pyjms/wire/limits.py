@@ -12,6 +12,7 @@ from typing import Final
 from pyjms.errors import RemoteProtocolError
 
 __all__ = [
+    "LARGE_FRAME",
     "MAX_CACHE_SIZE",
     "MAX_FRAME_SIZE",
     "MAX_INFLATED_SIZE",
@@ -24,10 +25,13 @@ __all__ = [
     "MAX_TIGHT_STRING_SIZE",
     "MAX_VALUES",
     "inflate",
+    "inflate_sized",
 ]
 
 # The stock broker's maxFrameSize; the Java client alone has no limit.
 MAX_FRAME_SIZE: Final = 104857600
+# Smaller frames that have arrived in part are not counted: a connection has at most one of them.
+LARGE_FRAME: Final = 65536
 # For the WireFormatInfo, which is much smaller; more is not accepted before negotiation.
 MAX_NEGOTIATION_SIZE: Final = 65536
 # ActiveMQ 5.17 reads at most 4096 entries of a WireFormatInfo.
@@ -49,15 +53,18 @@ MAX_CACHE_SIZE: Final = 16383
 # activemq-broker 6 stops inflating a body here.
 MAX_INFLATED_SIZE: Final = 104857600
 
+_SIZE: Final = 4
+
 
 def inflate(data: bytes, limit: int = MAX_INFLATED_SIZE) -> bytes:
     """Return the content of a zlib stream of at most `limit` bytes.
 
     Never holds more than `limit` + 1 bytes of it. Bytes after the stream are ignored, as
-    Java's InflaterInputStream does.
+    Java's InflaterInputStream does. A stream without its end is accepted: Artemis writes such ones,
+    and a Java client reads no further than the lengths inside the content say.
 
     Raises:
-        RemoteProtocolError: the stream is damaged, cut short or inflates to more than `limit`.
+        RemoteProtocolError: the stream is damaged or inflates to more than `limit`.
     """
     inflater = zlib.decompressobj()
     try:
@@ -66,6 +73,19 @@ def inflate(data: bytes, limit: int = MAX_INFLATED_SIZE) -> bytes:
         raise RemoteProtocolError(f"Compressed body is damaged: {e}") from e
     if len(content) > limit:
         raise RemoteProtocolError(f"Compressed body inflates to more than {limit} bytes")
-    if not inflater.eof:
-        raise RemoteProtocolError("Compressed body ends too early")
     return content
+
+
+def inflate_sized(data: bytes) -> bytes:
+    """Return the content of a BytesMessage's compressed body: its size, and a zlib stream.
+
+    The stream may hold more than the body: Java deflates its whole buffer.
+
+    Raises:
+        RemoteProtocolError: as of `inflate`, or the stream holds less than the size says.
+    """
+    length = int.from_bytes(data[:_SIZE], "big")
+    content = inflate(data[_SIZE:])
+    if len(data) < _SIZE or len(content) < length:
+        raise RemoteProtocolError(f"Compressed body holds {len(content)} bytes instead of {length}")
+    return content[:length]

@@ -6,4 +6,5 @@ from tests.kit.openwire_attacker import (
     serves,
     service,
 )
+from tests.kit.stomp import stomp, stomp_broker
 from tests.kit.tls import files, make_files, tls_broker

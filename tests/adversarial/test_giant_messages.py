@@ -18,6 +18,7 @@ async def test_a_message_of_too_many_properties_does_not_stop_a_queue(
     peer: Any,
     serves: Any,
     selector: str | None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     consumer, attacker = await peer("consumer"), await peer("attacker")
     await consumer.connect()
@@ -35,3 +36,6 @@ async def test_a_message_of_too_many_properties_does_not_stop_a_queue(
             break
         await consumer.read()
     await serves()
+    warnings = [record for record in caplog.records if "counts as no match" in record.message]
+    assert len(warnings) == (selector is not None)
+    assert not any(record.exc_info for record in warnings)

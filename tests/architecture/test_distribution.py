@@ -72,3 +72,5 @@ def test_hints_and_documents_name_the_distribution() -> None:
         if text in path.read_text(encoding="utf-8")
     }
     assert found == set()
+    named = {path.name for path in sources if DISTRIBUTION in path.read_text(encoding="utf-8")}
+    assert named == {"_distribution.py"}

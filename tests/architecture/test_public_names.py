@@ -14,30 +14,40 @@ import pyjms
 import pyjms.aio
 
 NAMES = """
-    AcknowledgeMode ApplicationContainer BytesMessage CacheLevel CachingConnectionFactory
-    ConfigurationException Connection ConnectionClosedException ConnectionFactory
+    AcknowledgeMode ApplicationContainer AsyncCallback BlobMessage BlobTransferPolicy
+    BytesMessage CacheLevel CachingConnectionFactory
+    CompletionListener ConfigurationException Connection ConnectionClosedException ConnectionFactory
     ConnectionFailedException ContentTypeDelegatingMessageConverter
     DefaultJmsListenerContainerFactory DefaultMessageConverter DefaultMessageListenerContainer
     DeliveryMode Destination DestinationDoesNotExistException DestinationResolutionException
     DestinationResolver DynamicDestinationResolver ExponentialBackOff FixedBackOff
     HandlerInterceptor HandlerInvocation Header Headers IllegalStateException
     InvalidClientIDException InvalidDestinationException InvalidSelectorException JMSException
-    JMSSecurityException JmsApplication JmsHeaders JmsListenerEndpoint
+    JMSConsumer JMSContext JMSProducer JMSSecurityException JmsApplication JmsHeaders JmsListenerEndpoint
     JmsListenerEndpointRegistry JmsResponse JmsTemplate JmsTransactionManager
-    JsonMessageConverter ListenerExecutionFailedException LocalProtocolError MapMessage Message
+    JsonMessageConverter ListenerExecutionFailedException LocalProtocolError
+    LocalTransactionEventListener MapMessage Message
     MessageConsumer MessageConversionException MessageConverter MessageEOFException
     MessageFormatException MessageNotReadableException MessageNotWriteableException
-    MessageProducer MessageType MethodJmsListenerEndpoint ObjectMessage Payload PrefetchPolicy
+    MessageProducer MessageTransformer MessageType MethodJmsListenerEndpoint ObjectMessage Payload PrefetchPolicy
     Proceed Propagation ProtocolViolation PyjmsSettings QosSettings Queue QueueBrowser
     PoisonMessageException RedeliveryPolicy RemoteProtocolError ReplyFailureException
     RequestTimeoutException UnreadableMessageException
     ResourceAllocationException Session SimpleAsyncTaskExecutor SimpleJmsHeaderMapper
     SimpleJmsListenerContainerFactory SimpleJmsListenerEndpoint SimpleMessageConverter
-    SimpleMessageListenerContainer SingleConnectionFactory StreamMessage TaskExecutor
+    SimpleMessageListenerContainer SingleConnectionFactory StreamMessage Synchronization TaskExecutor
     TemporaryQueue TemporaryTopic TextMessage Topic TransactionInProgressException
     TransactionRolledBackException TransactionStatus UnsupportedOperationException
-    UserCredentialsConnectionFactoryAdapter XAException jms_listener load_settings on_shutdown
+    UserCredentialsConnectionFactoryAdapter XAConnection XAConnectionFactory XAException
+    XAResource XASession Xid jms_listener load_settings on_shutdown
     on_startup send_to
+    CountStatistic DelegatingConnectionFactory JmsPoolConnectionFactory MetricsObserver
+    PooledConnectionFactory Statistics TimeStatistic TransactionAwareConnectionFactoryProxy
+    add_metrics_observer remove_metrics_observer
+    ConnectionConsumer ServerSession ServerSessionPool SimpleServerSessionPool
+    QueueConnection QueueConnectionFactory QueueReceiver QueueRequestor QueueSender
+    QueueSession TopicConnection TopicConnectionFactory TopicPublisher TopicRequestor
+    TopicSession TopicSubscriber
 """.split()  # noqa: SIM905 - to be read
 
 BOTH = pytest.mark.parametrize("module", [pyjms, pyjms.aio], ids=["pyjms", "pyjms.aio"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.parallel import GROUPS_BY_FIXTURE, SECONDS, SPARK_DRIVERS
+from tests.kit.parallel import GROUPS_BY_FIXTURE, SECONDS, SPARK_GROUPS
 from tests.kit.source_tree import FILES, ROOT, relative, tree
 
 SOURCES = sorted(p for top in ("tests", "benchmarks") for p in (ROOT / top).rglob("*.py"))
@@ -78,6 +78,6 @@ def test_files_named_in_the_projects_settings_exist() -> None:
 
 
 def test_expected_durations_are_of_groups_and_files_that_exist() -> None:
-    files = SECONDS.keys() - {*GROUPS_BY_FIXTURE.values(), SPARK_DRIVERS}
+    files = SECONDS.keys() - {*GROUPS_BY_FIXTURE.values(), *SPARK_GROUPS}
     assert files < SECONDS.keys()
     assert [name for name in files if not (ROOT / name).is_file()] == []

@@ -119,3 +119,13 @@ def test_compiling_is_skipped_without_a_compiler(
     monkeypatch.setattr(sys, "argv", ["compiled"])
     compiled.main()
     assert "skipped" in capsys.readouterr().out
+
+
+def test_an_attack_is_measured_at_the_broker_and_at_a_client_beside_it() -> None:
+    (*_, row) = run_module("benchmarks.limits", "minus", "--patience", "20").splitlines()
+    name, memory, blocked, canary, refused = (each.strip() for each in row.split("|")[1:-1])
+    assert name == "60,000 minus signs"
+    assert memory.endswith("MB")
+    assert float(blocked.split()[0]) > 0
+    assert float(canary.split()[0]) > 0
+    assert refused == "1"

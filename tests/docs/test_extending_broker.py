@@ -71,7 +71,7 @@ def test_the_plugin_of_the_recipe(tmp_path: Path) -> None:
         ("plugins:\n  - size_limit", "broker.yaml:2: plugins[0].maximum: the key is missing"),
         ("plugins:\n  size_limit:\n    maximum: 0", "broker.yaml:3: plugins[0].maximum: Input should be greater than or equal to 1"),
         ("plugins:\n  size_limit:", "broker.yaml:2: plugins[0].maximum: the key is missing"),
-        ("connectors:\n  - uri: stomp://localhost:1", "broker.yaml:2: connectors[0].uri: there is no connector for stomp://"),
+        ("connectors:\n  - uri: amqp://localhost:1", "broker.yaml:2: connectors[0].uri: there is no connector for amqp://"),
     ],
 )  # fmt: skip
 def test_errors_in_the_settings_of_a_plugin(tmp_path: Path, text: str, expected: str) -> None:
@@ -259,3 +259,27 @@ def test_the_broker_command_of_the_recipe(tmp_path: Path) -> None:
         check=False, cwd=tmp_path, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, timeout=50,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "restart_allowed: True\n"), done.stderr
+
+
+def test_the_web_part_of_the_recipe(tmp_path: Path) -> None:
+    install(recipe_files("A part of the web site"), tmp_path)
+    output = python(
+        tmp_path,
+        "import anyio, httpx\n"
+        "from pyjms_broker import BrokerService\n"
+        "from pyjms_broker.settings import load_broker_settings\n"
+        "async def main():\n"
+        "    settings = load_broker_settings('broker.yaml')\n"
+        "    async with BrokerService.from_settings(settings) as service:\n"
+        "        async with httpx.AsyncClient(base_url=service.website.url) as client:\n"
+        "            print((await client.get('/longest')).status_code)\n"
+        "            answer = await client.get('/longest', auth=('alice', 'secret'))\n"
+        "            print(answer.json())\n"
+        "            print((await client.get('/health/ready')).json())\n"
+        "anyio.run(main)\n",
+    )
+    assert output.splitlines() == [
+        "401",
+        "{'user': 'alice', 'longest': [[0, 'orders'], [0, 'invoices']]}",
+        "{'status': 'ready'}",
+    ]

@@ -22,7 +22,10 @@ ALLOWED: Final = (
     ("pyjms_broker/store/file_lock.py", ("acquire", "release", "keep_alive")),
     ("pyjms_broker/store/jdbc/execution/database.py", ("__init__",)),
     ("pyjms_broker/entry_points.py", ("installed",)),
+    ("pyjms/transport/openwire/wire_formats.py", ("_installed_factory",)),
     ("pyjms/_yaml/reader.py", ("read_yaml",)),
+    # where an application does not start: the current folder, to name a file below it
+    ("pyjms/container/handler_problems.py", ("_location",)),
     ("pyjms/selector/parser.py", ("_lark",)),  # the grammar, once a process
     ("pyjms/support/embedded_broker.py", ("embedded_broker",)),
     # pages of indexes in local SQLite files without a sync, for the most part from its page cache

@@ -5,7 +5,13 @@ Nothing may be lost, and nothing committed twice.
 
 from __future__ import annotations
 
+import logging
 import random
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,8 +20,33 @@ from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import TransactionRolledBackException
 from pyjms.jms.bodies import TextMessage
-from tests.kit.cutting_proxy import DIRECTIONS, CuttingProxy
+from pyjms.wire.openwire.commands import (
+    ActiveMQTextMessage,
+    ConnectionInfo,
+    ConsumerInfo,
+    MessageAck,
+    MessageDispatch,
+    ProducerInfo,
+    RemoveInfo,
+    SessionInfo,
+    ShutdownInfo,
+    TransactionInfo,
+    TransactionType,
+    WireFormatInfo,
+)
+from tests.kit.cutting_proxy import (
+    DIRECTIONS,
+    TO_BROKER,
+    TO_CLIENT,
+    CuttingProxy,
+    FrameTest,
+    of_type,
+)
+from tests.kit.waiting import LONGEST_WAIT, until
 
+logger = logging.getLogger(__name__)
+
+DEAD_LETTERS = "ActiveMQ.DLQ"
 FAST = "initialReconnectDelay=5&maxReconnectDelay=20"
 
 
@@ -36,72 +67,207 @@ async def texts(factory: Any, queue: str) -> list[str]:
         return found
 
 
-async def transfer(connection: ActiveMQConnection, count: int, ends: list[str]) -> None:
-    """Move `count` messages from one queue to another, each in a transaction of its own."""
+def _is_commit(frame: bytes) -> bool:
+    return frame[4] == TransactionInfo.TYPE and frame[-1] == TransactionType.COMMIT_ONE_PHASE
+
+
+POINTS: dict[str, FrameTest] = {
+    "connect": of_type(WireFormatInfo.TYPE, ConnectionInfo.TYPE),
+    "open": of_type(SessionInfo.TYPE, ProducerInfo.TYPE, ConsumerInfo.TYPE),
+    "send": of_type(ActiveMQTextMessage.TYPE),
+    "acknowledge": of_type(MessageAck.TYPE),
+    "commit": _is_commit,
+    "close": of_type(RemoveInfo.TYPE, ShutdownInfo.TYPE),
+}
+"""What a client does -> its commands. Cuts come at them, and in what the broker sends next."""
+_DISPATCH = of_type(MessageDispatch.TYPE)
+
+
+@dataclass
+class Account:
+    """What became of the messages, and of those who moved them."""
+
+    cuts: Counter[str] = field(default_factory=Counter)
+    """By point and direction."""
+    sent: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    """Committed for certain."""
+    in_doubt: int = 0
+    """Commits that ended in TransactionRolledBackException."""
+    slowest: float = 0.0
+    """Seconds that the slowest call took."""
+    lost: set[str] = field(default_factory=set)
+    doubled: list[str] = field(default_factory=list)
+    dead: list[str] = field(default_factory=list)
+    tasks_left: list[str] = field(default_factory=list)
+    descriptors_left: int = 0
+
+    def figures(self) -> dict[str, object]:
+        """Return the account in numbers."""
+        sizes = {
+            name: len(value) if isinstance(value, list | set) else value
+            for name, value in vars(self).items()
+        }
+        return {
+            **sizes,
+            "tasks_left": self.tasks_left,
+            "cuts": dict(sorted(self.cuts.items())),
+            "all_cuts": self.cuts.total(),
+        }
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Measure a call, which must end."""
+        began = anyio.current_time()
+        with anyio.fail_after(LONGEST_WAIT):
+            yield
+        self.slowest = max(self.slowest, anyio.current_time() - began)
+
+
+@asynccontextmanager
+async def connected(factory: Any, account: Account) -> AsyncIterator[ActiveMQConnection]:
+    """Open and close a connection, both in time."""
+    with account.call():
+        connection = await factory.create_connection()
+    try:
+        yield connection
+    finally:
+        with account.call():
+            await connection.close()
+
+
+async def transfer(connection: ActiveMQConnection, count: int, account: Account) -> None:
+    """Move messages from one queue to another, each in a transaction of its own.
+
+    Ends when `count` have been moved altogether, or none comes.
+    """
     session = await connection.create_session(True)
     consumer = await session.create_consumer(session.create_queue("in"))
     producer = await session.create_producer(session.create_queue("out"))
-    while len(ends) < count:
-        message = await consumer.receive(1)
+    while len(account.moved) < count:
+        with account.call():
+            message = await consumer.receive(1)
         if message is None:
             return
         assert isinstance(message, TextMessage)
-        await producer.send(session.create_text_message(message.text))
         try:
-            await session.commit()
+            with account.call():
+                await producer.send(session.create_text_message(message.text))
+                await session.commit()
         except TransactionRolledBackException:
+            account.in_doubt += 1
             continue
-        ends.append(str(message.text))
+        account.moved.append(str(message.text))
+
+
+def _plan_cut(proxy: CuttingProxy, chance: random.Random) -> str:
+    """Have the proxy cut at a random point; return which."""
+    inside = chance.choice((0, 0, 1, 5, 40))
+    kind = chance.randrange(4)
+    if kind == 0:
+        direction = chance.choice(DIRECTIONS)
+        proxy.cut_at(direction, chance.randrange(12), inside)
+        return f"anything {direction}"
+    if kind == 1 and chance.random() < 0.3:
+        proxy.cut_at(TO_CLIENT, chance.randrange(3), inside, at=_DISPATCH)
+        return f"dispatch {TO_CLIENT}"
+    point = chance.choice([*POINTS])
+    if chance.random() < 0.5:
+        proxy.cut_at(TO_BROKER, chance.choice((0, 0, 1)), inside, at=POINTS[point])
+        return f"{point} {TO_BROKER}"
+    proxy.cut_at(TO_CLIENT, chance.choice((0, 0, 1)), inside, after=POINTS[point])
+    return f"{point} {TO_CLIENT}"
 
 
 async def cut_while_transferring(
-    proxy: CuttingProxy, url: str, cuts: int, count: int, seed: int
-) -> None:
-    """Cut connections during connect, send, transacted receive, commit and close; then account."""
+    proxy: CuttingProxy,
+    url: str,
+    cuts: int,
+    count: int,
+    seed: int,
+    dead_letters: str = DEAD_LETTERS,
+) -> Account:
+    """Cut connections at random points of a client's work, and return the account.
+
+    Raises:
+        TimeoutError: a call did not end, or no connection came to the next point.
+    """
     chance = random.Random(seed)
     query = f"{FAST}&jms.redeliveryPolicy.maximumRedeliveries=-1&jms.closeTimeout=500"
-    sent: list[str] = []
-    moved: list[str] = []
+    factory = factory_of(proxy, query)
+    account = Account()
+    await anyio.wait_all_tasks_blocked()  # those that are starting count, too
+    tasks, descriptors = _task_names(), _open_descriptors()
 
     async def keep_cutting() -> None:
         while proxy.cuts < cuts:
             before = proxy.cuts
-            direction = chance.choice(DIRECTIONS)
-            proxy.cut_at(direction, chance.randrange(12), chance.choice((0, 0, 1, 5, 40)))
-            await proxy.wait_for_cuts(before + 1)
+            point = _plan_cut(proxy, chance)
+            with anyio.fail_after(LONGEST_WAIT):
+                await proxy.wait_for_cuts(before + 1)
+            account.cuts[point] += 1
+
+    async def send() -> None:
+        number = 0
+        while proxy.cuts < cuts or number < count:
+            async with connected(factory, account) as connection:
+                session = await connection.create_session()
+                producer = await session.create_producer(session.create_queue("in"))
+                for _ in range(10):
+                    text = f"m{number}"
+                    number += 1
+                    with account.call():
+                        await producer.send(session.create_text_message(text))
+                    account.sent.append(text)
+
+    async def receive() -> None:
+        while proxy.cuts < cuts or len(account.moved) < len(account.sent):
+            async with connected(factory, account) as connection:
+                await connection.start()
+                before = len(account.moved)
+                await transfer(connection, before + 15, account)
+                if proxy.cuts >= cuts and len(account.moved) == before:
+                    return
 
     async with anyio.create_task_group() as group:
-        group.start_soon(keep_cutting)
-
-        async def send() -> None:
-            number = 0
-            while proxy.cuts < cuts or number < count:
-                async with await factory_of(proxy, query).create_connection() as connection:
-                    session = await connection.create_session()
-                    producer = await session.create_producer(session.create_queue("in"))
-                    for _ in range(10):
-                        text = f"m{number}"
-                        number += 1
-                        await producer.send(session.create_text_message(text))
-                        sent.append(text)
-
-        async def receive() -> None:
-            while proxy.cuts < cuts or len(moved) < len(sent):
-                async with await factory_of(proxy, query).create_connection() as connection:
-                    await connection.start()
-                    before = len(moved)
-                    await transfer(connection, before + 15, moved)
-                    if proxy.cuts >= cuts and len(moved) == before:
-                        return
-
-        group.start_soon(send)
-        group.start_soon(receive)
+        for work in (keep_cutting, send, receive):
+            group.start_soon(work)
+    await until(lambda: not proxy.links, turn=lambda: anyio.sleep(0.01))
     direct = ConnectionFactory(url)
     left = await texts(direct, "in")
     out = await texts(direct, "out")
-    dead = await texts(direct, "ActiveMQ.DLQ")
-    assert proxy.cuts >= cuts
-    assert set(out) | set(left) >= set(sent)  # nothing is lost
-    assert len(out) == len(set(out))  # and nothing committed twice
-    assert set(moved) <= set(out)
-    assert set(dead) <= set(out)
+    account.dead = await texts(direct, dead_letters)
+    account.lost = set(account.sent) - set(out) - set(left)
+    account.doubled = [text for text, times in Counter(out).items() if times > 1]
+    assert set(account.moved) <= set(out)
+    with anyio.move_on_after(5):  # what is being closed may take a moment
+        await until(
+            lambda: not _task_names() - tasks and _open_descriptors() <= descriptors,
+            turn=lambda: anyio.sleep(0.01),
+        )
+    account.tasks_left = [*(_task_names() - tasks).elements()]
+    account.descriptors_left = _open_descriptors() - descriptors
+    return account
+
+
+def check(account: Account, cuts: int) -> None:
+    """Check that nothing was lost or committed twice, and that nothing is left."""
+    logger.info("%s", account.figures())
+    assert account.cuts.total() >= cuts
+    assert not account.lost
+    assert not account.doubled
+    assert not account.dead
+    assert not account.tasks_left
+    assert account.descriptors_left <= 0
+
+
+def _task_names() -> Counter[str]:
+    """Return the names of the running tasks, without those of Trio itself."""
+    names = [task.name or "" for task in anyio.get_running_tasks()]
+    return Counter(name for name in names if not name.startswith("<"))
+
+
+def _open_descriptors() -> int:
+    """Return how many descriptors of this process are open; 0 where the system does not say."""
+    folder = Path("/proc/self/fd")
+    return len(list(folder.iterdir())) if folder.exists() else 0

@@ -1,13 +1,13 @@
 """A TCP proxy in front of a broker that cuts connections where a test wants it.
 
-It knows OpenWire's frames only by their length, so it cuts between two frames or inside one, in
-either direction. A cut closes both sides at once; the next connection works again.
+It cuts between two frames of OpenWire or inside one, in either direction, and can wait for frames
+of some kind. A cut closes both sides at once; the next connection works again.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -19,6 +19,15 @@ DIRECTIONS = (TO_BROKER, TO_CLIENT)
 _CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
 
 
+FrameTest = Callable[[bytes], bool]
+"""Whether a frame, with its length in front, is of some kind."""
+
+
+def of_type(*types: int) -> FrameTest:
+    """Return a test for frames of these OpenWire types."""
+    return lambda frame: frame[4] in types
+
+
 @dataclass
 class Cut:
     """Cut when so many frames have passed in this direction, after `inside` bytes of the next."""
@@ -26,6 +35,12 @@ class Cut:
     direction: str
     frames: int
     inside: int = 0
+    at: FrameTest | None = None
+    """Only frames of this kind count."""
+    after: FrameTest | None = None
+    """Frames count when one of this kind has passed to the broker, on the same connection."""
+    link: Link | None = None
+    """Where that was."""
 
 
 @dataclass(eq=False)
@@ -34,6 +49,8 @@ class Link:
 
     client: SocketStream
     broker: SocketStream
+    held: bool = False
+    """Whether a frame waits for `CuttingProxy.release`."""
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -53,6 +70,9 @@ class CuttingProxy:
     is_open: bool = True
     """False: connections are refused, by closing them at once."""
     plan: Cut | None = None
+    holding: str = ""
+    """The direction in which frames are held back."""
+    refusals: int = 0
     links: set[Link] = field(default_factory=set)
     changed: anyio.Event = field(default_factory=anyio.Event)
 
@@ -60,15 +80,47 @@ class CuttingProxy:
     def url(self) -> str:
         return f"tcp://127.0.0.1:{self.port}"
 
-    def cut_at(self, direction: str, frames: int, inside: int = 0) -> None:
+    def cut_at(
+        self,
+        direction: str,
+        frames: int,
+        inside: int = 0,
+        *,
+        at: FrameTest | None = None,
+        after: FrameTest | None = None,
+    ) -> None:
         """Cut once, so many frames from now."""
-        self.plan = Cut(direction, frames, inside)
+        self.plan = Cut(direction, frames, inside, at, after)
 
     async def cut_now(self) -> None:
         """Cut all connections."""
         for link in list(self.links):
             await link.close()
             self.count_cut()
+
+    def hold(self, direction: str) -> None:
+        """Hold frames in this direction back until `release`."""
+        self.holding = direction
+
+    def release(self) -> None:
+        """Let all frames pass again."""
+        self.holding = ""
+        self.notify()
+
+    async def held(self) -> None:
+        """Wait until a frame is held back."""
+        while not any(link.held for link in self.links):
+            await self.changed.wait()
+
+    async def refused(self) -> None:
+        """Wait until a connection has been refused."""
+        before = self.refusals
+        while self.refusals == before:
+            await self.changed.wait()
+
+    def notify(self) -> None:
+        self.changed.set()
+        self.changed = anyio.Event()
 
     async def wait_for_cuts(self, count: int) -> None:
         """Wait until so many connections have been cut."""
@@ -77,11 +129,12 @@ class CuttingProxy:
 
     def count_cut(self) -> None:
         self.cuts += 1
-        self.changed.set()
-        self.changed = anyio.Event()
+        self.notify()
 
     async def serve(self, client: SocketStream) -> None:
         if not self.is_open:
+            self.refusals += 1
+            self.notify()
             await anyio.aclose_forcefully(client)
             return
         try:
@@ -98,6 +151,8 @@ class CuttingProxy:
                 group.start_soon(self.pump, link, TO_CLIENT, broker, client)
         finally:
             self.links.discard(link)
+            if self.plan is not None and self.plan.link is link:
+                self.plan.link = None
             await link.close()
 
     async def pump(
@@ -113,16 +168,29 @@ class CuttingProxy:
                         break
                     frame = bytes(buffer[: 4 + length])
                     del buffer[: 4 + length]
-                    if await self.is_cut(direction, frame, target):
+                    while self.holding == direction:
+                        link.held = True
+                        self.notify()
+                        await self.changed.wait()
+                    link.held = False
+                    if await self.is_cut(link, direction, frame, target):
                         await link.close()
                         return
                     await target.send(frame)
         except _CLOSED:
             await link.close()
 
-    async def is_cut(self, direction: str, frame: bytes, target: SocketStream) -> bool:
+    async def is_cut(self, link: Link, direction: str, frame: bytes, target: SocketStream) -> bool:
         plan = self.plan
-        if plan is None or plan.direction != direction:
+        if plan is None:
+            return False
+        if plan.after is not None and plan.link is None:
+            if direction == TO_BROKER and plan.after(frame):
+                plan.link = link
+            return False
+        if plan.direction != direction or plan.link not in {None, link}:
+            return False
+        if plan.at is not None and not plan.at(frame):
             return False
         if plan.frames > 0:
             plan.frames -= 1

@@ -24,6 +24,8 @@ class FakeTransport(MockTransport[Command]):
         super().__init__(uri.location, self._answer)
         self.brokers = brokers
         self.options = dict(uri.options)
+        self.is_broken = False
+        """Set it to have sending fail before the failure is reported."""
 
     async def start(self) -> None:
         self.brokers.attempts.append((self.name, _clock.now() - self.brokers.since))
@@ -32,6 +34,11 @@ class FakeTransport(MockTransport[Command]):
             raise ConnectionFailedException(f"{self.name} is down")
         await super().start()
         self.brokers.connections.append(self)
+
+    def oneway(self, command: Command) -> None:
+        if self.is_broken:
+            raise ConnectionFailedException(f"{self.name} is lost")
+        super().oneway(command)
 
     def _answer(self, command: Command) -> Iterable[Command]:
         if not isinstance(command, ConnectionInfo):
@@ -79,6 +86,6 @@ class FakeBrokers:
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
     found = FakeBrokers()
-    monkeypatch.setattr(registry, "_factories", dict(registry._factories))
+    monkeypatch.setattr(registry, "_registered", {})
     registry.register("fake", found.transport)
     return found

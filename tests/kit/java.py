@@ -70,7 +70,7 @@ def maven_program(tmp_path_factory: pytest.TempPathFactory) -> JavaProgram:
     def build(sources: Path) -> tuple[str, ...] | str:
         folder = tmp_path_factory.mktemp("maven")
         try:
-            class_path = _maven_class_path(sources / "pom.xml", folder)
+            class_path = maven_class_path(sources / "pom.xml", folder)
         except LookupError as error:
             return str(error)
         return tuple(compile_java(sources, class_path, folder))
@@ -84,7 +84,7 @@ def maven_program(tmp_path_factory: pytest.TempPathFactory) -> JavaProgram:
     return program
 
 
-def _maven_class_path(pom: Path, folder: Path) -> str:
+def maven_class_path(pom: Path, folder: Path) -> str:
     """Return the class path of a pom; LookupError: its artifacts are not available."""
     found = folder / "classpath"
     resolve = [*MAVEN, "-f", str(pom), f"-Dmdep.outputFile={found}"]

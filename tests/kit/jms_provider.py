@@ -26,11 +26,11 @@ from pyjms.errors import (
     JMSException,
 )
 from pyjms.jms import api
+from pyjms.jms.api.endpoints import destination_first
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import Message
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.jms.producer_consumer import destination_first
 
 MAX_DELIVERIES = 7
 SELECTOR = re.compile(r"\s*(\w+)\s*=\s*'(.*)'\s*")
@@ -442,7 +442,7 @@ class ProviderProducer(api.MessageProducer):
         self.session = session
         self.delivery_mode = DeliveryMode.PERSISTENT
         self.priority = 4
-        self.time_to_live = 0.0
+        self.time_to_live = self.delivery_delay = 0.0
         self.disable_message_id = self.disable_message_timestamp = False
         self._destination = destination
 
@@ -459,7 +459,10 @@ class ProviderProducer(api.MessageProducer):
         delivery_mode: DeliveryMode | None = None,
         priority: int | None = None,
         time_to_live: float | None = None,
+        delivery_delay: float | None = None,
+        completion_listener: api.CompletionListener | None = None,
     ) -> None:
+        assert completion_listener is None
         provider = self.session.provider
         provider.log("Producer.send")
         message, destination = destination_first(message, to_send, destination)
@@ -470,6 +473,8 @@ class ProviderProducer(api.MessageProducer):
         ttl = self.time_to_live if time_to_live is None else time_to_live
         message.timestamp = 0 if self.disable_message_timestamp else 1000
         message.expiration = int(1000 + ttl * 1000) if ttl else 0
+        delay = self.delivery_delay if delivery_delay is None else delivery_delay
+        message.delivery_time = message.timestamp + int(delay * 1000)
         number = provider.next_number()
         message.message_id = None if self.disable_message_id else f"ID:{number}"
         self.session.send(message.destination, copy.copy(message))

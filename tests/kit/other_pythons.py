@@ -1,4 +1,4 @@
-"""`make pythons`: the tests that run programs of users, on every Python of this machine.
+"""`make pythons`: the tests that run programs of users, on every Python of this machine, in parallel.
 
 Each Python but the one of `.venv` gets an environment of its own below `.venv`, with the project
 and what it needs. Pythons are looked for on PATH and among pyenv's.
@@ -15,7 +15,9 @@ from pathlib import Path
 from tests.kit.interpreters import VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = "tests/integration/sync/test_scripts.py"
+TESTS = ("tests/integration/sync/test_scripts.py", "tests/programs")
+PACKAGES = (f"{ROOT}[uvloop]", "pytest", "fastapi", "httpx", "flask", "django", "gunicorn")
+"""What programs of users need: this project, and what its recipes are about."""
 
 
 def find(version: str) -> str | None:
@@ -33,12 +35,14 @@ def prepare(version: str, python: str) -> Path:
     """Make the environment of a version; return its Python."""
     folder = ROOT / ".venv" / "pythons" / version
     made = folder / "bin" / "python"
-    if not (folder / "ready").exists():
+    ready = folder / "ready"
+    packages = " ".join(PACKAGES)
+    if not ready.exists() or ready.read_text(encoding="utf-8") != packages:
         print(f"Python {version}: installing", flush=True)
         subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
         quiet = ["install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([made, "-m", "pip", *quiet, "--editable", f"{ROOT}[uvloop]"], check=True)
-        (folder / "ready").touch()
+        subprocess.run([made, "-m", "pip", *quiet, "--editable", *PACKAGES], check=True)
+        ready.write_text(packages, encoding="utf-8")
     return made
 
 
@@ -49,7 +53,8 @@ def main() -> int:
     absent = [version for version, python in pythons.items() if python is None]
     print(f"Pythons: {own} and {len(made)} more; absent: {', '.join(absent) or 'none'}", flush=True)
     environment = {**os.environ, "TEST_PYTHONS": os.pathsep.join(made)}
-    command = [sys.executable, "-m", "pytest", "-q", TESTS]
+    shared_out = ["-n", "auto", "--dist", "load", "--max-worker-restart", "0"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "pythons", *shared_out, *TESTS]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 

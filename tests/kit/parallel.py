@@ -18,16 +18,22 @@ from typing import Any, Final
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
-GROUPS_BY_FIXTURE = {"jms_spark": "spark"}  # that of `spark` and `run_pipeline`
+SPARK_SESSION: Final = "spark"
+GROUPS_BY_FIXTURE = {"jms_spark": SPARK_SESSION}  # that of `spark` and `run_pipeline`
 SPARK_DRIVERS: Final = "spark drivers"
 """Tests that for the most part wait for driver processes, beside the group of the session."""
 
+SPARK_CLUSTER: Final = "spark cluster"
+"""Tests with a standalone cluster of their own."""
+
+SPARK_GROUPS: Final = frozenset({SPARK_SESSION, SPARK_DRIVERS, SPARK_CLUSTER})
 SECONDS_PER_TEST: Final = 0.03
 SECONDS: Final = {
-    "spark": 280,
+    SPARK_SESSION: 280,
     SPARK_DRIVERS: 110,
     "tests/contract/store/test_store_contract.py": 45,
-    "tests/integration/spark/test_cluster.py": 40,
+    "tests/integration/activemq/test_two_way.py": 400,
+    SPARK_CLUSTER: 60,
     "tests/integration/crash/test_kill.py": 25,
     "tests/integration/broker/test_restart.py": 25,
     "tests/benchmarks/test_benchmarks.py": 25,
@@ -64,14 +70,18 @@ class FileOrGroupScheduling(LoadGroupScheduling):
 
 
 def add_groups(items: Iterable[pytest.Item]) -> None:
-    """Mark tests that use a resource of `GROUPS_BY_FIXTURE`, and name no group, as its group's."""
+    """Mark tests that use a resource of `GROUPS_BY_FIXTURE`, and name no group, as its group's.
+
+    Tests in a group of Spark get the marker `spark`: `make test` leaves them to `make spark`.
+    """
     for item in items:
-        if item.get_closest_marker("xdist_group"):
-            continue
-        names: Any = getattr(item, "fixturenames", ())
-        for fixture, group in GROUPS_BY_FIXTURE.items():
-            if fixture in names:
-                item.add_marker(pytest.mark.xdist_group(group))
+        if not item.get_closest_marker("xdist_group"):
+            names: Any = getattr(item, "fixturenames", ())
+            for fixture, group in GROUPS_BY_FIXTURE.items():
+                if fixture in names:
+                    item.add_marker(pytest.mark.xdist_group(group))
+        if _group(item) in SPARK_GROUPS:
+            item.add_marker(pytest.mark.spark)
 
 
 def longest_first(items: list[pytest.Item]) -> None:

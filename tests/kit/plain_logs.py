@@ -1,8 +1,7 @@
-"""Logging exceptions whose text cannot be read, behind tests that use PySpark.
+"""Logs of tests that run behind others which use PySpark.
 
-A handler of pytest raises what its formatter raises. Pytest attaches its handlers to PySpark's
-loggers, too, which give each handler their own formatter, and that one reads the exception's
-text. Pytest attaches them before each phase of a test, so a fixture would come too early.
+Pytest attaches its handlers, before each phase of a test, to PySpark's loggers, too. Those give
+each handler their own formatter, which writes JSON and reads the texts of exceptions.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ __all__ = ["format_logs_plainly"]
 
 
 def format_logs_plainly() -> None:
-    """Give the root logger's handlers the formatter of the standard library, until the test ends."""
+    """Give handlers of the root logger that have PySpark's formatter the standard library's."""
     for handler in logging.getLogger().handlers:
-        handler.setFormatter(logging.Formatter())
+        if type(handler.formatter).__module__.startswith("pyspark."):
+            handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))

@@ -86,10 +86,14 @@ class BrokerProcess:
         """Where it accepts connections, without options."""
 
     def start(self, *arguments: str) -> None:
-        self._running = started([*self._command, str(self._port), *arguments], self._log)
+        self._running = started([*self.command(self._port), *arguments], self._log)
         self.child = self._running.__enter__()
         self.url = accepted_url(self.child, self._log).split("?")[0]
         self._port = int(self.url.rsplit(":", 1)[1])
+
+    def command(self, port: int) -> list[str]:
+        """Return the command that starts it at `port`."""
+        return [*self._command, str(port)]
 
     def kill(self) -> None:
         """End it as a power failure would."""
@@ -129,3 +133,14 @@ def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with started(command, log) as child:
         yield accepted_url(child, log)
         assert child.poll() is None, log.read_text(encoding="utf-8")
+
+
+class OurBroker(BrokerProcess):
+    """`pyjms_broker` with its data in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-m", "pyjms_broker", "--data", str(folder / "data")]
+        super().__init__(command, folder / "log")
+
+    def command(self, port: int) -> list[str]:
+        return [*self._command, "--openwire", f"127.0.0.1:{port}"]

@@ -51,15 +51,18 @@ class RawClient:
     def __init__(self, transport: RequestTransport) -> None:
         self.transport = transport
         transport.listener = self
-        self.name = f"ID:test-{next(_numbers)}:1"
-        self.connection_id = ConnectionId(self.name)
-        self.session_id = SessionId(self.name, 1)
+        self.take_name(f"ID:test-{next(_numbers)}:1")
         self.commands: list[Command] = []
         self.errors: list[Exception] = []
         self.closed = False
         self._dispatches: list[MessageDispatch] = []
         self._news = anyio.Event()
         self._ids = itertools.count(1)
+
+    def take_name(self, name: str) -> None:
+        self.name = name
+        self.connection_id = ConnectionId(name)
+        self.session_id = SessionId(name, 1)
 
     def on_command(self, command: Command) -> None:
         if isinstance(command, MessageDispatch):
@@ -150,6 +153,14 @@ class RawClient:
             self.commands.remove(found)
             return found
         raise AssertionError(f"no {kind.__name__} came, only {self.commands}")
+
+    async def lost(self) -> None:
+        """Wait until the broker has closed the connection."""
+        with _clock.timeout(5):
+            while not self.errors:
+                await self._news.wait()
+            return
+        raise AssertionError("the connection is still open")
 
     async def nothing_dispatched(self) -> None:
         """Make a round trip and check that no message arrived before its response."""

@@ -46,6 +46,7 @@ def _recorded(name: str) -> Callable[..., object]:
 
 
 _COMPLETED_CALLS = (
+    "authenticate",
     "send",
     "acknowledge",
     "remove_subscription",
@@ -68,6 +69,8 @@ class RecordingBroker(ErrorBroker):
             "add_consumer": SimpleNamespace(saved=COMPLETED),
         }
 
+    authenticates_clients = False
+    authenticate = _recorded("authenticate")  # type: ignore[assignment]
     add_connection = _recorded("add_connection")  # type: ignore[assignment]
     remove_connection = _recorded("remove_connection")  # type: ignore[assignment]
     add_session = _recorded("add_session")  # type: ignore[assignment]
@@ -113,6 +116,7 @@ class Host:
     rollback_only_on_async_exception = True
     store_failed = False
     reserved_file_handles = 128
+    allow_anonymous_remote = False
     connection_info_timeout = 0.0
 
     def __init__(self) -> None:

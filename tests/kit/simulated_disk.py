@@ -120,6 +120,11 @@ class SimulatedDisk:
         """Place a file, safe at once."""
         self._seen_names[path] = self._safe_names[path] = SimulatedFile(content)
 
+    def flip_bit(self, path: Path, offset: int) -> None:
+        """Damage a byte of a file, which may be open."""
+        with self._lock:
+            self._seen_names[path].seen[offset] ^= 0x10
+
     # -- what a journal calls
 
     def _called(self, call: str) -> None:

@@ -8,7 +8,12 @@ Nothing here imports another package of the broker.
 
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of, wait_for
-from pyjms_broker.api.context import BlockedSend, ClientConnection, ConnectionContext
+from pyjms_broker.api.context import (
+    BlockedSend,
+    ClientConnection,
+    ConnectionContext,
+    SecurityContext,
+)
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
 from pyjms_broker.api.destination import (
     BrokerDestination,
@@ -49,6 +54,7 @@ __all__ = [
     "Position",
     "ProducerExchange",
     "RegionDestination",
+    "SecurityContext",
     "StoredMessage",
     "Subscription",
     "SubscriptionKey",

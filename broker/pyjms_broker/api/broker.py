@@ -28,7 +28,7 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
@@ -50,6 +50,22 @@ __all__ = [
 
 class ClientRegistry(ABC):
     """Connections, sessions and producers come and go."""
+
+    @property
+    @abstractmethod
+    def authenticates_clients(self) -> bool:
+        """Whether it lets only clients connect whose user it knows or that it admits as guests."""
+
+    @abstractmethod
+    def authenticate(self, context: ConnectionContext, info: ConnectionInfo) -> Completion:
+        """Check who a client is, and set `context.security`.
+
+        A connector calls it before anything else is done for a connection, and passes `context` to
+        `add_connection` when it is done.
+
+        Raises:
+            JMSSecurityException: the client is refused; also as the completion's error.
+        """
 
     @abstractmethod
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
@@ -297,6 +313,16 @@ class Broker(
 ):
     """The whole interface of the region broker and of the filters around it."""
 
+    @property
+    @abstractmethod
+    def broker_name(self) -> str:
+        """The broker's name."""
+
+    @property
+    @abstractmethod
+    def scheduler_support(self) -> bool:
+        """Whether messages with AMQ_SCHEDULED_DELAY are delivered later."""
+
     @abstractmethod
     async def start(self) -> None:
         """Start; the store is open."""
@@ -311,6 +337,17 @@ class InnermostBroker(Broker):
 
     It refuses transactions, and does nothing at events that are for filters only.
     """
+
+    broker_name: str = ""
+    scheduler_support: bool = False
+
+    @property
+    def authenticates_clients(self) -> bool:
+        return False
+
+    def authenticate(self, context: ConnectionContext, info: ConnectionInfo) -> Completion:
+        """Let every client connect."""
+        return COMPLETED
 
     def _refuse_transaction(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise IllegalStateException(

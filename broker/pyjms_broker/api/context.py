@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     Command,
@@ -16,7 +19,15 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.transaction import Transaction
 
-__all__ = ["BlockedSend", "ClientConnection", "ConnectionContext"]
+__all__ = ["Access", "BlockedSend", "ClientConnection", "ConnectionContext", "SecurityContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityContext:
+    """The principal of a connection: its user and groups. Source: ActiveMQ SecurityContext."""
+
+    user_name: str
+    groups: frozenset[str] = frozenset()
 
 
 class ClientConnection(Protocol):
@@ -40,6 +51,12 @@ class ClientConnection(Protocol):
     def give_way(self, error: Exception) -> None:
         """Remove everything of this client from the broker now, and close the connection soon."""
 
+    def pause_until(self, done: Completion) -> None:
+        """Handle no further command of the client until `done`, except what it sent before it left.
+
+        Calls may overlap.
+        """
+
     def stop_soon(self, error: Exception | None = None) -> None:
         """Close the connection from the broker's side, after queued commands were written."""
 
@@ -61,6 +78,20 @@ class BlockedSend(Protocol):
         """Stop waiting: the send fails with `error`."""
 
 
+class Access(Protocol):
+    """The rights of a client, where filters inside an authorization ask for them."""
+
+    def may_read(self, destination: Destination) -> bool:
+        """Whether the client may receive from a destination."""
+
+    def check_read(self, destination: Destination) -> None:
+        """Check that the client may receive from a destination.
+
+        Raises:
+            JMSSecurityException: it is not allowed.
+        """
+
+
 class ConnectionContext:
     """The broker's state of one connection. Source: ActiveMQ ConnectionContext."""
 
@@ -70,6 +101,15 @@ class ConnectionContext:
         self.connection_id: ConnectionId | None = None
         self.client_id: str | None = None
         self.user_name: str | None = None
+        """What the client calls itself."""
+        self.certificate: Mapping[str, Any] | None = None
+        """The verified TLS certificate of the client, as `ssl.SSLSocket.getpeercert` has it."""
+        self.security: SecurityContext | None = None
+        """Who the client is; None: the broker has no authentication."""
+        self.access: Access | None = None
+        """What it may do; None: everything."""
+        self.message_policy: Callable[[ActiveMQMessage], bool] | None = None
+        """Whether its consumers may get a message; None: all. (activemq-broker Z5)"""
         self.connector_name: str | None = None
         self.connector_url: str | None = None
         self.fault_tolerant = False
@@ -88,3 +128,7 @@ class ConnectionContext:
         """Transactions whose commit or prepare was requested here and waits for blocked sends."""
         self.is_broker = False
         """Whether this is the broker's own context: dead letters, advisories."""
+
+    def may_read(self, destination: Destination) -> bool:
+        """Whether messages of a destination may go to its consumers. (activemq-edges SE5)"""
+        return self.access is None or self.access.may_read(destination)

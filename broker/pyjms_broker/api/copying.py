@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import ActiveMQMessage, BaseCommand, Command, MessageId
+from pyjms.wire.openwire.primitives import decode_map, encode_map
 from pyjms.wire.openwire.raw import readdress_raw
 
-__all__ = ["copy_command", "copy_for_destination"]
+__all__ = ["copy_command", "copy_for_destination", "remove_duplicate_id"]
+
+_DUPLICATE_ID: Final = DUPLICATE_ID_PROPERTY.encode()
 
 C = TypeVar("C", bound=Command)
 
@@ -65,3 +71,20 @@ def copy_for_destination(
     if message.raw is not None:
         readdress_raw(copy, message.raw)
     return copy
+
+
+def remove_duplicate_id(copy: ActiveMQMessage) -> None:
+    """Remove the duplicate id of a copy, which its target could know from another message.
+
+    Source: Artemis does not reject duplicates of what it moves.
+    """
+    marshalled = copy.marshalled_properties
+    if marshalled is None or _DUPLICATE_ID not in marshalled:
+        return
+    try:
+        properties = dict(decode_map(marshalled, MAX_PROPERTY_VALUES))
+    except JMSException:
+        return  # no store can read a duplicate id in them either
+    if properties.pop(DUPLICATE_ID_PROPERTY, None) is not None:
+        copy.marshalled_properties = encode_map(properties)
+        copy.raw = None

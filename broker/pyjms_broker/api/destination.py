@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyjms._forwarding import DelegatedAttribute
 from pyjms.jms.destination import Destination
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
 
 __all__ = [
+    "NO_MINIMUM",
     "BrokerDestination",
     "DestinationFilter",
     "DestinationStatistics",
@@ -42,34 +43,117 @@ __all__ = [
 ]
 
 
+NO_MINIMUM: Final = (1 << 63) - 1
+"""A minimum before the first value, greater than any."""
+
+
 class DestinationStatistics:
     """Counters of one destination.
 
     `messages` is the number that it holds now, in flight or not. (activemq-broker Q4)
+    Sizes are in bytes as memory is counted, times in milliseconds. Source: ActiveMQ
+    DestinationStatistics.
     """
 
     __slots__ = (
         "blocked_sends",
+        "blocked_time",
         "consumers",
         "dequeues",
         "dispatched",
         "enqueues",
         "expired",
         "inflight",
+        "max_size",
+        "max_time",
         "messages",
+        "min_size",
+        "min_time",
         "producers",
+        "timed",
+        "total_size",
+        "total_time",
     )
 
     def __init__(self) -> None:
+        self.inflight = 0
+        self.messages = 0
+        self.consumers = 0
+        self.producers = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Set all counters to zero, but not what the destination has now.
+
+        Source: ActiveMQ DestinationView.resetStatistics.
+        """
         self.enqueues = 0
         self.dequeues = 0
         self.dispatched = 0
-        self.inflight = 0
-        self.messages = 0
         self.expired = 0
-        self.consumers = 0
-        self.producers = 0
         self.blocked_sends = 0
+        self.blocked_time = 0.0
+        """For how long sends have waited for space."""
+        self.total_size = 0
+        """Of all messages in `enqueues`."""
+        self.max_size = 0
+        self.min_size = NO_MINIMUM
+        self.timed = 0
+        """The number of messages in `total_time`."""
+        self.total_time = 0
+        """From the arrival of each message to its first dispatch."""
+        self.max_time = 0
+        self.min_time = NO_MINIMUM
+
+    def new_extreme_size(self, size: int) -> None:
+        """Note a message that is smaller or larger than all before it."""
+        self.min_size = min(self.min_size, size)
+        self.max_size = max(self.max_size, size)
+
+    def new_extreme_time(self, milliseconds: int) -> None:
+        """Note a message that has waited shorter or longer than all before it."""
+        self.min_time = min(self.min_time, milliseconds)
+        self.max_time = max(self.max_time, milliseconds)
+
+    @property
+    def average_size(self) -> float:
+        """The average size of the messages that have arrived, 0 without any."""
+        return self.total_size / self.enqueues if self.enqueues else 0.0
+
+    @property
+    def average_time(self) -> float:
+        """The average time to the first dispatch, 0 without any."""
+        return self.total_time / self.timed if self.timed else 0.0
+
+    def add_counters(self, other: DestinationStatistics) -> None:
+        """Add what `reset` would reset of another destination."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.min_size = min(self.min_size, other.min_size)
+        self.max_size = max(self.max_size, other.max_size)
+        self.min_time = min(self.min_time, other.min_time)
+        self.max_time = max(self.max_time, other.max_time)
+
+    def add(self, other: DestinationStatistics) -> None:
+        """Add all numbers of another destination."""
+        self.add_counters(other)
+        self.inflight += other.inflight
+        self.messages += other.messages
+        self.consumers += other.consumers
+        self.producers += other.producers
+
+
+_SUMS: Final = (
+    "enqueues",
+    "dequeues",
+    "dispatched",
+    "expired",
+    "blocked_sends",
+    "blocked_time",
+    "total_size",
+    "timed",
+    "total_time",
+)
 
 
 class BrokerDestination(ABC):

@@ -31,6 +31,16 @@ class ProducerExchange:
     """The transaction that its messages are part of; None: they take effect at once."""
     is_internal: bool = field(default=False, init=False)
     """Whether the broker forwards a client's message to one of its internal destinations."""
+    sent_count: int = field(default=0, init=False)
+    """How many messages the producer has sent."""
+    blocked_sends: int = field(default=0, init=False)
+    """How many of its messages had to wait for space."""
+    blocked_time: float = field(default=0.0, init=False)
+    """For how long they have waited, in milliseconds."""
+    is_redelivery: bool = field(default=False, init=False)
+    """Whether the broker sends a message that failed: it is scheduled, as no other of its own."""
+    outer: ProducerExchange | None = field(default=None, init=False)
+    """Of an exchange within a transaction: the producer's own."""
     _transacted: ProducerExchange | None = field(default=None, init=False)
     destination: object = field(default=None, init=False)
     region_destination: BrokerDestination | None = field(default=None, init=False)
@@ -48,6 +58,7 @@ class ProducerExchange:
         transacted = self._transacted
         if transacted is None or transacted.transaction is not transaction:
             transacted = ProducerExchange(self.context, self.info, transaction)
+            transacted.outer = self
             self._transacted = transacted
         return transacted
 

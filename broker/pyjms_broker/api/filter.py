@@ -40,11 +40,25 @@ class BrokerFilter(Broker):
     def __init__(self, next_broker: Broker) -> None:
         self.next = next_broker
 
+    @property
+    def broker_name(self) -> str:
+        """The broker's name."""
+        return self.next.broker_name
+
+    @property
+    def scheduler_support(self) -> bool:
+        """Whether messages with AMQ_SCHEDULED_DELAY are delivered later."""
+        return self.next.scheduler_support
+
     async def start(self) -> None:
         await self.next.start()
 
     async def stop(self) -> None:
         await self.next.stop()
+
+    @property
+    def authenticates_clients(self) -> bool:
+        return self.next.authenticates_clients
 
     # once for each message, so written out
     def send(self, exchange: ProducerExchange, message: commands.ActiveMQMessage) -> Completion:
@@ -59,6 +73,7 @@ class BrokerFilter(Broker):
     def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.next.message_consumed(context, reference)
 
+    authenticate = delegated(Broker.authenticate, _NEXT)
     add_connection = delegated(Broker.add_connection, _NEXT)
     remove_connection = delegated(Broker.remove_connection, _NEXT)
     add_session = delegated(Broker.add_session, _NEXT)

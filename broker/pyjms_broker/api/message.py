@@ -191,7 +191,13 @@ class MessageReference:
         """Return a new dispatch of the message. Its first one stamps the broker's times."""
         message = self.message
         if not message.broker_out_time:
-            message.broker_out_time = _clock.time_ms()
+            now = message.broker_out_time = _clock.time_ms()
+            waited = now - message.broker_in_time
+            statistics = self.destination.statistics
+            statistics.timed += 1
+            statistics.total_time += waited
+            if not statistics.min_time <= waited <= statistics.max_time:
+                statistics.new_extreme_time(waited)
             if message.raw is not None:
                 patch_raw(message, is_numbered=self.raw_is_numbered)
         return MessageDispatch(

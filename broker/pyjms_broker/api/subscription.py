@@ -43,6 +43,10 @@ class Subscription(ABC):
     discarded_count: int
     """How many messages were evicted because too many waited (topics only)."""
 
+    @abstractmethod
+    def reset_statistics(self) -> None:
+        """Set the counters to zero; messages in flight stay counted as dispatched."""
+
     @property
     @abstractmethod
     def is_browser(self) -> bool:

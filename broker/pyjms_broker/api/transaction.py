@@ -64,6 +64,8 @@ class Transaction(ABC):
 
     xid: TransactionId
     state: TransactionState
+    began: float
+    """`_clock.now()` of its beginning."""
     producer: ProducerInfo | None
     """The producer that sent last in it, set by the transaction filter."""
 

@@ -56,6 +56,11 @@ class MemoryUsage:
         """Whether a sender waits for room here."""
         return bool(self.waiters)
 
+    def change_limit(self, limit: int) -> None:
+        """Set the limit in bytes, 0: none, and admit the waiters that have room by it."""
+        self.limit = limit
+        self._root().admit_waiters()
+
     def increase(self, size: int) -> None:
         """Add `size` bytes, here and in every ancestor."""
         usage: MemoryUsage | None = self

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConsumerInfo, ProducerInfo
+from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion, all_of
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_command, copy_for_destination
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.chain.destination_creation import send_when_created
 
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
+    from pyjms_broker.region.region_broker import RegionBroker
 
-__all__ = ["MAXIMUM_MEMBERS", "CompositeDestinationBroker"]
+__all__ = ["MAXIMUM_MEMBERS", "CompositeDestinationBroker", "members_of"]
 
 MAXIMUM_MEMBERS = 1000
 """Members of one composite destination: bounds the work that one short command can cause."""
@@ -28,9 +31,13 @@ MAXIMUM_MEMBERS = 1000
 class CompositeDestinationBroker(BrokerFilter):
     """Splits sends and producers on composite destinations into one for each member."""
 
+    def __init__(self, next_broker: Broker, region: RegionBroker) -> None:
+        super().__init__(next_broker)
+        self._region = region
+
     def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         if info.destination is not None:
-            _members(info.destination)
+            members_of(info.destination)
         return self.next.add_consumer(context, info)
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
@@ -45,12 +52,16 @@ class CompositeDestinationBroker(BrokerFilter):
         destination = message.destination
         if destination is None or not destination.is_composite:
             return self.next.send(exchange, message)
-        first, *others = _members(destination)
-        copies = [copy_for_destination(message, member, destination) for member in others]
-        message.destination = first
-        message.original_destination = destination
-        message.raw = None
-        return all_of([self._send_one(exchange, part) for part in (message, *copies)])
+        first, *others = members_of(destination)
+
+        def send() -> Completion:
+            copies = [copy_for_destination(message, member, destination) for member in others]
+            message.destination = first
+            message.original_destination = destination
+            message.raw = None
+            return all_of([self._send_one(exchange, part) for part in (message, *copies)])
+
+        return send_when_created(self._region, exchange, message, (first, *others), send)
 
     def _send_one(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         part = exchange.for_forwarding()
@@ -61,10 +72,10 @@ def _split(info: ProducerInfo) -> list[ProducerInfo]:
     destination = info.destination
     if destination is None or not destination.is_composite:
         return [info]
-    return [_with_destination(info, member) for member in _members(destination)]
+    return [_with_destination(info, member) for member in members_of(destination)]
 
 
-def _members(destination: Destination) -> tuple[Destination, ...]:
+def members_of(destination: Destination) -> tuple[Destination, ...]:
     """Return the members of a composite.
 
     Raises:

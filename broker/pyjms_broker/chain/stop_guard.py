@@ -17,15 +17,30 @@ __all__ = ["ErrorBroker", "StopGuard"]
 class ErrorBroker(Broker):
     """Refuses every call, as a stopped broker does. Source: ActiveMQ ErrorBroker."""
 
+    @property
+    def broker_name(self) -> str:
+        """Refused, as every call is."""
+        self._refuse()
+
+    @property
+    def scheduler_support(self) -> bool:
+        """False."""
+        return False
+
     async def start(self) -> None:
         self._refuse()
 
     async def stop(self) -> None:
         """Do nothing: there is nothing to stop."""
 
+    @property
+    def authenticates_clients(self) -> bool:
+        return True  # nobody connects
+
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise IllegalStateException("Broker has been stopped")
 
+    authenticate = _refuse
     add_connection = _refuse
     remove_connection = _refuse
     add_session = _refuse

@@ -10,15 +10,42 @@ from typing import Annotated
 
 import typer
 
+from pyjms_broker.cli import config as config_commands
 from pyjms_broker.cli import jobs, journal, transfer
+from pyjms_broker.cli.create import create
+from pyjms_broker.cli.load.commands import consumer, producer
+from pyjms_broker.cli.management import brokers, changes, statistics
+from pyjms_broker.cli.management.query import QueryCommand, query
+from pyjms_broker.cli.management.retry import retry
+from pyjms_broker.cli.passwd import decrypt, encrypt, passwd
 
 __all__ = ["app", "start"]
 
 app = typer.Typer(name="broker", help="The bundled message broker.", no_args_is_help=True)
 app.add_typer(journal.app)
 app.add_typer(jobs.app)
+app.add_typer(config_commands.app)
 app.command("export")(transfer.export_messages)
 app.command("import")(transfer.import_messages)
+app.command("passwd")(passwd)
+app.command("create")(create)
+app.command("encrypt")(encrypt)
+app.command("decrypt")(decrypt)
+app.command("list")(brokers.list_)
+app.command(cls=QueryCommand)(query)
+for command in (
+    brokers.status,
+    brokers.stop,
+    brokers.restart,
+    statistics.bstat,
+    statistics.dstat,
+    changes.purge,
+    changes.move,
+    retry,
+    producer,
+    consumer,
+):
+    app.command()(command)
 
 
 @app.callback()
@@ -28,6 +55,13 @@ def broker() -> None:
 
 @app.command()
 def start(
+    uri: Annotated[
+        str | None,
+        typer.Argument(
+            help="ActiveMQ's broker URI instead of a configuration: broker:(tcp://host:port)?..., "
+            "properties:FILE or xbean:activemq.xml."
+        ),
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="The configuration, broker.yaml.")] = None,
     data: Annotated[
         Path | None,
@@ -46,6 +80,14 @@ def start(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="The broker's name.")] = None,
+    define: config_commands.Define = None,
+    properties: config_commands.Properties = None,
+    ignore_unsupported: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-unsupported", help="Start although xbean:FILE has what is not supported."
+        ),
+    ] = False,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT.
 
@@ -53,11 +95,11 @@ def start(
     connectors in the configuration, it listens on 127.0.0.1:61616. --openwire replaces the
     connectors of the configuration.
     """
-    from pyjms_broker.cli.start import run
+    from pyjms_broker.cli.start import Source, run
 
     raise typer.Exit(
         run(
-            config=config,
+            Source(uri, config, define, properties, ignore_unsupported),
             data=data,
             ephemeral=ephemeral,
             openwire=openwire,

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -15,9 +16,10 @@ from pyjms._logger import get_logger
 from pyjms._wakeup import loop_options, spawn
 from pyjms.errors import ConfigurationException, IllegalStateException, JMSException
 from pyjms_broker.cli.log_format import LineFormatter
+from pyjms_broker.cli.service_manager import READY, STOPPING, notify
 from pyjms_broker.service import BrokerService
 
-__all__ = ["run", "serve"]
+__all__ = ["Source", "run", "serve"]
 
 logger = get_logger(__name__)
 
@@ -30,9 +32,21 @@ _GC_THRESHOLDS = (10_000, 20, 100)
 CLEAN, FAILED, REFUSED = 0, 1, 2
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where the configuration comes from: at most one of a broker URI and a file."""
+
+    uri: str | None = None
+    config: Path | None = None
+    define: list[str] | None = None
+    """NAME=VALUE of `-D`, for a broker URI."""
+    properties: list[Path] | None = None
+    ignore_unsupported: bool = False
+
+
 def run(
+    source: Source,
     *,
-    config: Path | None,
     data: Path | None,
     ephemeral: bool,
     openwire: str | None,
@@ -43,7 +57,7 @@ def run(
     handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
-        service = make_service(config, data, ephemeral, openwire, name)
+        service = make_service(source, data, ephemeral, openwire, name)
     except ConfigurationException as error:
         return _report(error, REFUSED)
     _tune_garbage_collection()
@@ -64,7 +78,7 @@ def _tune_garbage_collection() -> None:
 
 
 def make_service(
-    config: Path | None,
+    source: Source,
     data: Path | None,
     ephemeral: bool,
     openwire: str | None,
@@ -79,17 +93,12 @@ def make_service(
         raise ConfigurationException(
             "--data and --ephemeral contradict each other", hint="leave one of them out"
         )
-    if config is None and not any(name.startswith(_ENVIRONMENT) for name in os.environ):
-        service = BrokerService()
-    else:
-        from pyjms_broker.settings import load_broker_settings
-
-        service = BrokerService.from_settings(load_broker_settings(config))
-        if data is not None and not service.persistent:
-            raise ConfigurationException(
-                "--data contradicts persistent: false in the configuration",
-                hint="leave one of them out",
-            )
+    service = _configured(source)
+    if data is not None and not service.persistent:
+        raise ConfigurationException(
+            "--data contradicts persistent: false in the configuration",
+            hint="leave one of them out",
+        )
     if name is not None:
         service.broker_name = name
     if ephemeral:
@@ -106,6 +115,31 @@ def make_service(
     return service
 
 
+def _configured(source: Source) -> BrokerService:
+    """Create the broker of the broker URI or of the file and the environment.
+
+    Raises:
+        ConfigurationException: they contradict each other, or are invalid.
+    """
+    config = source.config
+    if source.uri is not None:
+        if config is not None:
+            raise ConfigurationException(
+                f"the broker URI {source.uri} and --config contradict each other",
+                hint="leave one of them out",
+            )
+        from pyjms_broker.cli.broker_source import service_from_uri
+        from pyjms_broker.cli.config import given_properties
+
+        given = given_properties(source.define, source.properties)
+        return service_from_uri(source.uri, given, ignore_unsupported=source.ignore_unsupported)
+    if config is None and not any(name.startswith(_ENVIRONMENT) for name in os.environ):
+        return BrokerService()
+    from pyjms_broker.settings import load_broker_settings
+
+    return BrokerService.from_settings(load_broker_settings(config))
+
+
 async def serve(service: BrokerService) -> None:
     """Run `service` until SIGTERM or SIGINT, or until it stops by itself.
 
@@ -119,6 +153,7 @@ async def serve(service: BrokerService) -> None:
             nonlocal stopping
             async for received in signals:
                 stopping = True
+                notify(STOPPING)
                 logger.info("Stopping on %s", signal.Signals(received).name)
                 await service.stop()
                 return
@@ -129,6 +164,7 @@ async def serve(service: BrokerService) -> None:
             while restart:
                 async with service:
                     _print_addresses(service)
+                    notify(READY)
                     await service.wait_until_stopped()
                 restart = service.restart_requested and not stopping
         except IllegalStateException:

@@ -1,141 +1,36 @@
-"""Output of the command line: errors in one line, tables, progress of long operations.
-
-Results go to standard output, everything else to standard error. Progress is a bar on a terminal
-and an occasional line otherwise.
-"""
+"""Output of `pyjms broker`: that of `pyjms.cli.terminal`, with the command's name in errors."""
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
+from contextlib import AbstractContextManager
 
-import typer
+from pyjms.cli import terminal
+from pyjms.cli.terminal import (
+    FAILED,
+    FEWER,
+    REFUSED,
+    in_bytes,
+    json_line,
+    plural,
+    progress,
+    safe_text,
+    table,
+)
 
-from pyjms.errors import ConfigurationException, JMSException
+__all__ = [
+    "FAILED",
+    "FEWER",
+    "REFUSED",
+    "in_bytes",
+    "json_line",
+    "one_line_errors",
+    "plural",
+    "progress",
+    "safe_text",
+    "table",
+]
 
-__all__ = ["FAILED", "REFUSED", "in_bytes", "one_line_errors", "plural", "progress", "table"]
 
-FAILED: Final = 1
-"""Exit code: the command found problems, or could not be completed."""
-REFUSED: Final = 2
-"""Exit code: the options or the configuration are invalid."""
-
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
-_LINES: Final = 10
-_NUMBER: Final = re.compile(r"[0-9.]+( [A-Za-z]+)?")
-
-
-@contextmanager
-def one_line_errors(command: str) -> Iterator[None]:
+def one_line_errors(command: str) -> AbstractContextManager[None]:
     """Print a known error as one line and exit: with code 2 on invalid input, otherwise 1."""
-    try:
-        yield
-    except ConfigurationException as error:
-        code, text = REFUSED, str(error)
-    except BrokenPipeError:  # the reader closed the pipe: typer handles it
-        raise
-    except (JMSException, OSError) as error:
-        code, text = FAILED, str(error)
-    else:
-        return
-    print(f"pyjms broker {command}: {' '.join(text.split())}", file=sys.stderr)
-    raise typer.Exit(code)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent: str = "") -> None:
-    """Print rows below a header; numbers are right-aligned, and the last column is not padded."""
-    lines = [[str(cell) for cell in row] for row in rows]
-    if not lines:
-        return
-    last = len(head) - 1
-    numbers = [
-        i != last and all(_NUMBER.fullmatch(line[i]) for line in lines) for i in range(len(head))
-    ]
-    widths = [max(len(line[i]) for line in (head, *lines)) for i in range(len(head))]
-    for line in (head, *lines):
-        cells = [
-            cell.rjust(width) if number else cell.ljust(width)
-            for cell, width, number in zip(line, widths, numbers, strict=True)
-        ]
-        typer.echo((indent + "  ".join(cells)).rstrip())
-
-
-def in_bytes(size: int) -> str:
-    """Return a readable size: `312 B`, `1.5 MiB`."""
-    exponent = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
-    if exponent == 0:
-        return f"{size} B"
-    return f"{size / (1 << 10 * exponent):.1f} {_UNITS[exponent]}"
-
-
-def plural(count: int, word: str) -> str:
-    """Return `1 message`, `2 messages`."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
-@contextmanager
-def progress(
-    what: str, total: int | None, *, bytes_: bool = False
-) -> Iterator[Callable[[int], None]]:
-    """Show the progress of an operation; call the returned function with each increment.
-
-    `total` is None if it is unknown. The unit is bytes or items.
-    """
-    if sys.stderr.isatty():
-        with _bar(what, total, bytes_=bytes_) as advance:
-            yield advance
-    else:
-        yield _lines(what, total, bytes_=bytes_)
-
-
-@contextmanager
-def _bar(what: str, total: int | None, *, bytes_: bool) -> Iterator[Callable[[int], None]]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns: tuple[ProgressColumn, ...]
-    if total is None:
-        columns = (TextColumn("{task.description} {task.completed}"), TimeElapsedColumn())
-    else:
-        done = DownloadColumn(binary_units=True) if bytes_ else MofNCompleteColumn()
-        columns = (TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn())
-    # standard output may be redirected: rich must not touch it
-    with Progress(
-        *columns,
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    ) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda more: bar.advance(task, more)
-
-
-def _lines(what: str, total: int | None, *, bytes_: bool) -> Callable[[int], None]:
-    """Return a function that prints a line for each tenth, and nothing if there is little to do."""
-    least = 64 << 20 if bytes_ else 10_000
-    step = max(least, (total or 0) // _LINES)
-    done = reported = 0
-
-    def advance(more: int) -> None:
-        nonlocal done, reported
-        done += more
-        if done - reported >= step:
-            reported = done
-            count = in_bytes(done) if bytes_ else str(done)
-            whole = "" if not total else f" of {in_bytes(total) if bytes_ else total}"
-            print(f"{what}: {count}{whole}", file=sys.stderr, flush=True)
-
-    return advance
+    return terminal.one_line_errors(f"broker {command}")

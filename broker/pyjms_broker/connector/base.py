@@ -73,6 +73,10 @@ class BrokerHost(Protocol):
         """How long a client may be silent before its ConnectionInfo, in seconds; 0: no limit."""
 
     @property
+    def allow_anonymous_remote(self) -> bool:
+        """Whether connectors may be open to other machines though the broker has no users."""
+
+    @property
     def reserved_file_handles(self) -> int:
         """How many file handles of the process clients must leave to the stores."""
 
@@ -117,6 +121,9 @@ class TransportConnector(ABC):
         uri: the address to listen on, with the connector's options.
         name: the connector's name in logs; the URI by default.
     """
+
+    serves_openwire = True
+    """Whether JMS clients can connect here."""
 
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
         self.host = host

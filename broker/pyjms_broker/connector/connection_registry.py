@@ -35,6 +35,8 @@ class ConnectionRegistry:
 
     def __init__(self) -> None:
         self.by_id: dict[ConnectionId, RegisteredConnection] = {}
+        self.total = 0
+        """How many connections there have been."""
         self.pending_sends: dict[ProducerId | None, Completion] = {}
         """By producer whose connection was lost: done when the store has written its sends.
         None is never a key."""
@@ -49,6 +51,7 @@ class ConnectionRegistry:
                 JMSException("Another connection has the same connection id; this one is closed")
             )
         self.by_id[connection_id] = connection
+        self.total += 1
 
     def release(self, connection_id: ConnectionId, connection: RegisteredConnection) -> None:
         """Remove `connection`, unless a newer one has its id by now."""

@@ -9,7 +9,9 @@ from pyjms.transport.unsupported import UNSUPPORTED
 from pyjms.transport.uri import TransportURI
 from pyjms_broker import entry_points
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
+from pyjms_broker.connector.multiprotocol import AutoConnector, WebSocketConnector
 from pyjms_broker.connector.openwire import OpenWireConnector, OpenWireSslConnector
+from pyjms_broker.connector.stomp import StompConnector
 
 __all__ = ["ConnectorFactory", "create_connector", "known_schemes"]
 
@@ -20,12 +22,18 @@ _BUILT_IN: dict[str, ConnectorFactory] = {
     "tcp": OpenWireConnector,
     "nio": OpenWireConnector,
     "openwire": OpenWireConnector,
-    "auto": OpenWireConnector,
-    "auto+nio": OpenWireConnector,
+    "auto": AutoConnector,
+    "auto+nio": AutoConnector,
     "ssl": OpenWireSslConnector,
     "nio+ssl": OpenWireSslConnector,
-    "auto+ssl": OpenWireSslConnector,
-    "auto+nio+ssl": OpenWireSslConnector,
+    "auto+ssl": AutoConnector,
+    "auto+nio+ssl": AutoConnector,
+    "ws": WebSocketConnector,
+    "wss": WebSocketConnector,
+    "stomp": StompConnector,
+    "stomp+nio": StompConnector,
+    "stomp+ssl": StompConnector,
+    "stomp+nio+ssl": StompConnector,
 }
 
 

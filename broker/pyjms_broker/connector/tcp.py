@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import socket
 from abc import abstractmethod
-from ipaddress import ip_address
 
 import anyio
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
@@ -22,10 +21,11 @@ from pyjms import _clock
 from pyjms._fork import inherits, let_go_of_socket
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
-from pyjms.errors import ConfigurationException, ResourceAllocationException
+from pyjms.errors import ConfigurationException
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.connector.file_handles import FileHandles
+from pyjms_broker.connector.listening import check_exposure, listen
 
 __all__ = ["TcpConnector"]
 
@@ -112,41 +112,35 @@ class TcpConnector(TransportConnector):
         if self._listeners:
             return
         self.stopping = False
-        try:
-            multi = await anyio.create_tcp_listener(
-                local_host=self._bind_host, local_port=self._bind_port, backlog=self.backlog
-            )
-        except OSError as error:
-            raise ResourceAllocationException(
-                f"Failed to bind to server socket: {self.uri} due to: "
-                f"{error.strerror or error} (connector '{self.name}', port {self._bind_port})",
-                hint="another program uses the port, or the host is not this machine's; "
-                "change this connector's uri",
-            ) from error
-        self._listeners = [x for x in multi.listeners if isinstance(x, SocketListener)]
+        self._listeners = await listen(
+            self._bind_host,
+            self._bind_port,
+            backlog=self.backlog,
+            address=str(self.uri),
+            listener=f"connector '{self.name}'",
+            change="this connector's uri (broker.yaml: connectors)",
+        )
         inherits(self)
         self._port = int(self._listeners[0].extra(SocketAttribute.local_port))
-        self._warn_if_exposed()
+        try:
+            self._check_exposure()
+        except ConfigurationException:
+            await self._close_listeners()
+            raise
         self._compare_handles()
         self._accepting = [
             spawn(self._accept, listener, name=f"connector {self.name} accept")
             for listener in self._listeners
         ]
 
-    def _warn_if_exposed(self) -> None:
-        hosts = [
-            str(listener.extra(SocketAttribute.local_address)[0]) for listener in self._listeners
-        ]
-        exposed = [host for host in hosts if not ip_address(host.partition("%")[0]).is_loopback]
-        if exposed and not self.checks_clients:
-            logger.warning(
-                "Connector %s is open to other machines, at %s, and the broker does not check who "
-                "connects: whoever reaches the port may read, send and remove everything. Bind it "
-                "to 127.0.0.1, or let only trusted machines reach port %d",
-                self.name,
-                " and ".join(exposed),
-                self._port,
-            )
+    def _check_exposure(self) -> None:
+        """Check that only this machine can connect while the broker knows no users.
+
+        Raises:
+            ConfigurationException: others can, and nothing says that they may.
+        """
+        if not self.checks_clients:
+            check_exposure(self.host, f"Connector '{self.name}'", self._listeners)
 
     def _compare_handles(self) -> None:
         """Log what the limit of file handles means for `maximumConnections`."""
@@ -168,10 +162,13 @@ class TcpConnector(TransportConnector):
             task.cancel()
             await task.wait()
         self._accepting = []
+        await self._close_listeners()
+        await self.stop_connections()
+
+    async def _close_listeners(self) -> None:
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             await listener.aclose()
-        await self.stop_connections()
 
     def forked(self) -> None:
         """Let go of the port, in a child process: only the parent accepts connections."""

@@ -34,11 +34,12 @@ message, so that neither persistent nor non-persistent messages starve. ActiveMQ
 StoreQueueCursor alternates between its two cursors likewise.
 
 Failures. A source that cannot be read does not keep the others from being read; the error is
-raised only if the head remains empty. A source begins again where its last good read ended.
+raised only if the head remains empty. A source begins again where its last good read ended. The
+log has the first failure only, until all sources have been read again.
 
 Priorities. `PrioritizedSpillingCursor` cannot wait until its head is empty, because a more urgent
 message may be paged out: before each `pop` it reads the messages that a source reports above the
-priority of the first one in the head.
+priority of the first one in the head. If they cannot be read, those in the head go first.
 
 (activemq-broker M8, M9, M11, Q19)
 """
@@ -105,6 +106,7 @@ class SpillingCursor:
         self._on_spilled = on_spilled
         self._page_size = page_size
         self._most_cached = most_cached
+        self._is_failing = False  # a source could not be read, and no read has succeeded since
         self.is_spilling = False
         """Whether new messages go to their sources."""
 
@@ -244,16 +246,24 @@ class SpillingCursor:
             try:
                 pages.append(source.read(self._page_size))
             except Exception as error:
-                logger.exception("Failed to page in more messages of %s", self._name)
+                self._log_failure("Failed to page in more messages of %s", error)
                 failure = error
         for references in zip_longest(*pages):
             for reference in references:
                 if reference is not None:
                     self._head.append(reference)
-        if failure is not None and not self._head:
+        if failure is None:
+            self._is_failing = False
+        elif not self._head:
             raise failure
         if not self.paged_out_count:
             self.is_spilling = False
+
+    def _log_failure(self, text: str, error: Exception) -> None:
+        """Log the error, unless a source has failed before and has not been read since."""
+        if not self._is_failing:
+            self._is_failing = True
+            logger.error(text, self._name, exc_info=error)
 
 
 class PrioritizedSpillingCursor(SpillingCursor):
@@ -262,16 +272,35 @@ class PrioritizedSpillingCursor(SpillingCursor):
     (activemq-broker Q19)
     """
 
+    _must_wait = False
+    """Whether more urgent messages could not be read: they wait until the head is empty."""
+
     def _make_head(self) -> FifoPendingList | PrioritizedPendingList:
         return PrioritizedPendingList()
 
     def _refill(self) -> None:
-        first = self._head.first()
-        if first is None:
+        head = self._head
+        if not head:
+            self._must_wait = False
             self._read_all()
-            first = self._head.first()
+        if self._must_wait:
+            return
         for source in self._sources:
-            while first is not None and (urgent := source.count_above(level_of(first.priority))):
-                for reference in source.read(min(urgent, self._page_size)):
-                    self._head.append(reference)
-                first = self._head.first()
+            try:
+                self._read_urgent(source)
+            except Exception as error:
+                self._log_failure(
+                    "Failed to page in more urgent messages of %s; those in memory go first",
+                    error,
+                )
+                self._must_wait = True
+
+    def _read_urgent(self, source: MessageSource) -> None:
+        """Read the messages of a source that are more urgent than the first one in the head."""
+        head = self._head
+        while (first := head.first()) is not None:
+            urgent = source.count_above(level_of(first.priority))
+            if not urgent:
+                return
+            for reference in source.read(min(urgent, self._page_size)):
+                head.append(reference)

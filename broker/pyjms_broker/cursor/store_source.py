@@ -80,9 +80,18 @@ class StoreSource:
             logger.warning("%d messages are not in the store, or were quarantined", self._count)
             self._count = 0
             return []
+        references: list[MessageReference] = []
+        try:
+            for stored in page:
+                reference = self._page_in(stored)
+                references.append(reference)
+        except Exception:
+            if not references:
+                raise
+            del page[len(references) :]  # the next read begins with the failing one
         self._count = max(0, self._count - len(page))
         self._passed(page)
-        return [self._page_in(stored) for stored in page]
+        return references
 
     def first_paged_out(self, limit: int) -> list[StoredMessage]:
         """Return the first `limit` messages that are not in memory, without removing them."""

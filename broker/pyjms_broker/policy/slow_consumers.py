@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
 
 from pyjms import _clock
 from pyjms.errors import ConfigurationException
@@ -23,6 +23,8 @@ __all__ = [
     "AbortSlowAckConsumerStrategy",
     "AbortSlowConsumerAttributes",
     "AbortSlowConsumerStrategy",
+    "ObservedWatch",
+    "SlowConsumerEntry",
     "SlowConsumerStrategy",
     "SlowConsumerWatch",
 ]
@@ -128,8 +130,8 @@ class AbortSlowAckConsumerStrategy(AbortSlowAckConsumerAttributes):
         return _SlowAckConsumerWatch(self)
 
 
-class _Slow:
-    """How slow a consumer has been, since it was noticed."""
+class SlowConsumerEntry:
+    """How slow a consumer has been, since it was noticed. Source: ActiveMQ SlowConsumerEntry."""
 
     __slots__ = ("checks", "count")
 
@@ -147,30 +149,39 @@ class _Slow:
         return None
 
 
+@runtime_checkable
+class ObservedWatch(Protocol):
+    """A watch that shows what it has noted; the built-in ones are."""
+
+    @property
+    def slow(self) -> Mapping[Subscription, SlowConsumerEntry]:
+        """The slow consumers."""
+
+
 class _SlowConsumerWatch:
     def __init__(self, limits: AbortSlowConsumerAttributes) -> None:
         self._limits = limits
-        self._slow: dict[Subscription, _Slow] = {}
+        self.slow: dict[Subscription, SlowConsumerEntry] = {}
 
     def became_slow(self, subscription: Subscription) -> None:
-        slow = self._slow.get(subscription)
+        slow = self.slow.get(subscription)
         if slow is None:
-            self._slow[subscription] = _Slow()
+            self.slow[subscription] = SlowConsumerEntry()
         else:
             slow.count += 1
 
     def check(
         self, consumers: Iterable[Subscription], report_slow: Callable[[Subscription], None]
     ) -> Mapping[Subscription, str]:
-        limits, before = self._limits, self._slow
-        still: dict[Subscription, _Slow] = {}
+        limits, before = self._limits, self.slow
+        still: dict[Subscription, SlowConsumerEntry] = {}
         aborted: dict[Subscription, str] = {}
         for subscription in consumers:
             if not subscription.is_slow or _is_ignored(limits, subscription):
                 continue
             slow = before.get(subscription)
             if slow is None:
-                still[subscription] = _Slow()
+                still[subscription] = SlowConsumerEntry()
                 continue
             slow.checks += 1
             reason = slow.exceeds(limits)
@@ -178,14 +189,14 @@ class _SlowConsumerWatch:
                 still[subscription] = slow
             else:
                 aborted[subscription] = reason
-        self._slow = still
+        self.slow = still
         return aborted
 
 
 class _SlowAckConsumerWatch:
     def __init__(self, limits: AbortSlowAckConsumerAttributes) -> None:
         self._limits = limits
-        self._slow: dict[Subscription, _Slow] = {}
+        self.slow: dict[Subscription, SlowConsumerEntry] = {}
 
     def became_slow(self, subscription: Subscription) -> None:
         """Do nothing: only acknowledgements count."""
@@ -193,8 +204,8 @@ class _SlowAckConsumerWatch:
     def check(
         self, consumers: Iterable[Subscription], report_slow: Callable[[Subscription], None]
     ) -> Mapping[Subscription, str]:
-        limits, before, now = self._limits, self._slow, _clock.now()
-        still: dict[Subscription, _Slow] = {}
+        limits, before, now = self._limits, self.slow, _clock.now()
+        still: dict[Subscription, SlowConsumerEntry] = {}
         aborted: dict[Subscription, str] = {}
         for subscription in consumers:
             if _is_ignored(limits, subscription):
@@ -207,7 +218,7 @@ class _SlowAckConsumerWatch:
                 continue
             slow = before.get(subscription)
             if slow is None:
-                slow = _Slow(checks=1)
+                slow = SlowConsumerEntry(checks=1)
                 if not subscription.is_slow:
                     report_slow(subscription)
             else:
@@ -218,7 +229,7 @@ class _SlowAckConsumerWatch:
                 still[subscription] = slow
             else:
                 aborted[subscription] = f"{reason}: no acknowledgement for {silent:.0f} s"
-        self._slow = still
+        self.slow = still
         return aborted
 
 

@@ -13,7 +13,12 @@ import anyio
 
 from pyjms import _wakeup
 from pyjms._logger import get_logger
-from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
+from pyjms.errors import (
+    IllegalStateException,
+    JMSException,
+    JMSSecurityException,
+    ResourceAllocationException,
+)
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
 from pyjms_broker.api.broker import Broker
@@ -129,6 +134,8 @@ class RangesBroker(BrokerFilter):
             reply = await self._answer(context, client, message, read_request(message))
         except RangesError as error:
             reply = _refusal(error.code, str(error))
+        except JMSSecurityException as error:
+            reply = _refusal("failed", error.reason)
         except JMSException as error:
             logger.warning("A request to %s failed", RANGES, exc_info=True)
             reply = _refusal("failed", str(error))
@@ -145,6 +152,8 @@ class RangesBroker(BrokerFilter):
         request: Request,
     ) -> Reply:
         execute, fields = OPERATIONS[request.operation], dict(request.fields)
+        if context.access is not None:
+            self._leases.check_access(context.access, request.operation, fields)
         if request.operation != "range":
             return await execute(self._leases, context, fields)
         async with client.reading:

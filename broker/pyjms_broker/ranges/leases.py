@@ -52,7 +52,7 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.jms.destination import Queue as QueueDestination
 from pyjms.selector import Selector, selector_or_none
-from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.context import Access, ConnectionContext
 from pyjms_broker.ranges.progress import PROGRESS_RECORDS, ProgressRecords
 from pyjms_broker.ranges.protocol import RangesError
 from pyjms_broker.ranges.queue_reading import QueueReading
@@ -163,6 +163,18 @@ class Leases:
         """
         reading = self._reading(_plain_queue(fields["queue"]))
         return reading, self._selector(fields.get("selector"))
+
+    def check_access(self, access: Access, operation: str, fields: dict[str, Any]) -> None:
+        """Check that a client may read the queue that a request names, itself or by a lease.
+
+        Raises:
+            JMSSecurityException: it may not.
+            RangesError: there is no such lease, or no such queue.
+        """
+        if fields.get("queue") is not None:
+            access.check_read(_plain_queue(fields["queue"]))
+        if fields.get("token") is not None and operation != "lease":
+            access.check_read(self.find(fields["token"]).destination)
 
     def is_leased(self, destination: Destination) -> bool:
         """Return whether the queue is leased."""

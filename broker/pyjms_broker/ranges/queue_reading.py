@@ -251,6 +251,7 @@ class QueueReading:
         queue.forget_duplicate(fresh)
         queue.accept(queue.broker.context, fresh)
         queue.statistics.enqueues -= 1
+        queue.statistics.total_size -= fresh.size
 
     def _first(self) -> int:
         first = first_arrival(self._store, prioritized=self._prioritized)

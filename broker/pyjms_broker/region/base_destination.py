@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyjms._logger import get_logger
@@ -20,6 +21,7 @@ from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference, Position
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.dead_letter.dead_letters import unstored_dead_letter
 from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.flow.flow_control import FlowControl
 from pyjms_broker.store.api import StoreState
@@ -99,6 +101,11 @@ class BaseDestination(RegionDestination):
                 return self.flow_control.wait_for_space(exchange, reference, full)
         return self.accept(context, reference, exchange.transaction)
 
+    def control_flow(self, *, enabled: bool) -> None:
+        """Have senders wait from now on while memory is full, or not; advisories never wait."""
+        self.policy = replace(self.policy, producer_flow_control=enabled)
+        self._controls_flow = enabled and not self.is_advisory
+
     def full_usage(self, reference: MessageReference) -> MemoryUsage | DiskUsage | None:
         """Return the usage that has no room for the message, None if all have.
 
@@ -161,8 +168,12 @@ class BaseDestination(RegionDestination):
         error = stored.error
         if error is None or reference.message.response_required:
             return
-        logger.error("%s: message %s is lost: %s", self, reference.message_id, error)
-        if context.connection is not None and self.broker.store.state is not StoreState.FAILED:
+        failed = self.broker.store.state is StoreState.FAILED
+        if context.is_broker and self.is_dead_letter_queue:
+            logger.error("%s", unstored_dead_letter(reference, error, store_failed=failed))
+        else:
+            logger.error("%s: message %s is lost: %s", self, reference.message_id, error)
+        if context.connection is not None and not failed:
             context.connection.service_exception(error)
 
     def log_duplicate(self, reference: MessageReference) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
 from pyjms_broker.api.internal_destinations import is_internal
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, matches
@@ -37,6 +37,8 @@ class DestinationTable:
     """Destinations by name, each with its entry point: itself, or the filters around it."""
 
     def __init__(self, limits: DestinationLimits) -> None:
+        self.removed_statistics = DestinationStatistics()
+        """The counters of the destinations that were removed."""
         self.limits = limits
         self.created = CreatedDestinations(limits)
         self.idle_marks: dict[Destination, IdleMark] = {}
@@ -93,7 +95,9 @@ class DestinationTable:
 
     def remove(self, destination: Destination) -> None:
         """Remove a destination."""
-        self._destinations.pop(destination, None)
+        removed = self._destinations.pop(destination, None)
+        if removed is not None:
+            self.removed_statistics.add_counters(removed.statistics)
         self._entry_points.pop(destination, None)
         self._matches.clear()
         self.idle_marks.pop(destination, None)

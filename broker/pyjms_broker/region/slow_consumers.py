@@ -7,27 +7,36 @@ consumer gets the command to close it; after a second the broker removes it if t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms import _clock, _wakeup
 from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import ConsumerControl, ConsumerId
 from pyjms_broker.api.context import ClientConnection
-from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
+from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy, SlowConsumerWatch
 
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.policy.map import PolicyMap
     from pyjms_broker.region.base_destination import BaseDestination
 
-__all__ = ["SlowConsumers"]
+__all__ = ["SlowConsumers", "WatchedStrategy"]
 
 logger = get_logger(__name__)
 
 _REMOVAL_DELAY: Final = 1.0
 """Seconds that a client has to close an aborted consumer itself, as in ActiveMQ."""
+
+
+class WatchedStrategy(NamedTuple):
+    """A strategy that destinations have, and its number among those of the broker."""
+
+    number: int
+    strategy: SlowConsumerStrategy
+    watch: SlowConsumerWatch
 
 
 class SlowConsumers:
@@ -40,6 +49,7 @@ class SlowConsumers:
         self._policy_map = policy_map
         self._live = live
         self._watched: dict[int, _Watched] = {}
+        self._numbers = itertools.count(1)
         self._removals: dict[_wakeup.BackgroundTask, list[ConsumerId]] = {}
         """Tasks that remove aborted consumers, with these."""
         self._is_running = False
@@ -56,7 +66,7 @@ class SlowConsumers:
             return
         watched = self._watched.get(id(strategy))
         if watched is None:
-            watched = self._watched[id(strategy)] = _Watched(strategy)
+            watched = self._watched[id(strategy)] = _Watched(strategy, next(self._numbers))
         watched.destinations[destination] = None
         if self._is_running:
             self._start_task(watched)
@@ -78,6 +88,14 @@ class SlowConsumers:
         watched = self._watched.get(id(strategy))
         if watched is not None:
             watched.watch.became_slow(subscription)
+
+    def strategies(self) -> list[WatchedStrategy]:
+        """Return the strategies that destinations have."""
+        return [WatchedStrategy(w.number, w.strategy, w.watch) for w in self._watched.values()]
+
+    def abort(self, subscription: Subscription, *, with_connection: bool) -> None:
+        """Close a consumer, or its connection, at an operator's request."""
+        self._abort({subscription: "an operator has asked for it"}, with_connection=with_connection)
 
     def start(self) -> None:
         """Start the tasks, on the broker's event loop."""
@@ -105,7 +123,7 @@ class SlowConsumers:
             await _clock.sleep(watched.strategy.check_period)
             try:
                 aborted = watched.watch.check(self._consumers(watched), _report_slow)
-                self._abort(watched.strategy, aborted)
+                self._abort(aborted, with_connection=watched.strategy.abort_connection)
             except Exception:  # of a strategy that a user has written
                 logger.exception("%s: the check of slow consumers failed", watched.strategy)
 
@@ -120,7 +138,7 @@ class SlowConsumers:
         }
         return list(found)
 
-    def _abort(self, strategy: SlowConsumerStrategy, aborted: Mapping[Subscription, str]) -> None:
+    def _abort(self, aborted: Mapping[Subscription, str], *, with_connection: bool) -> None:
         by_connection: dict[ClientConnection, list[Subscription]] = {}
         for subscription, reason in aborted.items():
             connection = subscription.context.connection
@@ -131,15 +149,13 @@ class SlowConsumers:
                 "%s of %s is aborted%s: %s",
                 subscription,
                 connection.remote_address,
-                " with its connection" if strategy.abort_connection else "",
+                " with its connection" if with_connection else "",
                 reason,
             )
         for connection, subscriptions in by_connection.items():
-            if strategy.abort_connection:
+            if with_connection:
                 connection.stop_soon(
-                    JMSException(
-                        f"{len(subscriptions)} consumers were slow too often or for too long"
-                    )
+                    JMSException(f"{len(subscriptions)} consumers were aborted: they are slow")
                 )
                 continue
             consumers = [s.consumer_id for s in subscriptions if s.consumer_id is not None]
@@ -150,9 +166,12 @@ class SlowConsumers:
     def _remove_later(self, connection: ClientConnection, consumers: list[ConsumerId]) -> None:
         async def remove() -> None:
             await _clock.sleep(_REMOVAL_DELAY)
-            for consumer_id in consumers:
-                connection.remove_consumer(consumer_id)
             del self._removals[task]
+            for consumer_id in consumers:
+                try:
+                    connection.remove_consumer(consumer_id)
+                except Exception:  # the others are removed in any case
+                    logger.exception("The slow consumer %s cannot be removed", consumer_id)
 
         task = _wakeup.spawn(remove, name=f"removal of slow consumers of {connection}")
         self._removals[task] = consumers
@@ -161,10 +180,11 @@ class SlowConsumers:
 class _Watched:
     """The destinations under one strategy."""
 
-    __slots__ = ("destinations", "strategy", "task", "watch")
+    __slots__ = ("destinations", "number", "strategy", "task", "watch")
 
-    def __init__(self, strategy: SlowConsumerStrategy) -> None:
+    def __init__(self, strategy: SlowConsumerStrategy, number: int) -> None:
         self.strategy = strategy
+        self.number = number
         self.watch = strategy.watch()
         self.destinations: dict[BaseDestination, None] = {}
         self.task: _wakeup.BackgroundTask | None = None

@@ -13,6 +13,7 @@ from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveSubscriptionInfo
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.text import can_be_written
@@ -56,9 +57,21 @@ class SubscriptionRegistry:
         """Return the subscription of a live consumer."""
         return self._by_consumer.get(consumer_id)
 
+    def all(self) -> list[Subscription]:
+        """Return the subscriptions of all consumers, then the inactive durable ones."""
+        inactive = [durable for durable in self._durables.values() if not durable.is_active]
+        return [*self._by_consumer.values(), *inactive]
+
     def matching(self, destination: Destination) -> list[Subscription]:
-        """Return the subscriptions that match a new destination, inactive durable ones included."""
-        return self._index.matching(destination)
+        """Return the subscriptions that match a new destination, inactive durable ones included.
+
+        Those whose clients may not read from it are left out. (activemq-edges SE5)
+        """
+        return [
+            subscription
+            for subscription in self._index.matching(destination)
+            if subscription.context.may_read(destination)
+        ]
 
     def add(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         """Create a consumer's subscription, or activate its durable one.
@@ -90,7 +103,7 @@ class SubscriptionRegistry:
         try:
             matching = [
                 entry_point
-                for entry_point in self._table.matching(destination)
+                for entry_point in self._readable(context, destination)
                 if entry_point.destination.is_topic == destination.is_topic
             ]
             for entry_point in matching:
@@ -102,6 +115,12 @@ class SubscriptionRegistry:
             self.remove(context, info, LAST_DELIVERED_UNSET)
             raise
         return subscription
+
+    def _readable(
+        self, context: ConnectionContext, destination: Destination
+    ) -> list[BrokerDestination]:
+        matching = self._table.matching(destination)
+        return [found for found in matching if context.may_read(found.destination)]
 
     def _create(
         self, context: ConnectionContext, info: ConsumerInfo, destination: Destination
@@ -162,9 +181,20 @@ class SubscriptionRegistry:
         if subscription is None:
             request = SubscriptionRequest(self._broker, context, info, policy, prefetch)
             subscription = self._create_durable(request, key)
+        elif not subscription.is_active:
+            self._leave_unreadable(context, subscription)
         subscription.activate(context, info, prefetch)
         self._by_consumer[info.consumer_id] = subscription
         return subscription
+
+    def _leave_unreadable(
+        self, context: ConnectionContext, subscription: DurableTopicSubscription
+    ) -> None:
+        """Leave topics that a restart has subscribed a pattern to, before its client was known."""
+        for destination in tuple(subscription.destinations):
+            if not context.may_read(destination.destination):
+                for entry_point in self._table.matching(destination.destination):
+                    entry_point.remove_subscription(context, subscription, LAST_DELIVERED_UNKNOWN)
 
     def _create_durable(
         self, request: SubscriptionRequest, key: SubscriptionKey
@@ -173,7 +203,7 @@ class SubscriptionRegistry:
         self._durables[key] = subscription
         self._index.add(subscription)
         try:
-            for entry_point in self._table.matching(subscription.requested):
+            for entry_point in self._readable(request.context, subscription.requested):
                 entry_point.add_subscription(request.context, subscription)
         except Exception:
             self._remove_durable(request.context, subscription)

@@ -3,6 +3,8 @@
 - The duplicate id (`_AMQ_DUPL_ID`): a queue drops a message whose id it has seen, but the same id
   for another destination is another message. The queue of requests holds messages for all
   destinations, so there the id is prefixed with the destination.
+- The text of the message id of a redelivery, which is the same in each queue that has a copy of the
+  message; stores drop a message with a text that they have.
 - The expiration: the time to live counts from the delivery, so the request must not expire
   before. (activemq-broker S5)
 """
@@ -14,22 +16,33 @@ from typing import Final
 from pyjms.jms.destination import Destination
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.jms.types import Long
-from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.scheduler.schedule_properties import properties_of
 
 __all__ = ["defer_fields", "restore_fields"]
 
 _EXPIRATION: Final = "PyJMSScheduledExpiration"
-_DEFERRED: Final = (DUPLICATE_ID_PROPERTY.encode(), _EXPIRATION.encode())
+_ID_TEXT: Final = "PyJMSScheduledMessageID"
+_DEFERRED: Final = (DUPLICATE_ID_PROPERTY.encode(), _EXPIRATION.encode(), _ID_TEXT.encode())
 
 
-def defer_fields(copy: ActiveMQMessage, target: Destination) -> None:
-    """Prefix the duplicate id of a copy with `target`, and move its expiration to a property."""
-    if not copy.expiration and not _has_deferred(copy):
+def defer_fields(
+    copy: ActiveMQMessage, target: Destination, *, is_redelivery: bool = False
+) -> None:
+    """Prefix the duplicate id of a copy with `target`, and move its expiration to a property.
+
+    The text of a redelivery's message id becomes a property, too.
+    """
+    text = _text_of(copy) if is_redelivery else None
+    if text is None and not copy.expiration and not _has_deferred(copy):
         return
     properties = properties_of(copy)
-    properties.pop(_EXPIRATION, None)  # set by a sender, it would be restored as the expiration
+    for name in (_EXPIRATION, _ID_TEXT):  # set by a sender, they would be restored
+        properties.pop(name, None)
+    if text is not None:
+        properties[_ID_TEXT] = text
+        _set_text(copy, None)
     if DUPLICATE_ID_PROPERTY in properties:
         properties[DUPLICATE_ID_PROPERTY] = f"{_prefix(target)}{properties[DUPLICATE_ID_PROPERTY]}"
     if copy.expiration:
@@ -40,13 +53,16 @@ def defer_fields(copy: ActiveMQMessage, target: Destination) -> None:
 
 
 def restore_fields(copy: ActiveMQMessage, target: Destination) -> None:
-    """Restore the duplicate id and expiration that the sender gave to a copy."""
+    """Restore the duplicate id, expiration and text of the id that a copy had when it was sent."""
     if not _has_deferred(copy):
         return
     properties = properties_of(copy)
     expiration = properties.pop(_EXPIRATION, None)
     if isinstance(expiration, int):
         copy.expiration = expiration
+    text = properties.pop(_ID_TEXT, None)
+    if isinstance(text, str):
+        _set_text(copy, text)
     if DUPLICATE_ID_PROPERTY in properties:
         properties[DUPLICATE_ID_PROPERTY] = str(properties[DUPLICATE_ID_PROPERTY]).removeprefix(
             _prefix(target)
@@ -58,6 +74,16 @@ def restore_fields(copy: ActiveMQMessage, target: Destination) -> None:
 def _has_deferred(copy: ActiveMQMessage) -> bool:
     marshalled = copy.marshalled_properties
     return marshalled is not None and any(name in marshalled for name in _DEFERRED)
+
+
+def _text_of(copy: ActiveMQMessage) -> str | None:
+    return None if copy.message_id is None else copy.message_id.text_view
+
+
+def _set_text(copy: ActiveMQMessage, text: str | None) -> None:
+    message_id = copy.message_id
+    if message_id is not None:
+        copy.message_id = MessageId(text, message_id.producer_id, message_id.producer_sequence_id)
 
 
 def _prefix(target: Destination) -> str:

@@ -53,6 +53,11 @@ class SchedulerBroker(BrokerFilter):
         self._management = Management(jobs, deliveries, next_broker)
         self._dispatching: _wakeup.BackgroundTask | None = None
 
+    @property
+    def scheduler_support(self) -> bool:
+        """True."""
+        return True
+
     async def start(self) -> None:
         await self.next.start()
         self._requests.attach()
@@ -83,7 +88,8 @@ class SchedulerBroker(BrokerFilter):
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         to, context = message.destination, exchange.context
-        if to is None or context.is_broker:  # dead letters and advisories are never scheduled
+        # dead letters and advisories are never scheduled
+        if to is None or (context.is_broker and not exchange.is_redelivery):
             return self.next.send(exchange, message)
         if is_management(to):
             return self._management.serve(context, message)
@@ -93,5 +99,5 @@ class SchedulerBroker(BrokerFilter):
         check_target(to)
         forwarding = exchange.for_internal()
         copy = copy_for_destination(message, SCHEDULED, to)
-        defer_fields(copy, to)
+        defer_fields(copy, to, is_redelivery=exchange.is_redelivery)
         return self.next.send(forwarding, copy)

@@ -177,6 +177,13 @@ class BrokerAttributes:
             Unit.SECONDS,
         ),
     ] = 120.0
+    allow_anonymous_remote: Annotated[
+        bool,
+        Attribute(
+            "Whether other machines may connect without users: all of them may do everything.",
+            "allowAnonymousRemote",
+        ),
+    ] = False
     reserved_file_handles: Annotated[
         int,
         Attribute(
@@ -237,35 +244,36 @@ class SystemUsageAttributes:
     """How much memory and disk space the broker may use."""
 
     memory_limit: Annotated[
-        int,
+        int | str,
         Attribute(
-            "Memory for messages; senders wait when it is full.",
+            "Memory for messages; senders wait when it is full; 70%: of the memory.",
             "systemUsage.memoryUsage.limit",
-            Unit.BYTES,
+            Unit.LIMIT,
         ),
     ] = usage.MAIN_MEMORY_LIMIT
     store_limit: Annotated[
-        int,
+        int | str,
         Attribute(
-            "Disk space for persistent messages; senders wait when it is full, 0: unlimited.",
+            "Disk space for persistent messages; senders wait when it is full, 0: unlimited, "
+            "70%: of the disk.",
             "systemUsage.storeUsage.limit",
-            Unit.BYTES,
+            Unit.LIMIT,
         ),
     ] = usage.STORE_LIMIT
     temp_limit: Annotated[
-        int,
+        int | str,
         Attribute(
             "Disk space for non-persistent messages that do not fit in memory; the same.",
             "systemUsage.tempUsage.limit",
-            Unit.BYTES,
+            Unit.LIMIT,
         ),
     ] = usage.TEMP_LIMIT
     job_scheduler_limit: Annotated[
-        int,
+        int | str,
         Attribute(
             "Disk space for scheduled messages; the same.",
             "systemUsage.jobSchedulerUsage.limit",
-            Unit.BYTES,
+            Unit.LIMIT,
         ),
     ] = usage.JOB_SCHEDULER_LIMIT
     send_fail_if_no_space: Annotated[
@@ -297,6 +305,8 @@ def uri_attributes() -> dict[str, tuple[str, Callable[[str], object]]]:
 def _reader_of(kind: Any, attribute: Attribute) -> Callable[[str], object]:
     if kind is bool:
         return _read_boolean
+    if attribute.unit is Unit.LIMIT:
+        return _read_limit
     if kind is int:
         return int
     return _read_milliseconds if attribute.unit is Unit.SECONDS else str
@@ -311,3 +321,7 @@ def _read_boolean(text: str) -> bool:
 
 def _read_milliseconds(text: str) -> float:
     return int(text) / 1000
+
+
+def _read_limit(text: str) -> int | str:
+    return text if "%" in text else int(text)

@@ -13,10 +13,12 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.filter import BrokerPlugin
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
+from pyjms_broker.service.hooks import Hook
 from pyjms_broker.service.persistence import PersistenceFactory
 from pyjms_broker.service.store_failures import IOExceptionHandler
 from pyjms_broker.store.api import PersistenceAdapter
 from pyjms_broker.virtual.interceptor import VirtualDestination
+from pyjms_broker.web import WebConfiguration
 
 __all__ = [
     "BrokerConfiguration",
@@ -40,6 +42,10 @@ class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
     policies: PolicyMap | None = None
     plugins: Sequence[BrokerPlugin | Callable[[Broker], Broker]] = ()
     destinations: Sequence[Destination] = ()
+    startup_hooks: Sequence[Hook] = ()
+    pre_shutdown_hooks: Sequence[Hook] = ()
+    shutdown_hooks: Sequence[Hook] = ()
+    web: WebConfiguration | None = None
 
 
 class ConnectorConfiguration(Protocol):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from pyjms.selector import SelectorLimits
 from pyjms_broker.advisory.filter import AdvisoryBroker
 from pyjms_broker.advisory.messages import AdvisoryProducer
 from pyjms_broker.api.broker import Broker
@@ -11,18 +13,52 @@ from pyjms_broker.api.filter import BrokerPlugin
 from pyjms_broker.chain.composite import CompositeDestinationBroker
 from pyjms_broker.chain.stop_guard import StopGuard
 from pyjms_broker.chain.user_id import UserIDBroker
+from pyjms_broker.management import ManagedPlugin, Management
+from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.ranges.filter import RangesBroker
+from pyjms_broker.region.destination_limits import DestinationLimits
+from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.recovered_transactions import recovered_work
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.scheduler.unscheduled import UnscheduledSendsBroker
 from pyjms_broker.service.configuration import BrokerConfiguration
 from pyjms_broker.service.stores import BrokerStores
 from pyjms_broker.transaction.filter import TransactionBroker
-from pyjms_broker.virtual.interceptor import VirtualDestination
+from pyjms_broker.virtual.interceptor import VirtualDestination, VirtualDestinationInterceptor
 from pyjms_broker.virtual.mirrored import MirroredQueue
 from pyjms_broker.virtual.topic import VirtualTopic
 
-__all__ = ["build_filter_chain", "virtual_destinations_of"]
+__all__ = ["build_filter_chain", "create_region", "virtual_destinations_of"]
+
+
+def create_region(
+    config: BrokerConfiguration, stores: BrokerStores, usage: SystemUsage
+) -> RegionBroker:
+    """Create the inner end of the chain, with the store that is open."""
+    region = RegionBroker(
+        stores.store,
+        config.policies or PolicyMap(),
+        config.broker_name,
+        system_usage=usage,
+        allow_temp_auto_creation_on_send=config.allow_temp_auto_creation_on_send,
+        destination_limits=DestinationLimits(
+            maximum=config.maximum_destinations,
+            per_connection=config.maximum_destinations_per_connection,
+            per_user=config.maximum_destinations_per_user,
+            purge_period=config.schedule_period_for_destination_purge,
+            purge_maximum=config.max_purged_destinations_per_sweep,
+        ),
+        selector_limits=SelectorLimits(
+            config.maximum_selector_steps, config.maximum_selector_characters
+        ),
+        temp_store=stores.temp_store,
+    )
+    virtual = virtual_destinations_of(config)
+    if virtual:
+        interceptor = VirtualDestinationInterceptor(region, virtual)
+        region.destination_interceptor = interceptor
+        region.queue_consumer_added = interceptor.queue_consumer_added
+    return region
 
 
 def build_filter_chain(
@@ -30,6 +66,7 @@ def build_filter_chain(
     config: BrokerConfiguration,
     stores: BrokerStores,
     advisories: AdvisoryProducer,
+    management: Management,
 ) -> Broker:
     """Put the filters around the region; the last one in the list below sees every call first.
 
@@ -51,7 +88,7 @@ def build_filter_chain(
             ),
         ),
         (True, lambda inner: RangesBroker(inner, region)),
-        (True, CompositeDestinationBroker),
+        (True, lambda inner: CompositeDestinationBroker(inner, region)),
         # outside that: a message scheduled for several destinations is one job
         (True, lambda inner: _scheduler(inner, region, config, stores)),
         (
@@ -63,7 +100,7 @@ def build_filter_chain(
             ),
         ),
         (config.populate_jmsx_user_id, UserIDBroker),
-        *((True, _installer_of(plugin)) for plugin in config.plugins),
+        *((True, _installer_of(plugin, management)) for plugin in config.plugins),
         (True, StopGuard),
     ]
     broker: Broker = region
@@ -74,10 +111,12 @@ def build_filter_chain(
 
 
 def _installer_of(
-    plugin: BrokerPlugin | Callable[[Broker], Broker],
+    plugin: BrokerPlugin | Callable[[Broker], Broker], management: Management
 ) -> Callable[[Broker], Broker]:
     if callable(plugin):  # a filter class, or a function that returns a filter
         return plugin
+    if isinstance(plugin, ManagedPlugin):
+        return partial(plugin.install_managed_plugin, management=management)
     return plugin.install_plugin
 
 

@@ -19,7 +19,6 @@ from pyjms._ids import IdGenerator
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import IllegalStateException
-from pyjms.selector import SelectorLimits
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerId, ProducerId
 from pyjms.wire.openwire.frame_budget import FrameBudget
@@ -30,17 +29,18 @@ from pyjms_broker.connector.base import TransportConnector, stop_all
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.registry import create_connector
 from pyjms_broker.connector.vm import registry as vm_registry
-from pyjms_broker.policy.map import PolicyMap
-from pyjms_broker.region.destination_limits import DestinationLimits
-from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.management import Management
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.service.configuration import BrokerConfiguration, ServiceConfiguration
-from pyjms_broker.service.filter_chain import build_filter_chain, virtual_destinations_of
+from pyjms_broker.service.filter_chain import build_filter_chain, create_region
+from pyjms_broker.service.hooks import run_hooks, run_stop_hooks
 from pyjms_broker.service.persistence import KahaDBPersistenceFactory
 from pyjms_broker.service.store_failures import IOExceptionHandler, StoreMonitor
 from pyjms_broker.service.stores import BrokerStores, started
 from pyjms_broker.service.uri import read_broker_uri
-from pyjms_broker.virtual.interceptor import VirtualDestinationInterceptor
+from pyjms_broker.service.usage_limits import system_usage_of
+from pyjms_broker.service.website import Website
+from pyjms_broker.store.jobs.api import JobSchedulerStore
 
 __all__ = ["BrokerService"]
 
@@ -67,6 +67,10 @@ class BrokerService(BrokerConfiguration):
         plugins: objects with `install_plugin(broker)`, or filter classes, whose filters are put
             around the chain; the last one is the outermost. (activemq-broker B1)
         destinations: created at start.
+        web: how the web server is configured (docs/http.md); None: there is none.
+        startup_hooks: functions that are called when all connectors are open; an error ends the
+            start. pre_shutdown_hooks: before anything closes; shutdown_hooks: when everything is
+            closed. Each of these may take the timeout of `stop`; an error is logged.
     """
 
     def __post_init__(self) -> None:
@@ -77,7 +81,6 @@ class BrokerService(BrokerConfiguration):
             self.scheduler_directory = Path(self.scheduler_directory)
         self.persistence = self.persistence or KahaDBPersistenceFactory()
         self.io_exception_handler = self.io_exception_handler or IOExceptionHandler()
-        self.policies = self.policies or PolicyMap()
         self.plugins = tuple(self.plugins)
         self.destinations = tuple(self.destinations)
         self.restart_requested = False
@@ -85,14 +88,7 @@ class BrokerService(BrokerConfiguration):
 
         (activemq-persistence H2)
         """
-        self.system_usage = SystemUsage(
-            self.memory_limit,
-            self.send_fail_if_no_space,
-            self.send_fail_if_no_space_after_timeout,
-            store_limit=self.store_limit,
-            temp_limit=self.temp_limit,
-            job_scheduler_limit=self.job_scheduler_limit,
-        )
+        self.system_usage = system_usage_of(self)
         self.frame_budget = FrameBudget(
             self.unfinished_frames_limit, self.frame_read_timeout, _clock.now
         )
@@ -100,10 +96,14 @@ class BrokerService(BrokerConfiguration):
         self.connections = ConnectionRegistry()
         self.connectors: list[TransportConnector] = []
         self.stores = BrokerStores(self, self.system_usage)
+        self.management = Management(self)
+        """The views of everything in the broker. See docs/management.md."""
+        self.website = Website(self)
+        self._started_at: float | None = None
         self._broker: Broker | None = None
         self._region: RegionBroker | None = None
         self._monitor: StoreMonitor | None = None
-        self._stop_without_lock: BackgroundTask | None = None
+        self._own_stop: BackgroundTask | None = None
         self._started_before = False
         self._opening: anyio.CancelScope | None = None
         self._is_inherited = False
@@ -166,7 +166,10 @@ class BrokerService(BrokerConfiguration):
 
     @property
     def store_failed(self) -> bool:
-        """Whether the store can no longer promise anything. (activemq-persistence K24)"""
+        """Whether the store, or that of scheduled messages, can no longer promise anything.
+
+        (activemq-persistence K24)
+        """
         return self.stores.failed
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
@@ -187,14 +190,34 @@ class BrokerService(BrokerConfiguration):
         return self._stopped is not None and not self._stopped.is_set() and self._opening is None
 
     @property
+    def uptime(self) -> float:
+        """Seconds since the store was opened and the broker has started, 0 before."""
+        return 0.0 if self._started_at is None else _clock.now() - self._started_at
+
+    @property
+    def job_store(self) -> JobSchedulerStore | None:
+        """The store of scheduled messages; None without a scheduler."""
+        return self.stores.job_store
+
+    @property
+    def data_path(self) -> Path:
+        """The directory of all brokers' data."""
+        return Path(self.data_directory)
+
+    def stop_soon(self) -> None:
+        """Stop in the background."""
+        self._own_stop = spawn(self.stop, name=f"broker {self.broker_name} stop")
+
+    @property
     def vm_uri(self) -> str:
         """The URI that clients in this process connect to."""
         return f"vm://{self.broker_name}"
 
     @property
     def connect_uri(self) -> str:
-        """The URI that clients connect to: the first connector's, or `vm://` without one."""
-        return self.connectors[0].connect_uri if self.connectors else self.vm_uri
+        """The URI of JMS clients: that of the first connector for them, or `vm://` without one."""
+        uris = (each.connect_uri for each in self.connectors if each.serves_openwire)
+        return next(uris, self.vm_uri)
 
     def add_connector(
         self, uri: str | TransportURI, *, name: str | None = None
@@ -296,35 +319,18 @@ class BrokerService(BrokerConfiguration):
         await self.stop()
 
     async def _open(self) -> None:
+        await self.website.start(self.web)
         self._monitor = StoreMonitor(self, self.io_exception_handler or IOExceptionHandler())
-        store = await self.stores.open(self._monitor.on_state, self._lock_lost)
-        self._region = region = RegionBroker(
-            store,
-            self.policies or PolicyMap(),
-            self.broker_name,
-            system_usage=self.system_usage,
-            allow_temp_auto_creation_on_send=self.allow_temp_auto_creation_on_send,
-            destination_limits=DestinationLimits(
-                maximum=self.maximum_destinations,
-                per_connection=self.maximum_destinations_per_connection,
-                per_user=self.maximum_destinations_per_user,
-                purge_period=self.schedule_period_for_destination_purge,
-                purge_maximum=self.max_purged_destinations_per_sweep,
-            ),
-            selector_limits=SelectorLimits(
-                self.maximum_selector_steps, self.maximum_selector_characters
-            ),
-            temp_store=self.stores.temp_store,
-        )
-        virtual = virtual_destinations_of(self)
-        if virtual:
-            interceptor = VirtualDestinationInterceptor(region, virtual)
-            region.destination_interceptor = interceptor
-            region.queue_consumer_added = interceptor.queue_consumer_added
+        await self.stores.open(self._monitor.on_state, self._lock_lost)
+        self._region = region = create_region(self, self.stores, self.system_usage)
         advisories = AdvisoryProducer(self.broker_name, self.broker_id, lambda: self.connect_uri)
-        self._broker = broker = build_filter_chain(region, self, self.stores, advisories)
+        self._broker = broker = build_filter_chain(
+            region, self, self.stores, advisories, self.management
+        )
         region.root = broker
         await broker.start()
+        self.website.check()
+        self._started_at = _clock.now()
         self.stores.log_contents(region)
         context = ConnectionContext()
         context.is_broker = True
@@ -335,20 +341,23 @@ class BrokerService(BrokerConfiguration):
             await connector.start()
             logger.info("Connector %s started: %s", connector.name, connector.connect_uri)
         broker.now_master_broker()
+        await run_hooks(self.startup_hooks)
         logger.info("Broker %s started, at %s", self.broker_name, self.connect_uri)
 
     def _lock_lost(self) -> None:
         name = self.broker_name
         logger.error("Broker %s stops: another broker has taken over its store", name)
-        if self._stop_without_lock is None or self._stop_without_lock.done:
+        if self._own_stop is None or self._own_stop.done:
             self.restart_requested = self.restart_allowed
-            self._stop_without_lock = spawn(self.stop, name=f"broker {name} stop without its lock")
+            self._own_stop = spawn(self.stop, name=f"broker {name} stop without its lock")
 
     async def _close(self, timeout: float | None) -> None:
+        await run_stop_hooks(self.pre_shutdown_hooks, self.broker_name, timeout)
         try:
             with _clock.timeout(timeout) as scope:
                 if self._monitor is not None:
                     await self._monitor.close()
+                await self.website.stop()
                 await stop_all(self.connectors)
                 await vm_registry.unregister(self.broker_name, self)
             if scope.cancelled_caught:
@@ -357,6 +366,7 @@ class BrokerService(BrokerConfiguration):
                 )
         finally:
             await self._close_broker()
+            await run_stop_hooks(self.shutdown_hooks, self.broker_name, timeout)
 
     async def _close_broker(self) -> None:
         await vm_registry.unregister(self.broker_name, self)

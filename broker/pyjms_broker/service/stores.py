@@ -98,8 +98,11 @@ class BrokerStores:
 
     @property
     def failed(self) -> bool:
-        """Whether the store can no longer promise anything. (activemq-persistence K24)"""
-        return self._store is not None and self._store.state is StoreState.FAILED
+        """Whether a store can no longer promise anything. (activemq-persistence K24)"""
+        return any(
+            store is not None and store.state is StoreState.FAILED
+            for store in (self._store, self.job_store)
+        )
 
     @property
     def is_slave(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
-from pyjms.transport.uri import TransportURI, did_you_mean, parse_broker_uri
+from pyjms.transport.uri import TransportURI, did_you_mean, is_secret, parse_broker_uri
 from pyjms_broker.service.attributes import uri_attributes
 
 __all__ = [
@@ -90,7 +90,9 @@ def check_options(options: Mapping[str, str]) -> dict[str, object]:
     known = known_options()
     unknown = {k: v for k, v in options.items() if k not in known and k not in WITHOUT_EFFECT}
     if unknown:
-        listed = ", ".join(f"{name}={value}" for name, value in unknown.items())
+        listed = ", ".join(
+            f"{name}={'***' if is_secret(name) else value}" for name, value in unknown.items()
+        )
         raise ConfigurationException(
             f"There are {len(unknown)} Broker options that couldn't be set on the BrokerService. "
             f"Check the options are spelled correctly. Unknown parameters=[{{{listed}}}]. "

@@ -7,8 +7,9 @@ from pyjms_broker.settings.extensions import (
     RecoveryPolicySettings,
     StoreSettings,
 )
-from pyjms_broker.settings.model import BrokerSettings, ConnectorSettings, SystemUsageSettings
+from pyjms_broker.settings.model import BrokerSettings, SystemUsageSettings
 from pyjms_broker.settings.policies import PolicySettings
+from pyjms_broker.settings.servers.connectors import ConnectorSettings
 from pyjms_broker.settings.sources import broker_schema, load_broker_settings
 
 __all__ = [

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, Field, create_model
 
-from pyjms._yaml import Document
+from pyjms._yaml import Document, Problems
 from pyjms.errors import ConfigurationException
 from pyjms.transport.unsupported import UNSUPPORTED
 from pyjms.transport.uri import TransportURI, did_you_mean
@@ -27,6 +27,7 @@ from pyjms_broker import entry_points
 from pyjms_broker.connector.registry import known_schemes
 from pyjms_broker.settings.model import BrokerSettings
 from pyjms_broker.settings.persistence import BUILT_IN_TYPES
+from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
 from pyjms_broker.settings.policies import PolicySettings
 from pyjms_broker.settings.recovery import (
     BUILT_IN_RECOVERY_POLICIES,
@@ -74,52 +75,54 @@ def _moved(path: _Path, moved: Mapping[_Path, _Path]) -> _Path:
     return path if start is None else (*start, *path[2:])
 
 
-def model_for(document: Document) -> type[BrokerSettings]:
+def model_for(document: Document, problems: Problems) -> type[BrokerSettings]:
     """Return the settings model for a document.
 
-    Raises:
-        ConfigurationException: a plug-in, store or connector is not installed or cannot be loaded;
-            with file and line.
+    Plug-ins, stores and connectors that are not installed or cannot be loaded are added to
+    `problems`, with file and line.
     """
-    _check_connectors(document)
+    _check_connectors(document, problems)
     fields: dict[str, Any] = {}
-    plugins = _plugin_types(document)
-    if plugins:
-        models = [_load(document, *each, entry_points.PLUGINS) for each in plugins.items()]
+    plugins = _plugin_types(document, problems)
+    models = _load_all(document, plugins, entry_points.PLUGINS, problems)
+    if models:
         item: Any = _union(models)
         fields["plugins"] = (tuple[item, ...], ())
-    policy: Any = _policy_model(document)
+    policy: Any = _policy_model(document, problems)
     if policy is not PolicySettings:
         fields["policies"] = (tuple[policy, ...], ())
     persistence = document.values.get("persistence")
     kind = persistence.get("type") if isinstance(persistence, dict) else None
     stores = entry_points.installed(entry_points.STORES)
     if isinstance(kind, str) and kind in stores and kind not in BUILT_IN_TYPES:
-        path = ("persistence", "type")
-        fields["persistence"] = (_load(document, kind, path, entry_points.STORES), ...)
+        used: dict[str, _Path] = {kind: ("persistence", "type")}
+        for store in _load_all(document, used, entry_points.STORES, problems):
+            fields["persistence"] = (store, ...)
     if not fields:
         return BrokerSettings
     return create_model("BrokerSettings", __base__=BrokerSettings, **fields)
 
 
-def _plugin_types(document: Document) -> dict[str, _Path]:
+def _plugin_types(document: Document, problems: Problems) -> dict[str, _Path]:
     """Return the names of the plug-ins that a document uses, and the path of each."""
     plugins = document.values.get("plugins")
     found: dict[str, _Path] = {}
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
         kind = plugin.get("type") if isinstance(plugin, dict) else None
         if not isinstance(kind, str):
-            known = ", ".join(entry_points.installed(entry_points.PLUGINS)) or "none"
-            raise document.problem(
+            known = ", ".join(_known(entry_points.PLUGINS))
+            problem = document.problem(
                 ("plugins", index),
                 "a plug-in is a name, or a mapping with a type and its settings",
-                hint=f"write - type: NAME; installed: {known}",
+                hint=f"write - type: NAME; there are {known}",
             )
+            problems.add_at(("plugins", index), problem)
+            continue
         found.setdefault(kind, ("plugins", index, "type"))
     return found
 
 
-def _policy_model(document: Document) -> type[PolicySettings]:
+def _policy_model(document: Document, problems: Problems) -> type[PolicySettings]:
     """Return the model of policies, with the installed recovery policies that they use."""
     known = entry_points.installed(entry_points.RECOVERY_POLICIES)
     used: dict[str, _Path] = {}
@@ -130,13 +133,12 @@ def _policy_model(document: Document) -> type[PolicySettings]:
             continue
         kind, path = recovery.get("type"), ("policies", index, _RECOVERY_KEY)
         if kind == "query_based":
-            _check_query(document, recovery.get("query"), (*path, "query"))
+            _check_query(document, recovery.get("query"), (*path, "query"), problems)
         elif kind in known and kind not in BUILT_IN_RECOVERY_POLICIES:
             used.setdefault(kind, (*path, "type"))
-    if not used:
+    models = _load_all(document, used, entry_points.RECOVERY_POLICIES, problems)
+    if not models:
         return PolicySettings
-    group = entry_points.RECOVERY_POLICIES
-    models = [_load(document, name, path, group) for name, path in used.items()]
     built_in = get_args(RecoverySettings)[0]
     either: Any = Annotated[_members(models) | built_in, Field(discriminator="type")]
     return create_model(
@@ -146,17 +148,32 @@ def _policy_model(document: Document) -> type[PolicySettings]:
     )
 
 
-def _check_query(document: Document, name: object, path: _Path) -> None:
+def _check_query(document: Document, name: object, path: _Path, problems: Problems) -> None:
     if not isinstance(name, str):
         return  # the model reports it
     try:
         load_message_query(name)
     except ConfigurationException as error:
         near = did_you_mean(name, entry_points.installed(entry_points.QUERIES))
-        raise document.problem(path, error.reason, hint=near or error.hint) from error
+        problems.add_at(path, document.problem(path, error.reason, hint=near or error.hint))
+
+
+def _load_all(
+    document: Document, used: Mapping[str, _Path], group: str, problems: Problems
+) -> list[type[BaseModel]]:
+    """Return the models of the types that are used, without those that cannot be loaded."""
+    models = []
+    for name, path in used.items():
+        try:
+            models.append(_load(document, name, path, group))
+        except ConfigurationException as error:
+            problems.add_at(path[:-1], error)
+    return models
 
 
 def _load(document: Document, name: str, path: _Path, group: str) -> type[BaseModel]:
+    if group == entry_points.PLUGINS and name in BUILT_IN_PLUGINS:
+        return BUILT_IN_PLUGINS[name]
     method, expected = _EXPECTED[group]
     try:
         loaded = entry_points.load(group, name)
@@ -168,11 +185,17 @@ def _load(document: Document, name: str, path: _Path, group: str) -> type[BaseMo
         )
         entry_points.check_loaded(group, name, ok, expected)
     except ConfigurationException as error:
-        near = did_you_mean(name, entry_points.installed(group))
+        near = did_you_mean(name, _known(group))
         raise document.problem(path, error.reason, hint=near or error.hint) from error
     assert isinstance(loaded, type)
     kind: Any = Literal[name]
     return create_model(loaded.__name__, __base__=loaded, type=(kind, name))
+
+
+def _known(group: str) -> list[str]:
+    """Return the names of a group, built-in plug-ins first."""
+    built_in = BUILT_IN_PLUGINS if group == entry_points.PLUGINS else {}
+    return [*built_in, *entry_points.installed(group)]
 
 
 def _union(models: Sequence[type[BaseModel]]) -> Any:
@@ -185,21 +208,27 @@ def _members(models: Sequence[type[BaseModel]]) -> Any:
     return reduce(or_, models)
 
 
-def _check_connectors(document: Document) -> None:
+def _check_connectors(document: Document, problems: Problems) -> None:
     connectors = document.values.get("connectors")
     known = known_schemes()
     for index, connector in enumerate(connectors if isinstance(connectors, list) else ()):
         uri = connector.get("uri") if isinstance(connector, dict) else None
         if not isinstance(uri, str):
             continue  # the model reports it
-        scheme = TransportURI.parse(uri).scheme
-        if scheme in UNSUPPORTED and scheme not in known:
-            refusal = UNSUPPORTED[scheme]
-            where = ("connectors", index, "uri")
-            raise document.problem(where, f"{scheme}: {refusal.reason}", hint=refusal.hint)
-        if scheme not in known:
-            raise document.problem(
-                ("connectors", index, "uri"),
-                f"there is no connector for {scheme}://",
-                hint=f"installed connectors: {', '.join(known)}; write for example tcp://0.0.0.0:61616",
-            )
+        where = ("connectors", index, "uri")
+        try:
+            _check_scheme(TransportURI.parse(uri).scheme, known)
+        except ConfigurationException as error:
+            problems.add_at(where, document.problem(where, error.reason, hint=error.hint))
+
+
+def _check_scheme(scheme: str, known: Sequence[str]) -> None:
+    if scheme in known:
+        return
+    if scheme in UNSUPPORTED:
+        refusal = UNSUPPORTED[scheme]
+        raise ConfigurationException(f"{scheme}: {refusal.reason}", hint=refusal.hint)
+    raise ConfigurationException(
+        f"there is no connector for {scheme}://",
+        hint=f"installed connectors: {', '.join(known)}; write for example tcp://0.0.0.0:61616",
+    )

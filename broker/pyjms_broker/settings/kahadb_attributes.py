@@ -11,7 +11,7 @@ from typing import Final
 
 from pyjms._logger import get_logger
 
-__all__ = ["RENAMED", "WITHOUT_EFFECT", "replacement_for", "without_ignored"]
+__all__ = ["RENAMED", "WITHOUT_EFFECT", "replacement_for", "snake_case", "without_ignored"]
 
 logger = get_logger(__name__)
 
@@ -66,7 +66,12 @@ def replacement_for(name: str) -> str | None:
 
     The name may be in camel case, as in ActiveMQ's XML.
     """
-    return RENAMED.get(_WORD_BOUNDARY.sub("_", name).lower())
+    return RENAMED.get(snake_case(name))
+
+
+def snake_case(name: str) -> str:
+    """Return ActiveMQ's name of an attribute as configuration files here write it."""
+    return _WORD_BOUNDARY.sub("_", name).lower()
 
 
 def without_ignored(section: Mapping[str, object]) -> dict[str, object]:

@@ -10,90 +10,53 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import WithJsonSchema, model_validator
+from pydantic import model_validator
 
-from pyjms.settings.tls import TlsCommonSettings
-from pyjms.transport.tls import SERVER_TLS, TLS_SCHEMES, with_tls
-from pyjms.transport.uri import TransportURI
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
 from pyjms_broker.service.store_failures import IOExceptionHandler
 from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.persistence import PersistenceSettings
+from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
 from pyjms_broker.settings.policies import PolicySettings
+from pyjms_broker.settings.servers.connectors import ConnectorSettings
+from pyjms_broker.settings.servers.web import WebSettings
 from pyjms_broker.settings.values import DestinationName, Section
 from pyjms_broker.settings.virtual import VirtualDestinationSettings
 
 __all__ = [
     "BrokerSettings",
-    "ConnectorSettings",
-    "ConnectorTlsSettings",
     "IOExceptionHandlerSettings",
     "SystemUsageSettings",
 ]
 
 
-InstalledPlugins: TypeAlias = Annotated[
-    tuple[PluginSettings, ...],
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {
-                    "type": "array",
-                    "items": {
-                        "anyOf": [
-                            {"type": "string"},
-                            {
-                                "type": "object",
-                                "properties": {"type": {"type": "string"}},
-                                "required": ["type"],
-                            },
-                        ]
-                    },
-                },
-                {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
-            ]
+class _PluginsSchema:
+    """The JSON Schema of `plugins`: built-in plug-ins with their settings, others with any."""
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        known = {
+            name: handler(settings.__pydantic_core_schema__)
+            for name, settings in BUILT_IN_PLUGINS.items()
         }
-    ),
-]
+        other = {
+            "type": "object",
+            "properties": {"type": {"type": "string", "not": {"enum": list(known)}}},
+            "required": ["type"],
+        }
+        items = {"anyOf": [{"type": "string"}, *known.values(), other]}
+        mapping = {
+            "type": "object",
+            "properties": {
+                name: {"anyOf": [schema, {"type": "null"}]} for name, schema in known.items()
+            },
+            "additionalProperties": {"type": ["object", "null"]},
+        }
+        return {"anyOf": [{"type": "array", "items": items}, mapping]}
+
+
+InstalledPlugins: TypeAlias = Annotated[tuple[PluginSettings, ...], _PluginsSchema()]
 """Plug-ins with their settings; `pyjms_broker.settings.installed` reads them from a file."""
-
-
-class ConnectorTlsSettings(Section, TlsCommonSettings):
-    """Certificate and key of a connector (`tls`)."""
-
-    need_client_auth: bool = False
-    """Whether clients must have a certificate of the trust store's issuers."""
-    want_client_auth: bool = False
-    """Whether clients may have one; it is checked, too."""
-
-
-class ConnectorSettings(Section):
-    """Where clients connect (`connectors`)."""
-
-    uri: str
-    """Address to listen on; 0.0.0.0: all interfaces, port 0: any free port."""
-    name: str | None = None
-    """Name in logs; null: the URI."""
-    allow_link_stealing: bool = False
-    """Whether a new client with the same client id replaces the connected one."""
-    tls: ConnectorTlsSettings | None = None
-    """Certificate and key of an ssl:// connector; options of the URI override them."""
-
-    @model_validator(mode="after")
-    def _check_tls(self) -> Self:
-        if self.tls is not None and self.uri.partition(":")[0].lower() not in TLS_SCHEMES:
-            raise ValueError("tls is set, and uri is not encrypted: write ssl://host:port")
-        return self
-
-    def transport_uri(self) -> TransportURI:
-        """Return the address with the options of `tls`.
-
-        Raises:
-            ConfigurationException: the URI cannot be read.
-        """
-        uri = TransportURI.parse(self.uri)
-        return uri if self.tls is None else with_tls(uri, self.tls.options(), SERVER_TLS)
 
 
 class SystemUsageSettings(Section, SystemUsageAttributes):
@@ -117,6 +80,8 @@ class BrokerSettings(Section, BrokerAttributes):
     """Broker plug-ins, as a list (- type: NAME) or mapping (NAME: settings); last is outermost."""
     connectors: tuple[ConnectorSettings, ...] = ()
     """Where clients connect; with none, only vm:// within the process."""
+    web: WebSettings | None = None
+    """The web server: console, Jolokia, REST, metrics and health; null: none."""
     destinations: tuple[DestinationName, ...] = ()
     """Destinations that are created at start: orders, topic://news."""
     policies: tuple[PolicySettings, ...] = ()
@@ -138,6 +103,7 @@ class BrokerSettings(Section, BrokerAttributes):
         persistence, virtual = self.persistence, self.virtual_destinations
         optional = {
             "persistence": persistence,
+            "web": None if self.web is None else self.web.build(),
             "store_directory": None if persistence is None else persistence.directory,
             "virtual_destinations": (
                 None if virtual is None else tuple(item.build() for item in virtual)

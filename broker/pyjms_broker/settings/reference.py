@@ -20,8 +20,11 @@ from pyjms._yaml import Duration
 from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.settings.jdbc import JournaledJDBCPersistenceSettings
 from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
-from pyjms_broker.settings.model import BrokerSettings, ConnectorSettings, ConnectorTlsSettings
+from pyjms_broker.settings.model import BrokerSettings
+from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
 from pyjms_broker.settings.policies import IndividualDeadLetterSettings, PolicySettings
+from pyjms_broker.settings.servers.connectors import ConnectorSettings, ConnectorTlsSettings
+from pyjms_broker.settings.servers.web import WebSettings
 from pyjms_broker.settings.values import Bytes
 from pyjms_broker.settings.virtual import CompositeQueueSettings, VirtualTopicSettings
 
@@ -42,6 +45,8 @@ _HEADER: Final = """\
 # Generated from the settings models: see pyjms_broker/settings/reference.py.
 
 """
+_MAPPINGS: Final = ("persistence", "web")
+"""Keys whose value is one section and no list."""
 _COMMENT_COLUMN: Final = 38
 _WIDTH: Final = 120
 _FIRST: Final = {"type": 0, "directory": 1, "destination": 2, "temp_queue": 3, "temp_topic": 4}
@@ -105,6 +110,35 @@ _TARGETS: Final = """\
   selector: region = 'EU'             # without: all messages
 - destination: topic://orders.audit"""
 
+_USERS: Final = """\
+- username: system
+  # pyjms broker passwd prints it
+  password: $scrypt$ln=15,r=8,p=1$U29kaXVtQ2hsb3JpZGU$TW9yZSBieXRlcyB0aGFuIHRoaXJ0eS10d28
+  groups: admins,users"""
+_RIGHTS: Final = """\
+- {destination: ">", read: admins, write: admins, admin: admins}  # all queues
+- {destination: "topic://>", read: admins, write: admins, admin: admins}
+- {destination: "orders.>", read: warehouse, write: "shop,warehouse", admin: warehouse}
+- {destination: "topic://ActiveMQ.Advisory.>", read: "*", write: "*", admin: "*"}"""
+_PLUGINS: Final[Mapping[str, Mapping[str, object]]] = {
+    "simple_authentication": {"users": _Text(_USERS)},
+    "authorization": {"entries": _Text(_RIGHTS)},
+    "redelivery": {
+        "redelivery_policy_map": _Text(
+            """\
+- destination: orders.>               # null: all destinations without a policy of their own
+  maximum_redeliveries: 6             # How often a message is delivered again; -1: without end
+  initial_redelivery_delay: 1s        # Time before the first redelivery, 1s or more
+  redelivery_delay: 1s                # Time before each later one, 1s or more
+  use_exponential_back_off: false     # Whether the time is multiplied before each later redelivery
+  back_off_multiplier: 5              # By how much it is multiplied; 1 or less: not at all
+  maximum_redelivery_delay: 0         # The longest time; 0: unlimited
+  use_collision_avoidance: false      # Whether each later time varies at random
+  collision_avoidance_percent: 15     # By how many percent at most"""
+        )
+    },
+}
+
 _Item = _Example | _Text
 _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
     "persistence": (
@@ -142,6 +176,10 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
             ),
             _Example(
                 ConnectorSettings,
+                {"name": "stomp", "uri": "stomp://127.0.0.1:61613"},
+            ),
+            _Example(
+                ConnectorSettings,
                 {
                     "name": "ssl",
                     "uri": "ssl://127.0.0.1:61617",
@@ -157,6 +195,13 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
             ),
         ),
     ),
+    "plugins": (
+        tuple(
+            _Example(each, {"type": name, **_PLUGINS.get(name, {})})
+            for name, each in BUILT_IN_PLUGINS.items()
+        ),
+    ),
+    "web": ((_Example(WebSettings, {"tls": None, "reader_groups": frozenset({"operators"})}),),),
     "destinations": ((_Text('[orders.new, "topic://news"]'),),),
     "policies": (
         (
@@ -224,7 +269,7 @@ def _document() -> Iterator[str]:
     follows_structure = False
     for name, field in BrokerSettings.model_fields.items():
         value, examples = getattr(settings, name), _EXAMPLES.get(name, ())
-        is_structure = bool(examples) or isinstance(value, BaseModel) or name == "plugins"
+        is_structure = bool(examples) or isinstance(value, BaseModel)
         if is_structure or follows_structure:
             yield "\n"
         follows_structure = is_structure
@@ -242,7 +287,7 @@ def _example(name: str, items: tuple[_Item, ...]) -> Iterator[_Line]:
     yield _Line(f"{name}:")
     for item in items:
         lines = list(_section(item)) if isinstance(item, _Example) else _written(item)
-        if isinstance(item, _Example) and name != "persistence":
+        if isinstance(item, _Example) and name not in _MAPPINGS:
             lines = [line.indented("  " if index else "- ") for index, line in enumerate(lines)]
         yield from (line.indented() for line in lines)
 
@@ -306,13 +351,15 @@ def _yaml_of(value: object, field: FieldInfo) -> str:
         return str(value.value)
     if isinstance(value, tuple):
         return "[]"
+    if isinstance(value, frozenset):
+        return ",".join(sorted(value)) or "[]"
     if isinstance(value, dict):
         return "{}"
     if isinstance(value, str | Path):
         return str(value) or '""'
     assert isinstance(value, int | float)
     unit = _unit_of(field)
-    if unit is Unit.BYTES:
+    if unit in (Unit.BYTES, Unit.LIMIT):
         return _size(int(value))
     return _duration(value) if unit is Unit.SECONDS else str(value)
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pyjms._yaml import (
     Document,
+    Problems,
     chosen_profiles,
     expand,
     overlay_environment,
@@ -21,7 +22,7 @@ from pyjms_broker.settings.kahadb_attributes import replacement_for
 from pyjms_broker.settings.model import BrokerSettings
 from pyjms_broker.settings.persistence import BUILT_IN_TYPES
 
-__all__ = ["ENVIRONMENT_PREFIX", "broker_schema", "load_broker_settings"]
+__all__ = ["ENVIRONMENT_PREFIX", "broker_schema", "load_broker_settings", "validated"]
 
 ENVIRONMENT_PREFIX: Final = "PYJMS_BROKER__"
 """`PYJMS_BROKER__SYSTEM_USAGE__MEMORY_LIMIT` is `system_usage.memory_limit`."""
@@ -42,19 +43,36 @@ def load_broker_settings(
 
     Raises:
         ConfigurationException: a file is missing or malformed, a key is unknown or has a
-            wrong value, a placeholder cannot be resolved; with file and line.
+            wrong value, a placeholder cannot be resolved; with file and line. All problems are
+            reported at once.
     """
     environment = os.environ if environ is None else environ
+    problems = Problems()
     document = Document()
     if path is not None:
         names = chosen_profiles(profiles, environment)
-        document = read_layers(Path(path), names, all_profiles=profiles is not None)
-    refuse_misspelt_variables(
-        environment, ENVIRONMENT_PREFIX.removesuffix("_"), BrokerSettings, document
-    )
+        document = read_layers(
+            Path(path), names, all_profiles=profiles is not None, problems=problems
+        )
+    with problems.caught():
+        refuse_misspelt_variables(
+            environment, ENVIRONMENT_PREFIX.removesuffix("_"), BrokerSettings, document
+        )
     document = overlay_environment(document, environment, ENVIRONMENT_PREFIX)
-    document = with_plugin_list(expand(document, environment))
-    return validate(model_for(document), document, _translate)
+    return validated(expand(document, environment, problems), problems)
+
+
+def validated(document: Document, problems: Problems | None = None) -> BrokerSettings:
+    """Return the settings of a document whose placeholders are replaced.
+
+    `problems` are those of earlier stages.
+
+    Raises:
+        ConfigurationException: all problems, with the origin of each value.
+    """
+    found = Problems() if problems is None else problems
+    listed = with_plugin_list(document)
+    return validate(model_for(listed, found), listed, _translate, found)
 
 
 def broker_schema() -> dict[str, Any]:

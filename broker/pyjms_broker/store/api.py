@@ -351,6 +351,8 @@ class PersistenceAdapter(Protocol):
     - `on_progress: Callable[[int, object], None] | None`: called during a long `start` with the
       number of records recovered so far and the current location.
     - `directory: Path`: where its files are.
+    - `reclaim_soon() -> None`: called once a second while sends wait because its size is at a
+      limit, so that it frees at once what it would free later. A `StorePartition` may have it, too.
     """
 
     on_state: Callable[[StoreState, Exception | None], None] | None

@@ -7,13 +7,13 @@ pass are raised instead, and the broker reads again later. (activemq-persistence
 
 from __future__ import annotations
 
-import errno
 import struct
 from pathlib import Path
 from typing import Final
 
 from pyjms._logger import get_logger
 from pyjms.errors import ProtocolViolation, ResourceAllocationException
+from pyjms.wire.kahadb.errors import is_passing
 from pyjms.wire.kahadb.journal import Location
 
 __all__ = ["Quarantine", "is_damage", "quarantine_record", "quarantined_files"]
@@ -29,24 +29,13 @@ _DAMAGE: Final = (
     OverflowError,
     struct.error,
 )
-_PASSING: Final = frozenset(
-    (
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.EINTR,
-        errno.EAGAIN,
-        errno.ETIMEDOUT,
-        getattr(errno, "ESTALE", errno.EAGAIN),
-    )
-)
 
 
 def is_damage(error: BaseException) -> bool:
     """Return whether reading the same data again would fail again."""
     cause = error.__cause__ if isinstance(error, ResourceAllocationException) else error
     if isinstance(cause, OSError):
-        return cause.errno not in _PASSING
+        return not is_passing(cause)
     return isinstance(error, _DAMAGE)
 
 

@@ -46,8 +46,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms.errors import JMSException, TransactionRolledBackException
+from pyjms.errors import JMSException, TransactionRolledBackException, XAException
 from pyjms.wire.openwire.commands import ProducerInfo, TransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.transaction import PendingWork, Synchronization, Transaction, TransactionState
@@ -57,8 +58,8 @@ __all__ = ["XA_RBOTHER", "XA_RBROLLBACK", "BaseTransaction", "LocalTransaction"]
 
 logger = get_logger(__name__)
 
-XA_RBROLLBACK = 100
-XA_RBOTHER = 104
+XA_RBROLLBACK = XAException.XA_RBROLLBACK
+XA_RBOTHER = XAException.XA_RBOTHER
 
 
 class BaseTransaction(Transaction):
@@ -73,6 +74,7 @@ class BaseTransaction(Transaction):
         """Begin; `on_finished` removes the transaction from its owner's table."""
         self.xid = xid
         self.state = TransactionState.IN_USE
+        self.began = _clock.now()
         self.producer: ProducerInfo | None = None
         self._rollback_only_cause: BaseException | None = None
         self._store = store

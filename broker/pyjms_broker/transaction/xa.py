@@ -32,10 +32,10 @@ __all__ = [
 logger = get_logger(__name__)
 
 XA_OK = 0
-XA_RDONLY = 3
-XAER_NOTA = -4
-XAER_PROTO = -6
-XAER_RMFAIL = -7
+XA_RDONLY = XAException.XA_RDONLY
+XAER_NOTA = XAException.XAER_NOTA
+XAER_PROTO = XAException.XAER_PROTO
+XAER_RMFAIL = XAException.XAER_RMFAIL
 
 _VOTING: Final = (TransactionState.PREPARING, TransactionState.PREPARE_WAITS)
 

@@ -19,6 +19,7 @@ from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.internal_destinations import is_internal
 from pyjms_broker.api.message import MessageReference
+from pyjms_broker.chain.destination_creation import send_when_created
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.virtual.interceptor import Routes, VirtualDestination
 
@@ -111,15 +112,19 @@ class _CompositeFilter(DestinationFilter):
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         settings = self._settings
         targets = self._targets_for(message)
-        completions = [
-            self._routes.forward(
-                exchange, copy_for_destination(message, target, message.destination)
-            )
-            for target in targets
-        ]
-        if (not targets) if settings.send_when_not_matched else (not settings.forward_only):
-            completions.append(self.next.send(exchange, message))
-        return all_of(completions)
+
+        def send() -> Completion:
+            completions = [
+                self._routes.forward(
+                    exchange, copy_for_destination(message, target, message.destination)
+                )
+                for target in targets
+            ]
+            if (not targets) if settings.send_when_not_matched else (not settings.forward_only):
+                completions.append(self.next.send(exchange, message))
+            return all_of(completions)
+
+        return send_when_created(self._routes.region, exchange, message, targets, send)
 
     def _targets_for(self, message: ActiveMQMessage) -> list[Destination]:
         targets: list[Destination] = []

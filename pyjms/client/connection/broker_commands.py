@@ -10,6 +10,7 @@ from pyjms.client.interfaces import DispatchTarget, WindowedProducer
 from pyjms.errors import JMSException
 from pyjms.transport.openwire import from_throwable
 from pyjms.wire.openwire.commands import (
+    BrokerId,
     BrokerInfo,
     Command,
     ConnectionControl,
@@ -51,6 +52,8 @@ class BrokerCommands:
             BrokerInfo: self._on_broker_info,
         }
         """By type; other commands mean nothing to a client."""
+        self.broker_id: BrokerId | None = None
+        """That of the present broker; None before it has said."""
 
     def _on_producer_ack(self, ack: ProducerAck) -> None:
         producer = self._connection.producers.get(ack.producer_id)  # type: ignore[arg-type]
@@ -65,6 +68,9 @@ class BrokerCommands:
         if not isinstance(consumer, ActiveMQMessageConsumer):
             return
         if control.close:
+            # The broker removes it in a second. One whose messages the application still has ends
+            # later: announcing that would be an error, here and at another broker.
+            consumer.is_removed_by_broker = bool(consumer.ledger.delivered)
             self._spawn(consumer.close)
         else:
             consumer.info.prefetch_size = control.prefetch
@@ -73,6 +79,7 @@ class BrokerCommands:
         self._on_fault_tolerance(control.fault_tolerant)
 
     def _on_broker_info(self, info: BrokerInfo) -> None:
+        self.broker_id = info.broker_id
         self._on_fault_tolerance(info.fault_tolerant_configuration)
 
     def _on_fault_tolerance(self, shares_store: bool) -> None:

@@ -29,7 +29,9 @@ import anyio
 from pyjms._fork import inherited_error, inherits
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.client.connection.acknowledge_modes import session_mode
 from pyjms.client.connection.broker_commands import BrokerCommands
+from pyjms.client.connection.connection_consumers import ConsumingConnection
 from pyjms.client.connection.handshake import ConnectionHandshake
 from pyjms.client.connection.interruptions import Interruptions
 from pyjms.client.connection.temporary_destinations import TemporaryDestinations
@@ -46,10 +48,10 @@ from pyjms.errors import (
     ConnectionFailedException,
     JMSException,
 )
-from pyjms.jms import api
-from pyjms.jms.api import ExceptionListener
-from pyjms.jms.destination import Destination
+from pyjms.jms.api import ExceptionListener, MessageTransformer
+from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.metadata import ConnectionMetaData
+from pyjms.management.jms_stats import JMSConnectionStats
 from pyjms.transport.openwire import (
     InterruptionListener,
     ReconnectingTransport,
@@ -80,8 +82,10 @@ class _State(Enum):
     CLOSED = "closed"
 
 
-class ActiveMQConnection(api.Connection):
+class ActiveMQConnection(ConsumingConnection):
     """A connection over a started transport, created by `ConnectionFactory.create_connection`."""
+
+    _session_class: type[ActiveMQSession] = ActiveMQSession
 
     def __init__(
         self,
@@ -98,6 +102,8 @@ class ActiveMQConnection(api.Connection):
         self.options = options
         self.connection_id = ConnectionId(connection_id)
         self.exception_listener: ExceptionListener | None = None
+        self.transformer: MessageTransformer | None = None
+        """The message transformer of new sessions."""
         self.audit = (
             ConnectionAudit(options.audit_depth, options.audit_maximum_producer_number)
             if options.check_for_duplicates
@@ -105,6 +111,8 @@ class ActiveMQConnection(api.Connection):
         )
         self.optimizes_acks = options.optimize_acknowledge
         """Turned off for good once the broker shares its store: then acks must not be deferred."""
+        self.stats = JMSConnectionStats(connection_id) if options.stats_enabled else None
+        """What it has sent and received; None if `stats_enabled` is off."""
         self.is_started = False
         self.failure: Exception | None = None
         temporaries = TemporaryDestinations(self, self._has_consumer_of)
@@ -112,8 +120,14 @@ class ActiveMQConnection(api.Connection):
         self.delete_temporary = temporaries.delete
         self.check_sendable = temporaries.check_sendable
         self.check_consumable = temporaries.check_consumable
+        self._tasks = OwnedTasks(self.connection_id, self.fail)
         self._handshake = ConnectionHandshake(
-            self, temporaries, generate_client_id, (user_name, password), self.check_open
+            self,
+            temporaries,
+            generate_client_id,
+            (user_name, password),
+            self.check_open,
+            self._tasks.spawn,
         )
         self._state = _State.OPEN
         self._is_inherited = False
@@ -124,10 +138,11 @@ class ActiveMQConnection(api.Connection):
         self._session_numbers = itertools.count(1)
         self._transaction_numbers = itertools.count(1)
         self.refusals = RefusalLog()
-        self._tasks = OwnedTasks(self.connection_id, self.fail)
         self._closer: BackgroundTask | None = None
         self._warned: set[str] = set()
-        self._handlers = BrokerCommands(self, self._report_if_open, self._tasks.spawn).handlers
+        self.broker_commands = BrokerCommands(self, self._report_if_open, self._tasks.spawn)
+        self._handlers = self.broker_commands.handlers
+        self.shared_subscriptions: dict[str, set[Queue]] = {}
         self._interruptions = Interruptions(self)
         transport.listener = self
         if isinstance(transport, ReconnectingTransport):
@@ -161,10 +176,10 @@ class ActiveMQConnection(api.Connection):
         acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
     ) -> ActiveMQSession:
         self.check_open()
-        mode = AcknowledgeMode.TRANSACTED if transacted else _mode(acknowledge_mode)
+        mode = session_mode(transacted, acknowledge_mode)
         await self._handshake.ensure()
         session_id = SessionId(self.connection_id.value, next(self._session_numbers))
-        session = ActiveMQSession(self, session_id, mode, self._session_closed)
+        session = self._session_class(self, session_id, mode, self._session_closed)
         self._sessions.append(session)
         self.oneway(SessionInfo(session_id))
         return session
@@ -186,12 +201,14 @@ class ActiveMQConnection(api.Connection):
             await session.stop()
 
     async def close(self) -> None:
+        sessions = [*self._sessions, *self._failed_sessions]
+        for session in sessions:
+            session.completions.check("close()")
         if self._state in {_State.CLOSED, _State.INHERITED}:
             self._state = _State.CLOSED  # an inherited one is the parent's to close
             return
         self._state = _State.CLOSED
         self.is_started = False
-        sessions = [*self._sessions, *self._failed_sessions]
         try:
             last = await self._dispose(sessions)
             if self.failure is None:
@@ -358,7 +375,8 @@ class ActiveMQConnection(api.Connection):
             session.is_closed = True
             session.is_started = False
         for session in sessions:
-            await session.stop()
+            await session.finish()
+            await session.shared.close()
         delivered = [session.dispose(session.failure) for session in sessions]
         return max([-1, *delivered])
 
@@ -374,18 +392,5 @@ class ActiveMQConnection(api.Connection):
         self._sessions.clear()
         self._failed_sessions.clear()
         self.consumers.clear()
-
-
-def _mode(value: AcknowledgeMode | int) -> AcknowledgeMode:
-    if value == AcknowledgeMode.TRANSACTED:
-        raise JMSException(
-            "acknowledgeMode SESSION_TRANSACTED cannot be used for an non-transacted Session",
-            hint="create_session(transacted=True)",
-        )
-    try:
-        return AcknowledgeMode(value)
-    except ValueError:
-        raise JMSException(
-            f"invalid acknowledgeMode: {value}. Valid values are AUTO (1), CLIENT (2),"
-            " DUPS_OK (3) and INDIVIDUAL (4)"
-        ) from None
+        if self.stats is not None:
+            self.stats.closed()

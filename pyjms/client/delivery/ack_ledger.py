@@ -37,6 +37,7 @@ conditions on the mode that every message passes. (activemq-broker A3 to A8; ope
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from pyjms import _clock
 from pyjms.client.interfaces import ClientSession
@@ -94,6 +95,24 @@ class AckLedger(ABC):
 
     def close(self) -> None:  # noqa: B027 - as above
         """Stop acknowledging by time."""
+
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether delivered messages await a commit or an acknowledge()."""
+        return False
+
+    @property
+    def stale_count(self) -> int:
+        """How many messages were delivered before an interruption and did not come again."""
+        return 0
+
+    @property
+    def acknowledger_of_one(self) -> Callable[[MessageDispatch], None] | None:
+        """INDIVIDUAL: what acknowledges one message."""
+        return None
+
+    def acknowledge(self) -> None:  # noqa: B027 - only deferred rules wait for it
+        """CLIENT: acknowledge everything that was delivered."""
 
     def acknowledge_in_transaction(self) -> None:  # noqa: B027 - only deferred rules wait for it
         """Acknowledge what the transaction has consumed, before it ends."""

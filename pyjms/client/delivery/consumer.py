@@ -6,41 +6,40 @@ The package's docstring describes the way of a message, the invariants and the l
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from threading import get_ident
+
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms.client.delivery.deferred_ledgers import (
-    DeferredAckLedger,
-    IndividualAckLedger,
-    choose_ledger,
-)
+from pyjms.client.blobs import PolicyTransfer
+from pyjms.client.delivery.availability import Announcements, check_message_listener
+from pyjms.client.delivery.deferred_ledgers import choose_ledger
+from pyjms.client.delivery.duplicate_deliveries import is_delivered_again
 from pyjms.client.delivery.prefetch import (
     DispatchBuffer,
     FifoBuffer,
     PriorityBuffer,
     PullRequests,
     Receivers,
-    deadline_after,
-    seconds_left,
     sequence_id,
 )
+from pyjms.client.delivery.receiving import listener_is_set, wait_for_message
 from pyjms.client.delivery.redelivery import Redeliverer, is_poison
-from pyjms.client.duplicates import DuplicateVerdict, MessageAudit, judge_duplicate
+from pyjms.client.duplicates import MessageAudit, own_queue
 from pyjms.client.interfaces import ClientSession
 from pyjms.client.messages import CommandSource, ReroutedSource, from_command
 from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.transformers import transformed_delivery
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
-from pyjms.jms.api import MessageListener
+from pyjms.jms.api import MessageAvailableListener, MessageListener
+from pyjms.jms.blob import BlobMessage
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Acknowledger, Message
-from pyjms.wire.openwire.commands import (
-    ConsumerId,
-    ConsumerInfo,
-    MessageDispatch,
-    Throwable,
-)
+from pyjms.management.jms_stats import JMSConsumerStats
+from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, MessageDispatch
 
 __all__ = ["ActiveMQMessageConsumer"]
 
@@ -56,6 +55,10 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
     """
 
     is_closed = False
+    on_closed: Callable[[], Awaitable[None]] | None = None  # awaited at the end of `close`
+    choose_ledger = staticmethod(choose_ledger)
+    stats: JMSConsumerStats | None = None
+    """What it has received; None if `stats_enabled` is off."""
 
     def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         assert info.destination is not None
@@ -67,25 +70,32 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.redelivery_policy: RedeliveryPolicy = options.redelivery_policy_map.entry_for(
             info.destination
         )
-        self.ledger = choose_ledger(session, info)
+        self.ledger = self.choose_ledger(session, info)
         self.last_delivered_sequence_id = -1
+        self._own_queue = own_queue(info.destination)
         self.is_queued = False
+        self.is_removed_by_broker = False
+        """Whether the broker removes it by itself: its end is not announced."""
         self.failure: JMSException | None = None
         prioritized = options.message_priority_supported
         self._buffer: DispatchBuffer = PriorityBuffer() if prioritized else FifoBuffer()
-        self._redeliverer = Redeliverer(self)
+        self.redeliverer = Redeliverer(self)
         self.pulls = PullRequests(info, session.connection.oneway)
         self._checks_expiry = options.consumer_expiry_check_enabled
         self._acks = session.acks
-        ledger = self.ledger
+        self._use = session.use
         self._acknowledger: Acknowledger = session.acks.acknowledger_for(
-            ledger.acknowledge_one if isinstance(ledger, IndividualAckLedger) else None
+            self.ledger.acknowledger_of_one
         )
+        self.transformer = session.transformer
+        """Replaces the messages that are delivered; None: no transformer."""
         self._listener: MessageListener | None = None
+        self._announcements: Announcements | None = None
         self.receivers = Receivers()
         self._paused = False
         self._flowing = session.is_started
         self._received = 0
+        self._check: Callable[[Message], object] | None = None
 
     @property
     def destination(self) -> Destination:
@@ -108,31 +118,57 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         return self._listener is not None
 
     @property
+    def listener_name(self) -> str:
+        """Its listener, in messages about failures."""
+        return f"the listener of consumer {self.consumer_id}"
+
+    @property
     def has_unsettled(self) -> bool:
         """Whether delivered messages await a commit or an acknowledge()."""
-        return isinstance(self.ledger, DeferredAckLedger) and bool(self.ledger.delivered)
+        return self.ledger.has_unsettled
 
     @property
     def buffered(self) -> int:
         """How many messages were dispatched to this consumer and not delivered yet."""
         return len(self._buffer)
 
+    @property
+    def available(self) -> int:
+        """How many messages can be received without waiting."""
+        return len(self._buffer) if self._flowing else 0
+
     # --- for the application
 
     async def set_message_listener(self, listener: MessageListener | None) -> None:
         self._check_open()
-        if self.info.prefetch_size == 0:
-            raise JMSException(
-                "Illegal prefetch size of zero. This setting is not supported for asynchronous"
-                " consumers please set a value of at least 1"
-            )
+        check_message_listener(self.info, listener, self._announcements)
         self._listener = listener
         self.session.listeners_changed()
         self._wake()
 
+    @property
+    def message_available_listener(self) -> MessageAvailableListener | None:
+        """The listener that is called when a message can be received at once, if any."""
+        self._check_open()
+        return None if self._announcements is None else self._announcements.listener
+
+    async def set_message_available_listener(
+        self, listener: MessageAvailableListener | None
+    ) -> None:
+        self._check_open()
+        announcements = None if listener is None else Announcements(self, self, listener)
+        previous, self._announcements = self._announcements, announcements
+        if previous is not None:
+            await previous.end()
+        self._wake()
+
     async def receive(self, timeout: float | None = None) -> Message | None:
         if self.is_closed or self.session.has_listener:
-            self._refuse_receive()
+            self._check_open()
+            raise listener_is_set()
+        use = self._use
+        if use.thread != get_ident() or use.ending is not None:
+            use.check("receive()")
         if self._buffer and self._flowing:
             self._received += 1
             if not self._received & _YIELD_MASK:
@@ -142,10 +178,19 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
                 if self._acks.waits_for_responses:
                     await self._acks.wait()
                 return message
-        message = await self._wait(timeout)
+        message = await wait_for_message(self, timeout)
         if message is not None:
             await self._acks.wait()
         return message
+
+    async def receive_checked(
+        self, check: Callable[[Message], object], timeout: float | None = None
+    ) -> Message | None:
+        self._check = check
+        try:
+            return await self.receive(timeout)
+        finally:
+            self._check = None
 
     async def close(self) -> None:
         if self.is_closed:
@@ -154,7 +199,11 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.update_flow()
         self.receivers.wake()
         await self.session.dispatcher.wait_idle(self)
+        if self._announcements is not None:
+            await self._announcements.end()
         self.session.consumer_closed(self.consumer_id)
+        if self.on_closed is not None:
+            await self.on_closed()
 
     # --- for the connection and the session
 
@@ -168,8 +217,8 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         if self.is_closed:
             return
         audit = self._audit_for(dispatch)
-        if audit is not None and audit.is_duplicate(command.message_id):
-            self._handle_duplicate(dispatch)
+        is_duplicate = audit is not None and audit.is_duplicate(command.message_id)
+        if is_duplicate and not is_delivered_again(self, dispatch):
             return
         if not self.session.is_started:
             self.session.message_before_start()
@@ -177,7 +226,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
 
     def interrupted(self) -> None:
         """Drop what the lost broker has dispatched: the next one dispatches it again."""
-        dropped = [*self._buffer, *self._redeliverer.pop_waiting()]
+        dropped = [*self._buffer, *self.redeliverer.pop_waiting()]
         self._buffer.clear()
         dropped += self.ledger.interrupted()
         for dispatch in dropped:
@@ -198,6 +247,8 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         message = self._to_message(dispatch)
         self.ledger.before_delivery(dispatch)
         try:
+            if self.transformer is not None:
+                message = transformed_delivery(self.transformer, self.session, self, message)
             result = listener(message)
             if result is not None:
                 await result
@@ -224,12 +275,15 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             assert command is not None
             expiration = command.expiration
             if expiration and self._checks_expiry and expiration <= _clock.time_ms():
-                self.ledger.acknowledge_expired(dispatch)
-            elif dispatch.redelivery_counter and self._redeliverer.is_exceeded(dispatch):
-                self._redeliverer.refuse(dispatch)
+                self._refuse_expired(dispatch)
+            elif dispatch.redelivery_counter and self.redeliverer.is_exceeded(dispatch):
+                self.redeliverer.refuse(dispatch)
             else:
                 return dispatch
         return None
+
+    def _refuse_expired(self, dispatch: MessageDispatch) -> None:
+        self.ledger.acknowledge_expired(dispatch)
 
     def receive_buffered(self) -> Message | None:
         """Deliver the next buffered message to receive(); None if there is none."""
@@ -237,13 +291,22 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         if dispatch is None:
             return None
         message = self._to_message(dispatch)
+        if self._check is not None or self.transformer is not None:
+            try:
+                if self.transformer is not None:
+                    message = transformed_delivery(self.transformer, self.session, self, message)
+                if self._check is not None:
+                    self._check(message)
+            except BaseException:
+                self._buffer.requeue([dispatch])
+                raise
         self.ledger.before_delivery(dispatch)
         self.ledger.after_delivery(dispatch)
         return message
 
     def roll_back(self) -> None:
         """Redeliver what was delivered and not settled, or refuse it."""
-        self._redeliverer.roll_back()
+        self.redeliverer.roll_back()
 
     def requeue(self, dispatches: list[MessageDispatch]) -> None:
         """Put messages back to the front of the buffer."""
@@ -271,11 +334,11 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         """Close it without the broker: blocked receives return None, or raise `failure`."""
         self.failure = self.failure or failure
         self.is_closed = True
-        self._redeliverer.close()
+        self.redeliverer.close()
         self.ledger.close()
         if failure is None:
             self.ledger.flush()
-        failed = [*self._redeliverer.waiting, *self.ledger.delivered]
+        failed = [*self.redeliverer.waiting, *self.ledger.delivered]
         if failed:  # the broker counts a failed delivery of what it dispatched up to here
             self.last_delivered_sequence_id = max(map(sequence_id, failed))
         for dispatch in [*self._buffer, *failed]:
@@ -289,67 +352,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         if self.failure is not None:
             raise self.session.connection.failed_error()
 
-    async def _wait(self, timeout: float | None) -> Message | None:
-        deadline = deadline_after(timeout)
-        if self.info.prefetch_size == 0 and not self._buffer:
-            return await self._wait_for_pull(timeout)
-        if timeout is not None and timeout <= 0:
-            await checkpoint()
-            return self.receive_buffered()
-        left = timeout
-        while not self.is_closed and (left is None or left > 0):
-            await self.receivers.wait(left)
-            message = self.receive_buffered()
-            if message is not None:
-                return message
-            left = seconds_left(deadline)
-        self.raise_failure()
-        return self.receive_buffered()
-
-    async def _wait_for_pull(self, timeout: float | None) -> Message | None:
-        """Pull a message; the broker signals the timeout. (activemq-edges N9)"""
-        pulls = self.pulls
-        deadline = deadline_after(timeout)
-        is_stale = pulls.begin(timeout)
-        while not (self.is_closed or pulls.timed_out):
-            if not pulls.is_pending:  # the message had expired, or was a duplicate
-                pulls.request(seconds_left(deadline))
-            own_clock = deadline is not None and (is_stale or bool(self._buffer))
-            left = seconds_left(deadline) if own_clock else None
-            if left is None or left > 0:
-                await self.receivers.wait(left)
-            message = self.receive_buffered()
-            if message is not None or pulls.timed_out or (own_clock and not seconds_left(deadline)):
-                return message
-        self.raise_failure()
-        return None
-
     # --- internals
-
-    def _handle_duplicate(self, dispatch: MessageDispatch) -> None:
-        """Act on a duplicate by the verdict of `pyjms.client.duplicates`."""
-        assert dispatch.message is not None
-        message_id = dispatch.message.message_id
-        holders = self.session.connection.consumers_holding(message_id)
-        verdict = judge_duplicate(self.consumer_id, holders)
-        if verdict is DuplicateVerdict.ACKNOWLEDGED:
-            self.ledger.acknowledge_again(dispatch)
-        elif verdict is DuplicateVerdict.DELIVERED:
-            logger.warning(
-                "%s delivers the duplicate %s: a transaction on %s may still roll back",
-                self.consumer_id,
-                message_id,
-                holders[0],
-            )
-            self._enqueue(dispatch)
-        else:
-            logger.warning(
-                "%s suppresses a duplicate delivery on its connection, poison acking: %s",
-                self.consumer_id,
-                message_id,
-            )
-            reason = f"Suppressing duplicate delivery on connection, consumer {self.consumer_id}"
-            self.ledger.acknowledge_poison([dispatch], Throwable("java.lang.Throwable", reason))
 
     def _enqueue(self, dispatch: MessageDispatch) -> None:
         self._buffer.append(dispatch)
@@ -357,37 +360,38 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             self.pulls.on_message()
         if self._listener is not None:
             self._wake()
-        elif self.receivers.waiting:
+            return
+        if self.receivers.waiting:
             self.receivers.wake()
+        if self._announcements is not None:
+            self._announcements.announce()
 
     def _audit_for(self, dispatch: MessageDispatch) -> MessageAudit | None:
         """Return the audit that applies to `dispatch`; None: it is not audited."""
         audits = self.session.connection.audit
         if audits is None or self.info.browser or dispatch.destination is None:
             return None
-        return audits.audit_for(dispatch.destination, self.consumer_id)
+        return audits.audit_for(self._own_queue or dispatch.destination, self.consumer_id)
 
     def _to_message(self, dispatch: MessageDispatch) -> Message:
         command = dispatch.message
         assert command is not None
         self.last_delivered_sequence_id = sequence_id(dispatch)
         source = CommandSource if command.original_destination is None else ReroutedSource
-        return from_command(
+        message = from_command(
             command, dispatch.redelivery_counter, source(command), self._acknowledger, dispatch
         )
+        if type(message) is BlobMessage:
+            message.transfer = PolicyTransfer(self.session.connection.options.blob_transfer_policy)
+        return message
 
     def _wake(self) -> None:
         if self._flowing and self._buffer:
             if self._listener is not None:
                 self.session.dispatcher.wake(self)
+            elif self._announcements is not None:
+                self._announcements.announce_all()
             self.receivers.wake()
-
-    def _refuse_receive(self) -> None:
-        self._check_open()
-        raise IllegalStateException(
-            "Cannot synchronously receive a message when a MessageListener is set",
-            hint="use another session for receive()",
-        )
 
     def _check_open(self) -> None:
         self.raise_failure()

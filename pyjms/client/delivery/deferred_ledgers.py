@@ -5,6 +5,8 @@ See `ack_ledger` for the rules and their invariants. (activemq-broker A5, A6; ac
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyjms.client.delivery.ack_ledger import (
     AckLedger,
     AutoAckLedger,
@@ -62,7 +64,6 @@ class DeferredAckLedger(AckLedger):
             self.send_ack(_STANDARD, self.delivered, in_transaction=True)
 
     def acknowledge(self) -> None:
-        """CLIENT: acknowledge everything that was delivered."""
         if self.delivered:
             self.send_ack(_STANDARD, self.pop_delivered())
 
@@ -90,8 +91,11 @@ class DeferredAckLedger(AckLedger):
         return []
 
     @property
+    def has_unsettled(self) -> bool:
+        return bool(self.delivered)
+
+    @property
     def stale_count(self) -> int:
-        """How many messages were delivered before an interruption and did not come again."""
         return self._interruptions.stale_count
 
     def acknowledge_again(self, dispatch: MessageDispatch) -> None:
@@ -118,11 +122,14 @@ class IndividualAckLedger(DeferredAckLedger):
         super().__init__(session, info)
         self.redelivers_on_error = session.acknowledge_mode == AcknowledgeMode.INDIVIDUAL
 
+    def before_delivery(self, dispatch: MessageDispatch) -> None:
+        super().before_delivery(dispatch)
+        if self._session.transacted:  # at once: a listener may commit before it returns
+            self.send_ack(_INDIVIDUAL, [dispatch], in_transaction=True)
+
     def after_delivery(self, dispatch: MessageDispatch) -> None:
         if not self._session.transacted:
             super().after_delivery(dispatch)
-        elif self.delivered:
-            self.send_ack(_INDIVIDUAL, [dispatch], in_transaction=True)
 
     def acknowledge_in_transaction(self) -> None:
         """Do nothing: every message was acknowledged when it was delivered."""
@@ -136,7 +143,11 @@ class IndividualAckLedger(DeferredAckLedger):
             self.send_ack(_INDIVIDUAL, [dispatch], in_transaction=True)
         self._came_again(dispatch)
 
-    def acknowledge_one(self, dispatch: MessageDispatch) -> None:
+    @property
+    def acknowledger_of_one(self) -> Callable[[MessageDispatch], None]:
+        return self._acknowledge_one
+
+    def _acknowledge_one(self, dispatch: MessageDispatch) -> None:
         """INDIVIDUAL: acknowledge this message; do nothing if it is settled already."""
         for index, delivered in enumerate(self.delivered):
             if delivered is dispatch:

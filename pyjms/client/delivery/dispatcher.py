@@ -115,7 +115,7 @@ class ListenerDispatcher:
                 try:
                     more = await consumer.deliver_one()
                 except Exception as error:
-                    what = f"The delivery to the listener of consumer {consumer.consumer_id}"
+                    what = f"The delivery to {consumer.listener_name}"
                     raise background_failure(what, error) from error
                 finally:
                     self._finished()

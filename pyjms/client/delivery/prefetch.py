@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from pyjms import _clock
 from pyjms._clock import FOR_EVER, check_seconds
@@ -103,7 +104,15 @@ class PriorityBuffer:
         return self._queues[min(max(dispatch.message.priority, 0), 9)]
 
 
-DispatchBuffer = FifoBuffer | PriorityBuffer
+class DispatchBuffer(Protocol):
+    """A prefetch buffer."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[MessageDispatch]: ...
+    def append(self, dispatch: MessageDispatch, /) -> None: ...
+    def requeue(self, dispatches: list[MessageDispatch]) -> None: ...
+    def popleft(self) -> MessageDispatch: ...
+    def clear(self) -> None: ...
 
 
 class PullRequests:

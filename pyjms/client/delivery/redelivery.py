@@ -96,7 +96,11 @@ class Redeliverer:
         consumer = self._consumer
         for dispatch in consumer.ledger.pop_stale():
             consumer.forget(dispatch)
-        unsettled = consumer.ledger.pop_delivered()
+        self.redeliver(consumer.ledger.pop_delivered())
+
+    def redeliver(self, unsettled: list[MessageDispatch]) -> None:
+        """Count a failed delivery of these messages, oldest first; redeliver or refuse them."""
+        consumer = self._consumer
         for dispatch in unsettled:
             dispatch.redelivery_counter += 1
             consumer.forget(dispatch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyjms.client.options.blob_policy import BlobTransferPolicy, upload_url
 from pyjms.client.options.client_options import ClientKeywords, ClientOptions
 from pyjms.client.options.policies import (
     MAX_PREFETCH_SIZE,
@@ -14,9 +15,11 @@ from pyjms.client.options.policies import (
 __all__ = [
     "MAX_PREFETCH_SIZE",
     "NO_MAXIMUM_REDELIVERIES",
+    "BlobTransferPolicy",
     "ClientKeywords",
     "ClientOptions",
     "PrefetchPolicy",
     "RedeliveryPolicy",
     "RedeliveryPolicyMap",
+    "upload_url",
 ]

@@ -13,6 +13,7 @@ from typing import Any, Final, TypedDict
 
 from pyjms._clock import FOR_EVER, check_seconds
 from pyjms._logger import get_logger
+from pyjms.client.options.blob_policy import BlobTransferPolicy, upload_url
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.errors import ConfigurationException
 from pyjms.transport.options import boolean, integer
@@ -62,9 +63,12 @@ class ClientKeywords(TypedDict, total=False):
     optimize_acknowledge_time_out: float
     optimized_ack_scheduled_ack_interval: float
     optimized_message_dispatch: bool
+    rm_id_from_connection_id: bool
     send_acks_async: bool
+    stats_enabled: bool
     transacted_individual_ack: bool
     warn_about_unstarted_connection_timeout: float
+    blob_transfer_policy: BlobTransferPolicy
     prefetch_policy: PrefetchPolicy
     redelivery_policy_map: RedeliveryPolicyMap
 
@@ -132,12 +136,17 @@ class ClientOptions:
     """Also by a timer of this interval; 0: no timer."""
     optimized_message_dispatch: bool = True
     """Durable subscribers of AUTO sessions use `optimize_durable_topic_prefetch`."""
+    rm_id_from_connection_id: bool = False
+    """XA resources are the same one only within a connection, not within a broker."""
     send_acks_async: bool = True
     """False: acknowledgements outside transactions wait for the broker."""
+    stats_enabled: bool = False
+    """Connections, and what they create, have statistics (`connection.stats`)."""
     transacted_individual_ack: bool = False
     warn_about_unstarted_connection_timeout: float = 0.5
     """Warn if a message arrives this long after an unstarted session was created; <= 0: never."""
 
+    blob_transfer_policy: BlobTransferPolicy = field(default_factory=BlobTransferPolicy)
     prefetch_policy: PrefetchPolicy = field(default_factory=PrefetchPolicy)
     redelivery_policy_map: RedeliveryPolicyMap = field(default_factory=RedeliveryPolicyMap)
 
@@ -171,6 +180,13 @@ def _seconds_or_never(text: str) -> float | None:
     return int(text) / 1000 if int(text) > 0 else None
 
 
+def _positive(text: str) -> int:
+    number = integer(text)
+    if number < 1:
+        raise ValueError("a number of bytes, 1 at least")
+    return number
+
+
 def _seconds_or_unlimited(text: str) -> float | None:
     return int(text) / 1000 if int(text) >= 0 else None
 
@@ -187,6 +203,10 @@ _PARSERS: Final[dict[str, Parser]] = {
     "redelivery_delay": _seconds,
     "maximum_redelivery_delay": _seconds_or_unlimited,
     "back_off_multiplier": float,
+    "upload_url": upload_url,
+    "broker_upload_url": upload_url,
+    "default_upload_url": upload_url,
+    "buffer_size": _positive,
 }
 _BY_TYPE: Final[dict[str, Parser]] = {"bool": boolean, "int": integer, "str | None": str}
 _SPELLINGS: Final = {
@@ -196,18 +216,12 @@ _SPELLINGS: Final = {
 }
 
 _THREADS = "there are no threads for each session or connection here"
-_BLOBS = "there are no blob messages here"
 _JAVA_OBJECTS = "serialized Java objects are bytes here, and never read"
 IGNORED: Final[Mapping[str, str]] = {
     "alwaysSessionAsync": _THREADS,
-    "blobTransferPolicy.bufferSize": _BLOBS,
-    "blobTransferPolicy.defaultUploadUrl": _BLOBS,
-    "blobTransferPolicy.uploadUrl": _BLOBS,
     "maxInflatedDataSizeRatio": "the size of an inflated body is limited, not the ratio",
     "maxThreadPoolSize": _THREADS,
     "objectMessageSerializationDefered": _JAVA_OBJECTS,
-    "rmIdFromConnectionId": "there is no XA resource manager here",
-    "statsEnabled": "there are no JMX statistics here",
     "trustAllPackages": _JAVA_OBJECTS,
     "trustedPackages": _JAVA_OBJECTS,
     "useDedicatedTaskRunner": _THREADS,
@@ -238,6 +252,7 @@ JMS_OPTIONS: Final[dict[str, tuple[str, Parser]]] = {
     "password": ("password", str),
     "prefetchPolicy.all": ("prefetch_policy.all", integer),
     **_table(ClientOptions),
+    **_table(BlobTransferPolicy, "blobTransferPolicy.", "blob_transfer_policy."),
     **_table(PrefetchPolicy, "prefetchPolicy.", "prefetch_policy."),
     **_table(RedeliveryPolicy, "redeliveryPolicy.", "redelivery_policy."),
 }
@@ -292,7 +307,7 @@ def _set(options: ClientOptions, credentials: dict[str, str], path: str, value: 
         setattr(options, path, value)
     elif path == "prefetch_policy.all":
         options.prefetch_policy.set_all(value)
-    elif policy == "prefetch_policy":
-        setattr(options.prefetch_policy, name, value)
+    elif policy in ("prefetch_policy", "blob_transfer_policy"):
+        setattr(getattr(options, policy), name, value)
     else:
         setattr(options.redelivery_policy_map.default_entry, name, value)

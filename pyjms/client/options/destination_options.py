@@ -95,10 +95,12 @@ def consumer_info(
     subscription_name: str | None = None,
     browser: bool = False,
     pulls: bool = False,
+    prefetch: int | None = None,
 ) -> ConsumerInfo:
     """Return the ConsumerInfo that registers a new consumer.
 
-    With `pulls` it fetches nothing ahead, unless the destination has a prefetch size.
+    With `pulls` it fetches nothing ahead, unless the destination has a prefetch size. `prefetch`
+    is instead of the policy's.
 
     Raises:
         InvalidSelectorException: the selector is malformed.
@@ -110,7 +112,7 @@ def consumer_info(
         destination=destination,
         prefetch_size=0
         if pulls
-        else _prefetch(options, destination, automatic, subscription_name, browser),
+        else prefetch or _prefetch(options, destination, automatic, subscription_name, browser),
         maximum_pending_message_limit=options.prefetch_policy.maximum_pending_message_limit,
         dispatch_async=options.dispatch_async,
         client_id=client_id,

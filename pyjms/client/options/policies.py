@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from pyjms._clock import check_seconds
 from pyjms.jms.destination import Destination, name_matches
+from pyjms.jms.transaction.redelivery import next_delay
 
 __all__ = [
     "MAX_PREFETCH_SIZE",
@@ -67,17 +67,7 @@ class RedeliveryPolicy:
 
     def next_delay(self, previous: float | None) -> float:
         """Return the seconds before the next redelivery; `previous` is the last delay, if any."""
-        if previous is None:
-            return self.initial_redelivery_delay
-        delay = self.redelivery_delay
-        if self.use_exponential_back_off and self.back_off_multiplier > 1 and previous > 0:
-            delay = previous * self.back_off_multiplier
-            if self.maximum_redelivery_delay is not None:
-                delay = min(delay, self.maximum_redelivery_delay)
-        if self.use_collision_avoidance:
-            share = self.collision_avoidance_percent / 100
-            delay *= 1 + random.uniform(-share, share)  # noqa: S311 - spreads load, hides nothing
-        return delay
+        return next_delay(self, previous, self.maximum_redelivery_delay)
 
     def is_exceeded(self, redeliveries: int) -> bool:
         """Whether a message redelivered this often is to be dead-lettered."""

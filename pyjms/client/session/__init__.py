@@ -3,7 +3,7 @@
     an ActiveMQSession owns   for
     -----------------------   ----------------------------------------------------------------
     SessionResources          open consumers, producers and browsers; closed, unsettled consumers
-    LocalTransaction          the transaction of a transacted session
+    SessionTransaction        how it works in transactions: not at all, or in local ones
     SessionAcks               sending acknowledgements, `message.acknowledge()`
     ListenerDispatcher        the task that calls listeners (pyjms.client.delivery)
 

@@ -8,11 +8,12 @@ its end only when they are settled, so that commit, rollback and acknowledge sti
 from __future__ import annotations
 
 from pyjms.client.delivery import ActiveMQMessageConsumer, ActiveMQQueueBrowser
-from pyjms.client.delivery.deferred_ledgers import DeferredAckLedger
+from pyjms.client.delivery.chunks import ChunkConsumer
 from pyjms.client.interfaces import ClientConnection
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
+from pyjms.management.jms_stats import JMSSessionStats
 from pyjms.wire.openwire.commands import ConsumerId, ProducerId, RemoveInfo
 
 __all__ = ["SessionResources"]
@@ -23,12 +24,18 @@ _UNKNOWN = -2  # RemoveInfo.last_delivered_sequence_id of a session without cons
 class SessionResources:
     """What one session has created and not closed."""
 
-    def __init__(self, connection: ClientConnection) -> None:
+    def __init__(self, connection: ClientConnection, stats: JMSSessionStats | None) -> None:
         self._connection = connection
+        self._stats = stats
         self.consumers: list[ActiveMQMessageConsumer] = []
         self._lingering: list[ActiveMQMessageConsumer] = []
         self._producers: dict[ProducerId, ActiveMQMessageProducer] = {}
         self._browsers: set[ActiveMQQueueBrowser] = set()
+
+    @property
+    def all_consumers(self) -> list[ActiveMQMessageConsumer]:
+        """The open consumers, and the closed ones with messages that are not settled."""
+        return [*self.consumers, *self._lingering]
 
     def consumes(self, destination: Destination) -> bool:
         """Whether an open consumer consumes from `destination`."""
@@ -40,6 +47,10 @@ class SessionResources:
         """Add a consumer and route its dispatches to it."""
         self.consumers.append(consumer)
         self._connection.add_consumer(consumer)
+
+    def add_chunks(self, consumer: ChunkConsumer) -> None:
+        """Add the consumer of chunks; the broker dispatches them to its connection consumer."""
+        self.consumers.append(consumer)
 
     def consumer_closed(self, consumer_id: ConsumerId) -> None:
         """Remove a consumer that the application closed; unsettled messages make it linger."""
@@ -55,6 +66,14 @@ class SessionResources:
         if consumer in self.consumers:
             self.consumers.remove(consumer)
         self._release(consumer, _UNKNOWN)
+
+    def drop_consumers_of(self, destination: Destination) -> None:
+        """Remove all consumers of `destination`, settled or not, and tell the broker."""
+        for consumers in (self.consumers, self._lingering):
+            for consumer in [c for c in consumers if c.destination == destination]:
+                consumers.remove(consumer)
+                consumer.dispose()
+                self._release(consumer, consumer.last_delivered_sequence_id)
 
     def release_closed_consumers(self, *, only_settled: bool = False) -> None:
         """Tell the broker of the end of lingering consumers."""
@@ -90,39 +109,41 @@ class SessionResources:
 
     def acknowledge(self) -> None:
         """CLIENT: acknowledge what was delivered."""
-        for consumer in [*self.consumers, *self._lingering]:
-            if isinstance(consumer.ledger, DeferredAckLedger):
-                consumer.ledger.acknowledge()
+        for consumer in self.all_consumers:
+            consumer.ledger.acknowledge()
         self.release_closed_consumers()
 
     def acknowledge_in_transaction(self) -> None:
         """Acknowledge what was delivered: the transaction is about to end."""
-        for consumer in [*self.consumers, *self._lingering]:
+        for consumer in self.all_consumers:
             consumer.ledger.acknowledge_in_transaction()
 
     def stale_count(self) -> int:
         """How many deliveries a lost broker made, and the present one did not."""
-        return sum(
-            consumer.ledger.stale_count
-            for consumer in [*self.consumers, *self._lingering]
-            if isinstance(consumer.ledger, DeferredAckLedger)
-        )
+        return sum(consumer.ledger.stale_count for consumer in self.all_consumers)
 
     def settle(self) -> None:
         """Settle what was delivered: it was committed."""
-        for consumer in [*self.consumers, *self._lingering]:
+        for consumer in self.all_consumers:
             consumer.ledger.settle()
         self.release_closed_consumers()
 
+    def settle_in_doubt(self) -> None:
+        """Settle what was delivered, and accept it if it comes again: then it was rolled back."""
+        for consumer in self.all_consumers:
+            for dispatch in consumer.ledger.delivered:
+                consumer.forget(dispatch)
+        self.settle()
+
     def roll_back(self) -> None:
         """Redeliver what was delivered: it was rolled back, or is recovered."""
-        for consumer in [*self.consumers, *self._lingering]:
+        for consumer in self.all_consumers:
             consumer.roll_back()
         self.release_closed_consumers()
 
     def mark_failed(self, failure: JMSException) -> None:
         """Have every further call raise the connection's failure; nothing is ended or woken."""
-        for consumer in [*self.consumers, *self._lingering]:
+        for consumer in self.all_consumers:
             consumer.failure = failure
             consumer.is_closed = True
         for producer in self._producers.values():
@@ -133,10 +154,13 @@ class SessionResources:
     def dispose(self, failure: JMSException | None) -> int:
         """Close everything without the broker; return the last sequence id delivered."""
         last = _UNKNOWN
-        for consumer in [*self.consumers, *self._lingering]:
+        for consumer in self.all_consumers:
             consumer.dispose(failure)
             last = max(last, consumer.last_delivered_sequence_id)
-            self._connection.remove_consumer(consumer.consumer_id)
+            if isinstance(consumer, ChunkConsumer):
+                consumer.released()
+            else:
+                self._connection.remove_consumer(consumer.consumer_id)
         for producer in self._producers.values():
             producer.dispose(failure)
             self._connection.remove_producer(producer.producer_id)
@@ -146,8 +170,14 @@ class SessionResources:
         self._lingering.clear()
         self._producers.clear()
         self._browsers.clear()
+        if self._stats is not None:
+            self._stats.closed()
         return last
 
     def _release(self, consumer: ActiveMQMessageConsumer, last: int) -> None:
+        if isinstance(consumer, ChunkConsumer):
+            consumer.released()
+            return
         self._connection.remove_consumer(consumer.consumer_id)
-        self._connection.oneway_if_open(RemoveInfo(consumer.consumer_id, last))
+        if not consumer.is_removed_by_broker:
+            self._connection.oneway_if_open(RemoveInfo(consumer.consumer_id, last))

@@ -20,18 +20,23 @@ from pyjms._logger import get_logger
 from pyjms.client.delivery import ActiveMQMessageConsumer, ActiveMQQueueBrowser
 from pyjms.client.delivery.browser import BrowsingConsumer
 from pyjms.client.delivery.dispatcher import ListenerDispatcher
+from pyjms.client.delivery.measured import consumer_kind
 from pyjms.client.interfaces import ClientConnection
+from pyjms.client.measured_producer import new_producer
 from pyjms.client.options.destination_options import (
     check_destination,
-    check_name,
     consumer_info,
     selector_or_none,
 )
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session.acknowledgement import SessionAcks
+from pyjms.client.session.completions import SendCompletions
+from pyjms.client.session.one_user import SessionUse
 from pyjms.client.session.registration import FirstPull, register
 from pyjms.client.session.resources import SessionResources
-from pyjms.client.session.transaction import LocalTransaction
+from pyjms.client.session.running import SessionRuns
+from pyjms.client.session.shared_subscriptions import SharedSubscriptions
+from pyjms.client.session.unit_of_work import UnitOfWork
 from pyjms.client.session.unstarted_warning import UnstartedWarning
 from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
@@ -41,11 +46,8 @@ from pyjms.errors import (
     InvalidDestinationException,
     JMSException,
 )
-from pyjms.jms import api
 from pyjms.jms.api import MessageListener
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from pyjms.jms.message import Message
 from pyjms.wire.openwire.commands import (
     ConsumerId,
     ProducerId,
@@ -61,8 +63,11 @@ logger = get_logger(__name__)
 _C = TypeVar("_C", bound=ActiveMQMessageConsumer)
 
 
-class ActiveMQSession(api.Session):
+class ActiveMQSession(UnitOfWork):
     """A session of an `ActiveMQConnection`, which creates it."""
+
+    consumer_class: type[ActiveMQMessageConsumer] = ActiveMQMessageConsumer
+    takes_chunks = True  # of connection consumers
 
     def __init__(
         self,
@@ -73,9 +78,17 @@ class ActiveMQSession(api.Session):
     ) -> None:
         self.connection = connection
         self.session_id = session_id
-        self.resources = SessionResources(connection)
-        self.transaction = LocalTransaction(connection, self.resources)
+        self.stats = connection.stats.add_session(str(session_id)) if connection.stats else None
+        self.transformer = connection.transformer
+        """The message transformer of new producers and consumers."""
+        self.consumer_class = consumer_kind(self, self.consumer_class)
+        self.resources = SessionResources(connection, self.stats)
+        self.transaction = self.new_transaction(mode)
         self.dispatcher = ListenerDispatcher(session_id, connection.send_now, connection.fail)
+        self.use = SessionUse(session_id, self.dispatcher)
+        self._runs = SessionRuns(self.dispatcher, self.resources)
+        self.completions = SendCompletions(connection, session_id, self.dispatcher)
+        self.shared = SharedSubscriptions(connection, self.resources)
         self.is_started = connection.is_started
         self.has_listener = False
         """Whether a listener is set on the session or a consumer: receive() is refused."""
@@ -98,6 +111,9 @@ class ActiveMQSession(api.Session):
             connection.connection_id, 0.0 if self.is_started else unstarted_timeout
         )
 
+    def __repr__(self) -> str:
+        return f"<session {self.session_id}>"
+
     # --- mode
 
     @property
@@ -108,42 +124,7 @@ class ActiveMQSession(api.Session):
     def acknowledge_mode(self) -> AcknowledgeMode:
         return self._mode
 
-    # --- destinations and messages
-
-    def create_queue(self, name: str) -> Queue:
-        self.check_open()
-        return TemporaryQueue(name) if check_name(name).startswith("ID:") else Queue(name)
-
-    def create_topic(self, name: str) -> Topic:
-        self.check_open()
-        return TemporaryTopic(name) if check_name(name).startswith("ID:") else Topic(name)
-
-    def create_message(self) -> Message:
-        self.check_open()
-        return Message()
-
-    def create_text_message(self, text: str | None = None) -> TextMessage:
-        self.check_open()
-        return TextMessage(text)
-
-    def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
-        self.check_open()
-        message = BytesMessage()
-        if data is not None:
-            message.write_bytes(data)
-        return message
-
-    def create_map_message(self) -> MapMessage:
-        self.check_open()
-        return MapMessage()
-
-    def create_stream_message(self) -> StreamMessage:
-        self.check_open()
-        return StreamMessage()
-
-    def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
-        self.check_open()
-        return ObjectMessage(data)
+    # --- temporary destinations
 
     async def create_temporary_queue(self) -> TemporaryQueue:
         self.check_open()
@@ -163,12 +144,10 @@ class ActiveMQSession(api.Session):
         self, destination: Destination | None = None
     ) -> ActiveMQMessageProducer:
         self.check_open()
-        number = next(self._producer_numbers)
-        producer = ActiveMQMessageProducer(
-            self,
-            ProducerId(self.session_id.connection_id, number, self.session_id.value),
-            None if destination is None else check_destination(destination),
-        )
+        own = self.session_id
+        producer_id = ProducerId(own.connection_id, next(self._producer_numbers), own.value)
+        checked = None if destination is None else check_destination(destination)
+        producer = new_producer(self, producer_id, checked)
         self.resources.add_producer(producer)
         try:
             await self.connection.request(producer.info)
@@ -180,8 +159,8 @@ class ActiveMQSession(api.Session):
     async def create_consumer(
         self, destination: Destination, selector: str | None = None, *, no_local: bool = False
     ) -> ActiveMQMessageConsumer:
-        return await self._open_consumer(
-            destination, selector, ActiveMQMessageConsumer, no_local=no_local
+        return await self.open_consumer(
+            destination, selector, self.consumer_class, no_local=no_local
         )
 
     async def create_pull_consumer(
@@ -193,13 +172,21 @@ class ActiveMQSession(api.Session):
         timeout: float | None = None,
     ) -> ActiveMQMessageConsumer:
         pull = FirstPull(timeout)
-        return await self._open_consumer(
-            destination, selector, ActiveMQMessageConsumer, pull, no_local=no_local
+        return await self.open_consumer(
+            destination, selector, self.consumer_class, pull, no_local=no_local
         )
 
     async def create_durable_subscriber(
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> ActiveMQMessageConsumer:
+        return await self.open_durable_subscriber(
+            topic, name, selector, self.consumer_class, no_local=no_local
+        )
+
+    async def open_durable_subscriber(
+        self, topic: Topic, name: str, selector: str | None, kind: type[_C], **details: Any
+    ) -> _C:
+        """Open a durable subscriber of this class; `details` are those of `consumer_info`."""
         self.check_open()
         if not self.connection.has_own_client_id:
             raise JMSException(
@@ -211,13 +198,17 @@ class ActiveMQSession(api.Session):
             raise InvalidDestinationException(
                 f"Cannot create a durable subscriber on {topic}: it is not a topic"
             )
-        return await self._open_consumer(
-            topic,
-            selector,
-            ActiveMQMessageConsumer,
-            no_local=no_local,
-            subscription_name=name,
-        )
+        return await self.open_consumer(topic, selector, kind, subscription_name=name, **details)
+
+    async def create_shared_consumer(
+        self, topic: Topic, name: str, selector: str | None = None
+    ) -> ActiveMQMessageConsumer:
+        return await self._share(topic, name, selector, durable=False)
+
+    async def create_shared_durable_consumer(
+        self, topic: Topic, name: str, selector: str | None = None
+    ) -> ActiveMQMessageConsumer:
+        return await self._share(topic, name, selector, durable=True)
 
     async def create_browser(
         self, queue: Queue, selector: str | None = None
@@ -228,7 +219,7 @@ class ActiveMQSession(api.Session):
             self,
             check_destination(queue),
             selector,
-            lambda: self._open_consumer(queue, selector, BrowsingConsumer, browser=True),
+            lambda: self.open_consumer(queue, selector, BrowsingConsumer, browser=True),
             self.resources.browser_closed,
         )
         self.resources.add_browser(browser)
@@ -236,12 +227,23 @@ class ActiveMQSession(api.Session):
 
     async def unsubscribe(self, name: str) -> None:
         self.check_open()
+        if await self.shared.unsubscribe(name):
+            return
         connection = self.connection
         await connection.request(
             RemoveSubscriptionInfo(connection.connection_id, name, connection.registered_client_id)
         )
 
-    async def _open_consumer(
+    async def _share(
+        self, topic: Topic, name: str, selector: str | None, *, durable: bool
+    ) -> ActiveMQMessageConsumer:
+        self.check_open()
+        queue = self.shared.queue_of(topic, name, selector)
+        consumer = await self.open_consumer(queue, None, self.consumer_class)
+        self.shared.opened(consumer, queue, name, durable=durable)
+        return consumer
+
+    async def open_consumer(
         self,
         destination: Destination,
         selector: str | None,
@@ -249,6 +251,7 @@ class ActiveMQSession(api.Session):
         pull: FirstPull | None = None,
         **details: Any,
     ) -> _C:
+        """Open a consumer of this class; `details` are those of `consumer_info`."""
         self.check_open()
         connection, session_id = self.connection, self.session_id
         connection.check_consumable(check_destination(destination))
@@ -265,26 +268,6 @@ class ActiveMQSession(api.Session):
         )
         return await register(kind(self, info), self.resources, pull)
 
-    # --- acknowledgement, transactions, recovery
-
-    async def commit(self) -> None:
-        self.check_open()
-        if not self._is_transacted:
-            raise IllegalStateException("Not a transacted session")
-        await self.transaction.commit()
-
-    async def rollback(self) -> None:
-        self.check_open()
-        if not self._is_transacted:
-            raise IllegalStateException("Not a transacted session")
-        await self.transaction.rollback()
-
-    async def recover(self) -> None:
-        self.check_open()
-        if self._is_transacted:
-            raise IllegalStateException("This session is transacted")
-        self.resources.roll_back()
-
     # --- listeners
 
     @property
@@ -299,18 +282,8 @@ class ActiveMQSession(api.Session):
         self.listeners_changed()
 
     async def run(self) -> None:
-        """Deliver the buffered messages of all consumers to the session's listener.
-
-        Raises:
-            IllegalStateException: the session is closed, or has no listener.
-        """
         self.check_open()
-        listener = self._listener
-        if listener is None:
-            raise IllegalStateException("run() needs a listener: call set_message_listener() first")
-        for consumer in list(self.resources.consumers):
-            while not self.is_closed and (dispatch := consumer.next_dispatch()) is not None:
-                await consumer.call_listener(listener, dispatch)
+        await self._runs.run(self._listener)
 
     def listeners_changed(self) -> None:
         """Update `has_listener`."""
@@ -352,21 +325,32 @@ class ActiveMQSession(api.Session):
         self._update_flow()
         await self.dispatcher.wait_idle()
 
+    async def finish(self) -> None:
+        """Wait until no listener and no completion listener is running, before it is closed."""
+        await self.completions.finish()
+        await self.stop()
+
     async def close(self) -> None:
+        self.completions.check("close()")
         if self.is_closed:
             return
         self.is_closed = True
         try:
-            await self.stop()
-            await self.transaction.rollback()
+            await self.finish()
+            await self.transaction.close()
+            await self.shared.close()
         except ConnectionFailedException as error:
             logger.debug("Closing %s without the broker: %s", self.session_id, error)
         finally:
-            last = self.dispose()
-            self._on_close(self)
-            self.connection.oneway_if_open(RemoveInfo(self.session_id, last))
-            with anyio.CancelScope(shield=True):
-                await self.end_tasks()
+            await self.finish_close()
+
+    async def finish_close(self) -> None:
+        """Dispose it, tell the broker, and wait for its tasks."""
+        last = self.dispose()
+        self._on_close(self)
+        self.connection.oneway_if_open(RemoveInfo(self.session_id, last))
+        with anyio.CancelScope(shield=True):
+            await self.end_tasks()
 
     def dispose(self, failure: JMSException | None = None) -> int:
         """Close it without the broker; return the last sequence id delivered."""
@@ -374,12 +358,15 @@ class ActiveMQSession(api.Session):
         self.is_started = False
         self.failure = failure
         self.dispatcher.stop_soon()
+        self._runs.end()
+        self.completions.dispose(failure)
         self.tasks.cancel()
         return self.resources.dispose(failure)
 
     async def end_tasks(self) -> None:
         """Wait for the tasks that `dispose` has ended; cancels a listener that is still running."""
         await self.dispatcher.abort()
+        await self.completions.end()
         await self.tasks.wait()
 
     def check_open(self) -> None:

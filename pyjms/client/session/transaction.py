@@ -1,7 +1,8 @@
-"""The local transaction of a transacted session.
+"""The transactions of sessions: none, or local ones; `pyjms.client.xa` adds those of branches.
 
-A session has at most one transaction, and begins it with the first work: a send, or a message
-delivered. Without work a commit or rollback asks nothing of the broker.
+A session has one `SessionTransaction`, chosen when it is created. A transacted session has at most
+one transaction at a time, and begins it with the first work: a send, or a message delivered.
+Without work a commit or rollback asks nothing of the broker.
 
     state         send, delivery        commit()               rollback()
     -----------   -------------------   --------------------   -------------------
@@ -13,9 +14,14 @@ Before either end the consumers acknowledge, in the transaction, what was delive
 
     commit succeeded                 delivered messages are settled
     commit refused by the broker     they are redelivered: the broker has rolled back
-    commit cancelled                 they count as committed: the broker has the command
+    commit cancelled                 they are settled: the broker has the command. Should they come
+                                     again, a lost broker has not executed it; then they are
+                                     delivered as any other message
     commit without response          unknown; the caller decides (ConnectionFailedException)
     rollback, whatever the outcome   they are redelivered
+
+Synchronizations are called before the end, when they may still do work in it, and after it:
+`after_commit` where messages are settled, else `after_rollback`.
 
 With a failover transport the broker may be lost meanwhile. Messages delivered by the lost one must
 come again, from the next one to the same consumers; else a commit rolls back instead, after
@@ -27,22 +33,36 @@ transaction. (openwire-encoding 13; activemq-broker X1, X3, X7)
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol
 
 import anyio
 
 from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.client.interfaces import ClientConnection
+from pyjms.client.session.synchronizations import (
+    Synchronizations,
+    after_commit,
+    after_rollback,
+)
 from pyjms.errors import (
     ConnectionFailedException,
+    IllegalStateException,
     JMSException,
     RequestTimeoutException,
     TransactionRolledBackException,
 )
-from pyjms.wire.openwire.commands import LocalTransactionId, TransactionInfo, TransactionType
+from pyjms.jms.transaction.synchronization import LocalTransactionEventListener, Synchronization
+from pyjms.wire.openwire.commands import (
+    LocalTransactionId,
+    TransactionId,
+    TransactionInfo,
+    TransactionType,
+)
 
-__all__ = ["LocalTransaction", "TransactionParticipants"]
+__all__ = ["LocalTransaction", "NoTransaction", "SessionTransaction", "TransactionParticipants"]
 
 logger = get_logger(__name__)
 
@@ -59,66 +79,164 @@ class TransactionParticipants(Protocol):
     def settle(self) -> None:
         """Settle what was delivered: it was committed."""
 
+    def settle_in_doubt(self) -> None:
+        """Settle what was delivered, and accept it if it comes again: then it was rolled back."""
+
     def roll_back(self) -> None:
         """Redeliver what was delivered: it was rolled back."""
 
 
-class LocalTransaction:
+class SessionTransaction(ABC):
+    """How a session does its work in transactions."""
+
+    @property
+    @abstractmethod
+    def id(self) -> TransactionId | None:
+        """The transaction that work belongs to now; None: there is none."""
+
+    @abstractmethod
+    def begin(self) -> TransactionId:
+        """Return the id of the transaction; begin one if this is its first work."""
+
+    @abstractmethod
+    async def commit(self) -> None:
+        """Commit and wait for the broker."""
+
+    @abstractmethod
+    async def rollback(self) -> None:
+        """Roll back and wait for the broker."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End what is open: the session is closing."""
+
+    @abstractmethod
+    def add_synchronization(self, synchronization: Synchronization) -> None:
+        """Have `synchronization` called at the end of the transaction, which is begun if needed."""
+
+    @abstractmethod
+    def set_listener(self, listener: LocalTransactionEventListener | None) -> None:
+        """Have `listener` called when local transactions begin and end."""
+
+    def redelivered(self) -> None:  # noqa: B027 - only local transactions wait for it
+        """Note that a message delivered by a lost broker came again."""
+
+
+class NoTransaction(SessionTransaction):
+    """That of a session which is not transacted."""
+
+    id = None
+
+    def begin(self) -> NoReturn:
+        raise IllegalStateException("Not a transacted session")
+
+    async def commit(self) -> None:
+        self.begin()
+
+    async def rollback(self) -> None:
+        self.begin()
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to end."""
+
+    def add_synchronization(self, synchronization: Synchronization) -> None:
+        self.begin()
+
+    def set_listener(self, listener: LocalTransactionEventListener | None) -> None:
+        self.begin()
+
+
+class LocalTransaction(SessionTransaction):
     """What a session did since its last commit or rollback. `id` is None before any work."""
+
+    id: LocalTransactionId | None = None
 
     def __init__(self, connection: ClientConnection, participants: TransactionParticipants) -> None:
         self._connection = connection
         self._participants = participants
-        self.id: LocalTransactionId | None = None
+        self._listener: LocalTransactionEventListener | None = None
+        self._synchronizations = Synchronizations()
         self._redelivery = anyio.Event()
 
     def begin(self) -> LocalTransactionId:
-        """Return the transaction's id; begin one if this is its first work."""
         if self.id is None:
             transaction_id = self._connection.next_transaction_id()
             self._connection.oneway(self._info(transaction_id, TransactionType.BEGIN))
             self.id = transaction_id
+            if self._listener is not None:
+                _notify(self._listener.begin_event)
         return self.id
+
+    def add_synchronization(self, synchronization: Synchronization) -> None:
+        self.begin()
+        self._synchronizations.add(synchronization)
+
+    def set_listener(self, listener: LocalTransactionEventListener | None) -> None:
+        self._listener = listener
 
     async def commit(self) -> None:
         """Commit and wait for the broker; see the module for the outcomes.
 
         Raises:
-            TransactionRolledBackException: the broker rolled back; messages are redelivered.
+            TransactionRolledBackException: the broker rolled back, or the session was closed
+                meanwhile; messages are redelivered.
             ConnectionFailedException: the outcome is unknown.
+            IllegalStateException: called by a synchronization's `before_end`.
         """
         if self.id is None:
             return
+        self._refuse_in_synchronization("commit()")
+        try:
+            await self._synchronizations.before_end()
+        except Exception:
+            await self._roll_back()
+            raise
         if self._participants.stale_count():
             await self._wait_for_redelivery()
+        if self.id is None:
+            raise TransactionRolledBackException("The session was closed before the commit")
+        synchronizations = self._detach()
         try:
             await self._end(TransactionType.COMMIT_ONE_PHASE)
         except anyio.get_cancelled_exc_class():
-            self._participants.settle()
+            self._participants.settle_in_doubt()
+            await self._committed(synchronizations)
             raise
         except (ConnectionFailedException, RequestTimeoutException):
+            await self._rolled_back(synchronizations)
             raise
         except JMSException as error:
-            logger.warning("Commit failed and was rolled back: %s", error)
+            logger.debug("Commit failed and was rolled back: %s", error)  # the caller has it
             self._participants.roll_back()
+            await self._rolled_back(synchronizations)
             if isinstance(error, TransactionRolledBackException):
                 raise
             refusal = TransactionRolledBackException(error.reason or str(error))
             refusal.linked_exception = error
             raise refusal from error
         self._participants.settle()
+        await self._committed(synchronizations)
 
     async def rollback(self) -> None:
-        """Roll back: sends are dropped and messages redelivered, whatever the broker responds."""
+        """Roll back: sends are dropped and messages redelivered, whatever the broker responds.
+
+        Raises:
+            IllegalStateException: called by a synchronization's `before_end`.
+        """
+        self._refuse_in_synchronization("rollback()")
+        await self.close()
+
+    async def close(self) -> None:
+        """Roll back, also where a synchronization closes the session."""
         if self.id is None:
             return
         try:
-            await self._end(TransactionType.ROLLBACK)
-        finally:
-            self._participants.roll_back()
+            await self._synchronizations.before_end()
+        except Exception:
+            logger.exception("A synchronization failed before the rollback")
+        await self._roll_back()
 
     def redelivered(self) -> None:
-        """Note that a message delivered by a lost broker came again."""
         self._redelivery.set()
 
     async def _wait_for_redelivery(self) -> None:
@@ -134,19 +252,59 @@ class LocalTransaction:
                 await self._redelivery.wait()
         missing, transaction_id = participants.stale_count(), self.id
         if missing:
-            await self.rollback()
+            await self._roll_back()
             raise TransactionRolledBackException(
                 f"rolling back transaction ({transaction_id}) post failover recovery. {missing} "
                 "previously delivered message(s) not replayed to consumer",
                 hint="they come again, to this or another consumer; handle them then",
             )
 
-    async def _end(self, how: TransactionType) -> None:
+    def _refuse_in_synchronization(self, call: str) -> None:
+        if self._synchronizations.is_calling:
+            raise IllegalStateException(
+                f"{call} cannot be called in before_end of a synchronization",
+                hint="the transaction is ending already; an error raised there rolls it back",
+            )
+
+    async def _roll_back(self) -> None:
+        if self.id is None:
+            return  # the session was closed meanwhile
+        synchronizations = self._detach()
+        try:
+            await self._end(TransactionType.ROLLBACK)
+        finally:
+            self._participants.roll_back()
+            await self._rolled_back(synchronizations)
+
+    def _detach(self) -> Sequence[Synchronization]:
+        """Acknowledge what was delivered, and return the synchronizations to be called."""
         self._participants.acknowledge_in_transaction()
+        return self._synchronizations.detach()
+
+    async def _end(self, how: TransactionType) -> None:
         transaction_id, self.id = self.id, None
         await self._connection.request(self._info(transaction_id, how))
+
+    async def _committed(self, synchronizations: Sequence[Synchronization]) -> None:
+        if self._listener is not None:
+            _notify(self._listener.commit_event)
+        if synchronizations:
+            await after_commit(synchronizations)
+
+    async def _rolled_back(self, synchronizations: Sequence[Synchronization]) -> None:
+        if self._listener is not None:
+            _notify(self._listener.rollback_event)
+        if synchronizations:
+            await after_rollback(synchronizations)
 
     def _info(
         self, transaction_id: LocalTransactionId | None, how: TransactionType
     ) -> TransactionInfo:
         return TransactionInfo(self._connection.connection_id, transaction_id, int(how))
+
+
+def _notify(event: Callable[[], None]) -> None:
+    try:
+        event()
+    except Exception:
+        logger.exception("A listener of local transactions failed")

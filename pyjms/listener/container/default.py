@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Unpack, cast
 
+from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api import ConnectionFactory, Session
@@ -79,8 +80,8 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         super().__init__(connection_factory)
         self.set_options(cast("dict[str, Any]", options))
         self._start_outcome = StartOutcome()
-        self._connection = ContainerConnection(self)
-        self._resources = ResourceFactory(self, self._start_outcome.settle)
+        self._connection = ContainerConnection(self, self.prepare_connection)
+        self._resources = ResourceFactory(self, self._consumer_created)
         self._execution = ListenerExecution(self, self._life_cycle, self._resources)
         self._cycle = ReceiveCycle(self, self._connection, self._resources, self._execution)
         self._pool = InvokerPool(self, self._life_cycle, self._create_invoker, self._on_inactive)
@@ -128,6 +129,9 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         """Whether a cached consumer exists now; never so below cache level CONSUMER."""
         return any(invoker.consumer is not None for invoker in self._pool.invokers())
 
+    def _consumer_created(self) -> None:
+        self._recovery.consumer_created()
+
     async def initialize(self) -> None:
         """Check the properties and create the consumers, paused.
 
@@ -160,7 +164,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
             self._start_outcome.begin(has_consumer=self.is_registered_with_destination)
             if self.shared_connection_enabled:
                 try:
-                    await self._connection.establish()
+                    await self._recovery.establish()
                 except JMSException as error:
                     # a client id that cannot be set, a broker of another loop
                     refused = prevents_startup(error) or type(error) is IllegalStateException
@@ -185,7 +189,11 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         Raises:
             JMSException: its configuration cannot work, or its client id is in use.
         """
-        await self._start_outcome.wait()
+        with _clock.timeout(self.startup_timeout) as waiting:
+            await self._start_outcome.wait()
+        if waiting.cancelled_caught:
+            self._recovery.report_start(self._recovery.not_in_time())
+            self._start_outcome.settle()
 
     async def stop(self, callback: Callable[[], None] | None = None) -> None:
         """Stop receiving and return, without waiting for running listeners; they end normally.

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 
 from pyjms._clock import FOR_EVER, check_seconds
 from pyjms.enums import CacheLevel
-from pyjms.jms.api import ConnectionFactory
+from pyjms.jms.api import Connection, ConnectionFactory
 from pyjms.listener.backoff import BackOff, FixedBackOff
 from pyjms.listener.container.properties import (
     ContainerOptions,
@@ -19,7 +19,7 @@ from pyjms.listener.container.properties import (
     parse_concurrency,
 )
 from pyjms.listener.container.task_executor import AsyncTaskExecutor, SimpleAsyncTaskExecutor
-from pyjms.listener.outages import Outages
+from pyjms.listener.outages import Outages, leave_losses_to_recovery
 
 __all__ = [
     "DefaultContainerProperties",
@@ -105,6 +105,11 @@ class DefaultContainerProperties(ContainerProperties):
         self._idle_consumer_limit = 1
         self._idle_task_execution_limit = 1
         self._idle_receives_per_task_limit: int | None = None
+
+    @property
+    def startup_timeout(self) -> float | None:
+        """Seconds that a start waits for a broker that `failover:` seeks; None: for ever."""
+        return None if self.outages is None else self.outages.startup_timeout
 
     @property
     def concurrency(self) -> str:
@@ -258,6 +263,11 @@ class DefaultContainerProperties(ContainerProperties):
             self._idle_receives_per_task_limit = _SHORT_TASK
         if self._session_transacted is None and self._has_foreign_transaction_manager:
             self._session_transacted = True
+
+    def prepare_connection(self, connection: Connection) -> None:
+        """Prepare a connection that has just been opened for this container."""
+        if self.outages is not None:
+            leave_losses_to_recovery(connection, self.bean_name or self.destination_description)
 
     @property
     def synchronizes_sessions(self) -> bool:

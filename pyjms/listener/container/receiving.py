@@ -174,6 +174,7 @@ class ReceiveCycle:
             return None, self._connection.get()
         connection = await self._properties.require_connection_factory().create_connection()
         try:
+            self._properties.prepare_connection(connection)
             await connection.start()
         except BaseException:
             await close_quietly(connection)

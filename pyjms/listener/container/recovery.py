@@ -30,7 +30,7 @@ container stops, instead of trying for ever. Later the same errors are retried, 
 
 Waits and the number of attempts are the back-off's; tenacity runs the attempts. The log lines are
 Spring's; containers that share an `Outages` log those of a broker that is away at DEBUG, and it
-logs one warning for the broker.
+logs one warning for the broker. There, a commit that failed has the line of its message only.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.core.closing import close_quietly
 from pyjms.enums import CacheLevel
+from pyjms.errors import ConnectionFailedException, TransactionRolledBackException
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.listener.backoff import BackOffExecution, stop_after_back_off, wait_back_off
 from pyjms.listener.container.default_properties import DefaultContainerProperties
@@ -100,6 +101,7 @@ class Recovery:
         self._lock = anyio.Lock()
         self._generation = 0
         self.in_progress = False
+        self._was_late = False
 
     async def join(self, failures: FailureRecord) -> None:
         """Wait for a recovery in progress, and note that the invoker has seen all up to now."""
@@ -212,6 +214,42 @@ class Recovery:
         if (outage := self._outage()) is not None:
             outage.restored(self._name)
 
+    async def establish(self) -> None:
+        """Open the connection; an application waits for a broker only until its time-out.
+
+        Once that has passed for a broker, its other listeners do not wait at their start.
+
+        Raises:
+            ConnectionFailedException: there is no connection yet; the consumers keep trying.
+            JMSException: it cannot be opened, or its client id is refused.
+        """
+        seconds = self._properties.startup_timeout
+        outage = self._outage()
+        if seconds is not None and outage is not None and outage.timed_out:
+            seconds = 0.0
+        with _clock.timeout(seconds) as waiting:
+            await self._connection.establish()
+        if waiting.cancelled_caught:
+            raise self.not_in_time()
+
+    def not_in_time(self) -> ConnectionFailedException:
+        """Return why a start goes on without a connection."""
+        self._was_late = True
+        if (outage := self._outage()) is not None:
+            outage.timed_out = True
+        return ConnectionFailedException(
+            f"no connection within {self._properties.startup_timeout:g} s",
+            hint="lifecycle.startup_timeout sets how long the start waits",
+        )
+
+    def consumer_created(self) -> None:
+        """Note that the broker has accepted a consumer."""
+        self._start_outcome.settle()
+        if self._was_late:
+            self._was_late = False
+            if (outage := self._outage()) is not None:
+                outage.restored(self._name)
+
     def report_start(self, error: Exception) -> None:
         """Report that a container starts without its broker, if that is what `error` says."""
         outage = self._outage()
@@ -237,14 +275,20 @@ class Recovery:
         is_shared = outage is not None and is_connection_failure(error)
         if outage is not None and is_shared:
             outage.lost(self._name, error)
+        is_known = is_shared or (outage is not None and self._is_logged_with_its_delivery(error))
         logger.log(
-            logging.DEBUG if is_shared else logging.WARNING,
+            logging.DEBUG if is_known else logging.WARNING,
             "Setup of JMS message listener invoker failed for destination '%s' - "
             "trying to recover. Cause: %s",
             self._properties.destination_description,
             describe(error),
             exc_info=error if logger.isEnabledFor(logging.DEBUG) else None,
         )
+
+    def _is_logged_with_its_delivery(self, error: Exception) -> bool:
+        """Return whether the error is of a commit, which is reported with the message."""
+        is_of_commit = isinstance(error, TransactionRolledBackException)
+        return is_of_commit and self._properties.transaction_manager is None
 
     def _report_attempt(self, state: RetryCallState, execution: BackOffExecution) -> None:
         error = state.outcome.exception() if state.outcome is not None else None

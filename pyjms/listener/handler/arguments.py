@@ -100,7 +100,7 @@ class CallPlan:
         self._session_types = session_types or {Session: _unchanged}
         parameters = read_parameters(handler, self.name)
         payload = choose_payload(parameters, self._is_not_payload, self.name)
-        suppliers = {p.name: self._supplier(p, payload) for p in parameters}
+        suppliers = self._suppliers_of(parameters, payload)
         self._by_name = any(p.injection is not None or p.is_keyword for p in parameters)
         self._names = tuple(suppliers)
         self._suppliers = tuple(suppliers.values())
@@ -124,6 +124,20 @@ class CallPlan:
         if self._by_name:
             return self.handler(**dict(zip(self._names, values, strict=True)))
         return self.handler(*values)
+
+    def _suppliers_of(
+        self, parameters: list[HandlerParameter], payload: HandlerParameter | None
+    ) -> dict[str, Supplier]:
+        problems: list[ConfigurationException] = []
+        suppliers: dict[str, Supplier] = {}
+        for parameter in parameters:
+            try:
+                suppliers[parameter.name] = self._supplier(parameter, payload)
+            except ConfigurationException as error:
+                problems.append(error)
+        if problems:
+            raise ConfigurationException.joined(problems)
+        return suppliers
 
     def _is_not_payload(self, parameter: HandlerParameter) -> bool:
         """Return whether marker or type make a parameter something else than the payload."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import pydantic
-from pydantic import JsonValue
 
 from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
@@ -101,7 +100,7 @@ class DefaultMessageConverter:
 
     def _from_json(self, message: Message, target: Any) -> Any:
         if is_open(target) and self._json.named_type(message, target) is None:
-            return self._json.from_message(message, JsonValue)
+            return self._json.from_message(message, pydantic.JsonValue)
         if target is str or target is bytes:
             try:
                 return self._json.from_message(message, target)

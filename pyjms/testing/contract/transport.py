@@ -98,9 +98,12 @@ class TransportContract:
 
     async def test_requests_get_their_responses(self, ends: TransportEnds) -> None:
         ends.respond_to_requests()
-        for expected in (1, 2, 3):
-            response = await ends.client.request(ControlCommand("ask"), timeout=None)
-            assert response.correlation_id == expected
+        last = 0
+        for _ in range(3):
+            command = ControlCommand("ask")
+            response = await ends.client.request(command, timeout=None)
+            assert response.correlation_id == command.command_id > last
+            last = command.command_id
 
     async def test_a_response_never_arrives_on_the_senders_stack(self, ends: TransportEnds) -> None:
         ends.respond_to_requests()

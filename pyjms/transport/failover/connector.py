@@ -4,7 +4,8 @@ A pass tries the backups that are connected already, then the broker that was as
 list. One that accepts the connection but refuses the client counts as failed, too.
 
 Log lines: one warning when the first pass of all has failed, one after every
-`warnAfterReconnectAttempts` passes; the transport logs losses and their end.
+`warnAfterReconnectAttempts` passes; the transport logs losses and their end. Of connections that
+look for the same brokers one logs them; see `OutageLog`.
 (activemq-edges F1, F7, F8)
 """
 
@@ -21,6 +22,7 @@ from pyjms._logger import get_logger
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.transport.failover.brokers import BrokerList
 from pyjms.transport.failover.options import FailoverOptions
+from pyjms.transport.failover.outage_log import OutageLog
 from pyjms.transport.failover.peer import Peer, open_peer
 from pyjms.transport.failover.waiting import ReconnectPolicy
 from pyjms.transport.openwire.correlator import RequestTransport
@@ -43,6 +45,7 @@ class Connector:
         self, brokers: BrokerList, options: FailoverOptions, create: CreateTransport
     ) -> None:
         self.brokers = brokers
+        self.outage_log = OutageLog(str(brokers))
         self._options = options
         self._create = create
         self._backups: list[Peer] = []
@@ -230,7 +233,8 @@ class Connector:
         every = self._options.warn_after_reconnect_attempts
         is_first = attempt == 1 and policy.is_first
         if is_first or (every > 0 and attempt % every == 0):
-            logger.warning(
+            logger.log(
+                self.outage_log.warning(),
                 "Failed to connect to [%s] after: %d attempt(s) with '%s', continuing to retry.",
                 self.brokers,
                 attempt,

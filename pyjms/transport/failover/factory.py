@@ -12,7 +12,7 @@ from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.options import Options, boolean, check_known, integer, read_options
 from pyjms.transport.uri import TransportURI, could_not_create
 
-__all__ = ["discovery_transport", "failover_transport"]
+__all__ = ["discovery_transport", "failover_transport", "static_brokers"]
 
 
 def failover_transport(uri: TransportURI, create: CreateTransport) -> RequestTransport:
@@ -52,18 +52,27 @@ def discovery_transport(uri: TransportURI, create: CreateTransport) -> RequestTr
         ConfigurationException: an option, or the URL of a broker, is wrong.
         UnsupportedOperationException: another agent than `static` is named.
     """
-    agent, options = uri, dict[str, str]()
-    if uri.scheme == "discovery":
-        options = dict(uri.options)
+    options = dict(uri.options) if uri.scheme == "discovery" else {}
+    return failover_transport(
+        TransportURI("failover", options=options, components=static_brokers(uri)), create
+    )
+
+
+def static_brokers(uri: TransportURI) -> tuple[TransportURI, ...]:
+    """Return what the agent `static` of a URL lists, or `static:` itself.
+
+    Raises:
+        ConfigurationException: another agent is named, or an option is wrong.
+    """
+    agent = uri
+    if uri.scheme != "static":
         if len(uri.components) != 1 or uri.components[0].scheme != "static":
             raise could_not_create(
                 f"{uri} names no agent that finds brokers",
-                hint="only the agent static is supported: discovery:(static:(tcp://host:61616))",
+                hint=f"only the agent static is supported: {uri.scheme}:(static:(tcp://host:1))",
             )
         agent = uri.components[0]
     own = dict.fromkeys(_STATIC, _OF_BRIDGES)
     read_options(agent.options, _STATIC)
     check_known(replace(agent, components=()), set(), ignored=own)
-    return failover_transport(
-        TransportURI("failover", options=options, components=agent.components), create
-    )
+    return agent.components

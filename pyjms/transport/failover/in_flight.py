@@ -1,8 +1,11 @@
 """What becomes of requests whose response is outstanding when the broker is lost.
 
     removals, acknowledgements, rollbacks    done: the next broker knows nothing to remove, deliver
-                                             again or roll back
-    a commit that may have been executed     TransactionRolledBackException, with the next broker
+    of local transactions                    again or roll back
+    a commit or prepare that may have been   TransactionRolledBackException, with the next broker
+    executed
+    commit and rollback of a prepared        sent again; done, if the next broker does not know the
+    branch                                   branch any more
     everything else                          sent again; a persistent message that the lost broker
                                              has stored is recognized there (activemq-broker T27)
 
@@ -11,39 +14,65 @@
 
 from __future__ import annotations
 
-from pyjms.errors import ConnectionFailedException, TransactionRolledBackException
+from pyjms.errors import ConnectionFailedException, TransactionRolledBackException, XAException
 from pyjms.transport.failover.requests import Request
 from pyjms.wire.openwire.commands import (
     Command,
     DestinationInfo,
+    LocalTransactionId,
     MessageAck,
     RemoveInfo,
+    Response,
     TransactionInfo,
     TransactionType,
 )
 
-__all__ = ["failed_again", "in_doubt", "is_done_by_loss", "is_in_doubt", "stopped", "timed_out"]
+__all__ = [
+    "failed_again",
+    "in_doubt",
+    "is_done_by_loss",
+    "is_in_doubt",
+    "outcome_of",
+    "stopped",
+    "timed_out",
+]
 
 _REMOVE = 1
+_DOUBTFUL = (TransactionType.COMMIT_ONE_PHASE, TransactionType.PREPARE)
+_REPEATABLE = (TransactionType.COMMIT_TWO_PHASE, TransactionType.ROLLBACK, TransactionType.FORGET)
 
 
 def is_done_by_loss(command: Command) -> bool:
     """Whether `command` has its effect by the loss of the broker."""
     if isinstance(command, TransactionInfo):
-        return command.type == TransactionType.ROLLBACK
+        is_local = isinstance(command.transaction_id, LocalTransactionId)
+        return is_local and command.type == TransactionType.ROLLBACK
     if isinstance(command, DestinationInfo):
         return command.operation_type == _REMOVE
     return isinstance(command, RemoveInfo | MessageAck)
 
 
 def is_in_doubt(request: Request) -> bool:
-    """Whether `request` is a commit that the lost broker may have executed."""
+    """Whether `request` is a commit or prepare that the lost broker may have executed."""
     command = request.command
-    return (
-        request.was_sent
+    return request.was_sent and isinstance(command, TransactionInfo) and command.type in _DOUBTFUL
+
+
+def outcome_of(request: Request, outcome: Response | Exception) -> Response | Exception:
+    """Return the outcome of a request for its caller.
+
+    The end of a prepared branch that was sent again is done, if the broker does not know the
+    branch any more: nobody else ends it.
+    """
+    command = request.command
+    is_done = (
+        request.was_repeated
         and isinstance(command, TransactionInfo)
-        and command.type == TransactionType.COMMIT_ONE_PHASE
+        and command.type in _REPEATABLE
+        and isinstance(outcome, XAException)
+        and outcome.xa_error_code == XAException.XAER_NOTA
     )
+    return Response() if is_done else outcome
 
 
 def in_doubt(request: Request) -> TransactionRolledBackException:

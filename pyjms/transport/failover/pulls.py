@@ -47,10 +47,9 @@ class OpenPulls:
         if not pulls:
             del self._pulls[consumer_id]
 
-    def consumer_closed(self, object_id: object) -> None:
-        """Remove the pulls of a consumer, if `object_id` is one's."""
-        if isinstance(object_id, ConsumerId):
-            self._pulls.pop(object_id, None)
+    def consumer_closed(self, consumer_id: ConsumerId) -> None:
+        """Remove the pulls of a consumer."""
+        self._pulls.pop(consumer_id, None)
 
     def replay(self) -> Iterator[MessagePull]:
         """Yield all of them, with what is left of their time."""

@@ -25,7 +25,6 @@ from pyjms._logger import get_logger
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.base import TransportListener
 from pyjms.transport.failover.in_flight import in_doubt, is_in_doubt
-from pyjms.transport.failover.pulls import OpenPulls
 from pyjms.transport.failover.requests import HeldMessages, OpenRequests, Request
 from pyjms.transport.failover.state import ClientState
 from pyjms.transport.openwire.correlator import RequestTransport
@@ -67,13 +66,11 @@ class Replay:
         state: ClientState,
         requests: OpenRequests,
         held: HeldMessages,
-        pulls: OpenPulls,
         sender: _Sender,
     ) -> None:
         self._state = state
         self._requests = requests
         self._held = held
-        self._pulls = pulls
         self._sender = sender
 
     async def introduce(self, transport: RequestTransport) -> None:
@@ -103,7 +100,7 @@ class Replay:
                 transport.request_soon(command, partial(self._on_response, command))
             else:
                 transport.oneway(command)
-        for pull in self._pulls.replay():
+        for pull in self._state.pulls.replay():
             transport.oneway(pull)
         for request in self._requests:
             if request not in doubtful:

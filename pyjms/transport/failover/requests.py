@@ -24,6 +24,8 @@ class Request:
     """When it was made."""
     was_sent: bool = False
     """Whether a broker may have it."""
+    was_repeated: bool = False
+    """Whether several brokers may have it."""
 
 
 class OpenRequests:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyjms.jms.destination import Destination
 from pyjms.transport.failover.options import FailoverOptions
+from pyjms.transport.failover.pulls import OpenPulls
 from pyjms.transport.failover.transactions import OpenTransactions
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -21,7 +22,9 @@ from pyjms.wire.openwire.commands import (
     ConsumerId,
     ConsumerInfo,
     DestinationInfo,
+    LocalTransactionId,
     MessageId,
+    MessagePull,
     ProducerId,
     ProducerInfo,
     RemoveInfo,
@@ -48,6 +51,7 @@ class ClientState:
         self.producers: dict[ProducerId, ProducerInfo] = {}
         self.consumers: dict[ConsumerId, ConsumerInfo] = {}
         self.transactions = OpenTransactions()
+        self.pulls = OpenPulls()
         self.cached: dict[MessageId | None, ActiveMQMessage] = {}
         """With trackMessages: the latest messages sent without waiting for a response."""
         self._cached_bytes = 0
@@ -64,8 +68,27 @@ class ClientState:
             ConnectionId: self._remove_connection,
             SessionId: self._remove_session,
             ProducerId: self._remove_producer,
-            ConsumerId: lambda consumer_id: self.consumers.pop(consumer_id, None),
+            ConsumerId: self.remove_consumer,
         }
+
+    def record(self, command: Command, *, is_request: bool) -> bool:
+        """Record a command that is about to be sent.
+
+        Returns whether it is a message that a replay sends in any case.
+        """
+        if isinstance(command, ActiveMQMessage):
+            return self.track_message(command, is_request=is_request)
+        if type(command) is MessagePull:
+            self.pulls.add(command)
+        else:
+            self.track(command)
+        return False
+
+    def remove_consumer(self, consumer_id: ConsumerId) -> None:
+        """Forget a consumer that the client or the broker has closed."""
+        self.consumers.pop(consumer_id, None)
+        if self.pulls:
+            self.pulls.consumer_closed(consumer_id)
 
     def track(self, command: Command) -> None:
         """Record what `command`, which is about to be sent, opens or closes."""
@@ -126,7 +149,8 @@ class ClientState:
             self.consumers[info.consumer_id] = info
 
     def _on_transaction(self, info: TransactionInfo) -> None:
-        if info.type == TransactionType.BEGIN:
+        is_local = isinstance(info.transaction_id, LocalTransactionId)
+        if is_local and info.type == TransactionType.BEGIN:  # branches: see pyjms.client.xa
             self.transactions.begin(info)
 
     def _on_remove(self, info: RemoveInfo) -> None:
@@ -144,7 +168,7 @@ class ClientState:
         for producer_id in [p for p in self.producers if p.session_id == session_id.value]:
             self._remove_producer(producer_id)
         for consumer_id in [c for c in self.consumers if c.session_id == session_id.value]:
-            del self.consumers[consumer_id]
+            self.remove_consumer(consumer_id)
 
     def _remove_producer(self, producer_id: ProducerId) -> None:
         info = self.producers.pop(producer_id, None)

@@ -28,12 +28,11 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ConnectionFailedException
+from pyjms.transport.failover import in_flight
 from pyjms.transport.failover.connector import Connector
 from pyjms.transport.failover.deadlines import OutageDeadlines
-from pyjms.transport.failover.in_flight import failed_again, is_done_by_loss, stopped, timed_out
 from pyjms.transport.failover.options import FailoverOptions
 from pyjms.transport.failover.peer import Peer
-from pyjms.transport.failover.pulls import OpenPulls
 from pyjms.transport.failover.replay import Replay
 from pyjms.transport.failover.requests import HeldMessages, OnResponse, OpenRequests, Request
 from pyjms.transport.failover.state import ClientState
@@ -45,9 +44,8 @@ from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     Command,
     ConnectionControl,
+    ConsumerControl,
     MessageDispatch,
-    MessagePull,
-    RemoveInfo,
     Response,
 )
 
@@ -65,8 +63,8 @@ class FailoverTransport(ReconnectingTransport):
         self._state = ClientState(options)
         self._requests = OpenRequests()
         self._held = HeldMessages()
-        self._pulls = OpenPulls()
-        self._replay = Replay(self._state, self._requests, self._held, self._pulls, self)
+        self._pulls = self._state.pulls
+        self._replay = Replay(self._state, self._requests, self._held, self)
         self._peer: Peer | None = None
         self._current: RequestTransport | None = None
         self._settled = anyio.Event()  # set while connected, and once it has failed
@@ -89,7 +87,7 @@ class FailoverTransport(ReconnectingTransport):
         await self._settled.wait()
         self._is_starting = False
         if self._error is not None:
-            raise failed_again(self._error)
+            raise in_flight.failed_again(self._error)
 
     async def stop(self) -> None:
         self._is_stopped = True
@@ -102,7 +100,7 @@ class FailoverTransport(ReconnectingTransport):
         await self._connector.stop()
         if self._peer is not None:
             await self._peer.stop()
-        self._end(stopped(self.remote_address))
+        self._end(in_flight.stopped(self.remote_address))
 
     @property
     def remote_address(self) -> str:
@@ -118,13 +116,13 @@ class FailoverTransport(ReconnectingTransport):
 
     def oneway(self, command: Command) -> None:
         self._check_usable()
-        is_replayed = self._track(command, is_request=False)
+        is_replayed = self._state.record(command, is_request=False)
         current = self._current
         if current is not None:
             try:
                 current.oneway(command)
-            except ConnectionFailedException as error:  # its on_exception is about to come
-                logger.debug("%s is not sent yet: %s", type(command).__name__, error)
+            except ConnectionFailedException as error:
+                self._lost(command, error)
             except Exception:
                 self._state.untrack(command)
                 raise
@@ -137,8 +135,8 @@ class FailoverTransport(ReconnectingTransport):
 
     def request_soon(self, command: Command, on_response: OnResponse) -> None:
         self._check_usable()
-        self._track(command, is_request=True)
-        if self._current is None and is_done_by_loss(command):
+        self._state.record(command, is_request=True)
+        if self._current is None and in_flight.is_done_by_loss(command):
             self._state.completed(command)
             on_response(Response())
             return
@@ -150,7 +148,7 @@ class FailoverTransport(ReconnectingTransport):
         try:
             self.send_request(self._current, request, command)
         except ConnectionFailedException as error:
-            logger.debug("%s is not sent yet: %s", type(command).__name__, error)
+            self._lost(command, error)
         except Exception:
             self._requests.pop(request.number)
             self._state.untrack(command)
@@ -196,10 +194,10 @@ class FailoverTransport(ReconnectingTransport):
                 continue
             left = None if deadline is None else deadline - _clock.now()
             if timeout is not None and left is not None and left <= 0:
-                raise timed_out(timeout, self._connector.brokers)
+                raise in_flight.timed_out(timeout, self._connector.brokers)
             with _clock.timeout(left):
                 await self._settled.wait()
-        raise failed_again(self._error or stopped(self.remote_address))
+        raise in_flight.failed_again(self._error or in_flight.stopped(self.remote_address))
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -211,26 +209,20 @@ class FailoverTransport(ReconnectingTransport):
         if self._current is not None:
             self._current.resume_reading()
 
-    def _track(self, command: Command, *, is_request: bool) -> bool:
-        """Record a command; return whether it is a message that a replay sends."""
-        if isinstance(command, ActiveMQMessage):
-            return self._state.track_message(command, is_request=is_request)
-        if type(command) is MessagePull:
-            self._pulls.add(command)
-        else:
-            self._state.track(command)
-            if self._pulls and isinstance(command, RemoveInfo):
-                self._pulls.consumer_closed(command.object_id)
-        return False
+    def _lost(self, command: Command, error: Exception) -> None:
+        """Send nothing more to the current broker, whose `on_exception` is about to come."""
+        logger.debug("%s is not sent yet: %s", type(command).__name__, error)
+        self._current = None
+        self._settled = anyio.Event()
 
     def send_request(self, transport: RequestTransport, request: Request, command: Command) -> None:
         """Send `command`, that of `request` or a copy, by the transport of one broker."""
         transport.request_soon(command, partial(self._on_response, request))
-        request.was_sent = True
+        request.was_repeated, request.was_sent = request.was_sent, True
 
     def _check_usable(self) -> None:
         if self._error is not None:
-            raise failed_again(self._error)
+            raise in_flight.failed_again(self._error)
 
     # --- receiving
 
@@ -243,6 +235,8 @@ class FailoverTransport(ReconnectingTransport):
             target = self._connector.follow(command)
             if target is not None:
                 self._move_to(target)
+        elif type(command) is ConsumerControl and command.close and command.consumer_id:
+            self._state.remove_consumer(command.consumer_id)
         self.listener.on_command(command)
 
     def on_exception(self, error: Exception) -> None:
@@ -255,7 +249,8 @@ class FailoverTransport(ReconnectingTransport):
         if not policy.allows_any:
             self._give_up(error)
             return
-        logger.warning(
+        logger.log(
+            self._connector.outage_log.warning(),
             "The connection to %s is lost: %s. Reconnecting to one of [%s]",
             self.remote_address,
             error,
@@ -273,7 +268,7 @@ class FailoverTransport(ReconnectingTransport):
         self._state.completed(request.command)
         if isinstance(outcome, Exception):
             self._state.untrack(request.command)
-        request.on_response(outcome)
+        request.on_response(in_flight.outcome_of(request, outcome))
 
     # --- changing brokers
 
@@ -329,7 +324,7 @@ class FailoverTransport(ReconnectingTransport):
         await self._replay.introduce(peer.transport)
         self._replay.run(peer.transport)
         if peer.error is not None:
-            raise failed_again(peer.error)
+            raise in_flight.failed_again(peer.error)
         self._use(peer)
 
     def _use(self, peer: Peer) -> None:
@@ -338,12 +333,12 @@ class FailoverTransport(ReconnectingTransport):
         transport.listener = self
         if self._is_paused:
             transport.pause_reading()
-        self._end_outage()
+        level = self._end_outage()
         if peer.broker_info is not None:
             self.listener.on_command(peer.broker_info)
         if not self._is_starting:
             seconds = _clock.now() - self._lost_at
-            logger.info("Connected again, to %s, after %.1f s", self.remote_address, seconds)
+            logger.log(level, "Connected again, to %s, after %.1f s", self.remote_address, seconds)
             if self.interruptions is not None:
                 self.interruptions.transport_resumed()
         if self._options.backup or self._options.priority_backup:
@@ -359,7 +354,8 @@ class FailoverTransport(ReconnectingTransport):
         """Stop using the current broker."""
         self._lost_at = _clock.now()
         self._current = None
-        self._settled = anyio.Event()
+        if self._settled.is_set():
+            self._settled = anyio.Event()
         if self._peer is not None:
             self._peer.dismiss()
         if self._maintenance is not None:
@@ -367,7 +363,7 @@ class FailoverTransport(ReconnectingTransport):
         if self.interruptions is not None:
             self.interruptions.transport_interrupted(error)
         for request in self._requests:
-            if is_done_by_loss(request.command):
+            if in_flight.is_done_by_loss(request.command):
                 self._requests.pop(request.number)
                 self._state.completed(request.command)
                 request.on_response(Response())
@@ -378,7 +374,7 @@ class FailoverTransport(ReconnectingTransport):
         self._requests.pop(request.number)
         self._state.untrack(request.command)
         assert self._options.timeout is not None
-        request.on_response(timed_out(self._options.timeout, self._connector.brokers))
+        request.on_response(in_flight.timed_out(self._options.timeout, self._connector.brokers))
 
     def _give_up(self, error: BaseException) -> None:
         failure = error if isinstance(error, Exception) else ConnectionFailedException(repr(error))
@@ -392,9 +388,11 @@ class FailoverTransport(ReconnectingTransport):
             self._state.untrack(message)
         self._end_outage()
         for request in self._requests.pop_all():
-            request.on_response(failed_again(error))
+            request.on_response(in_flight.failed_again(error))
 
-    def _end_outage(self) -> None:
+    def _end_outage(self) -> int:
+        """Return the level at which the end of the outage is logged."""
         self._settled.set()
         if self._watch is not None:
             self._watch.cancel()
+        return self._connector.outage_log.end()

@@ -1,13 +1,15 @@
-"""OpenWire's filters around a transport: negotiation, keep-alive, response correlation."""
+"""OpenWire's filters around a transport: negotiation, keep-alive, response correlation.
 
+What needs TLS is imported when its name is first asked for, so that a client of `tcp:` URLs starts
+without it.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyjms._forwarding import names_of
 from pyjms.transport.base import Transport
 from pyjms.transport.openwire.correlator import RequestTransport, ResponseCorrelator
-from pyjms.transport.openwire.factory import (
-    accepted_transport,
-    client_transport,
-    ssl_transport,
-    tcp_transport,
-)
+from pyjms.transport.openwire.factory import client_transport, tcp_transport
 from pyjms.transport.openwire.inactivity import InactivityMonitor
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.openwire.options import (
@@ -18,6 +20,10 @@ from pyjms.transport.openwire.options import (
 from pyjms.transport.openwire.reconnecting import InterruptionListener, ReconnectingTransport
 from pyjms.transport.openwire.remote_errors import from_throwable
 from pyjms.wire.openwire.commands import Command
+
+if TYPE_CHECKING:
+    from pyjms.transport.openwire.accepted import accepted_transport
+    from pyjms.transport.openwire.ssl_factory import ssl_transport
 
 __all__ = [
     "InactivityMonitor",
@@ -38,3 +44,11 @@ __all__ = [
 ]
 
 OpenWireTransport = Transport[Command]
+
+__getattr__, __dir__ = names_of(
+    globals(),
+    {
+        "accepted_transport": "pyjms.transport.openwire.accepted",
+        "ssl_transport": "pyjms.transport.openwire.ssl_factory",
+    },
+)

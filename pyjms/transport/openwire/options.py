@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from pyjms.transport.openwire.wire_formats import OPENWIRE, CreateFormat, installed_format
 from pyjms.transport.options import (
     IGNORED_BY_CLIENTS,
     IGNORED_BY_SERVERS,
@@ -43,6 +44,8 @@ class OpenWireOptions:
     """Options of the filters around an OpenWire transport; times in seconds, None = for ever."""
 
     wire_format: WireFormatSettings = field(default_factory=WireFormatSettings)
+    other_format: CreateFormat | None = None
+    """Creates the codec of a package, which is used instead; nothing is negotiated."""
     minimum_wire_format_version: int = 0
     connect_attempt_timeout: float | None = 30.0
     """How long an accepting side waits for the peer's WireFormatInfo."""
@@ -59,10 +62,14 @@ def _cache_size(text: str) -> int:
     return size
 
 
-def _check_name(options: Mapping[str, str]) -> None:
+def _formats(
+    options: Mapping[str, str], own: Mapping[str, str], host: str | None
+) -> tuple[WireFormatSettings, CreateFormat | None]:
+    """Return the settings of OpenWire's format, and the other one that `wireFormat` names."""
     name = options.get("wireFormat", "default")
-    if name.lower() not in {"default", "openwire"}:
-        raise could_not_create(f"Could not create wire format factory for: {name}")
+    if name.lower() in OPENWIRE:
+        return wire_format_settings(own, host), None
+    return WireFormatSettings(host=host), installed_format(name, own)
 
 
 FILTERS: Options = {
@@ -126,11 +133,10 @@ def read_client_options(
     detection = {n: _PROTOCOL_DETECTION for n in rest.options if n.startswith("auto.")}
     ignored = {**IGNORED_BY_CLIENTS, **detection, **others_ignored}
     check_known(rest, {*TCP, *CONNECTING, *others, "wireFormat"}, ignored=ignored)
-    _check_name(rest.options)
-    settings = wire_format_settings(wire, uri.host)
+    settings, other = _formats(rest.options, wire, uri.host)
     return (
         TcpOptions(**read_options(rest.options, TCP)),
-        OpenWireOptions(settings, **read_options(rest.options, CONNECTING)),
+        OpenWireOptions(settings, other, **read_options(rest.options, CONNECTING)),
     )
 
 
@@ -151,10 +157,9 @@ def read_server_options(uri: TransportURI) -> tuple[ServerOptions, TcpOptions, O
         "bind",
         IGNORED_OF_ACCEPTED,
     )
-    _check_name(rest.options)
-    settings = wire_format_settings(wire, None)
+    settings, other = _formats(rest.options, wire, None)
     return (
         ServerOptions(**read_options(rest.options, SERVER)),
         TcpOptions(**read_options(accepted, ACCEPTED)),
-        OpenWireOptions(settings, **read_options(accepted, FILTERS)),
+        OpenWireOptions(settings, other, **read_options(accepted, FILTERS)),
     )

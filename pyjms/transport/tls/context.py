@@ -28,7 +28,7 @@ logger = get_logger(__name__)
 _CHECK_PERIOD = 1.0
 """Seconds between two looks at the files."""
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_Fingerprint = tuple[tuple[int, int, int] | None, ...]
+_Fingerprint = tuple[tuple[int, int, int, int] | None, ...]
 
 
 class TlsContext:
@@ -91,12 +91,13 @@ def shared_context(options: TlsOptions, *, server_side: bool = False) -> TlsCont
     return TlsContext(options, server_side=server_side)
 
 
-def _state(path: str) -> tuple[int, int, int] | None:
+def _state(path: str) -> tuple[int, int, int, int] | None:
     try:
         found = Path(path).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # the time of the last change of permissions, too: chmod can make a file readable
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def _new_context(options: TlsOptions, server_side: bool) -> ssl.SSLContext:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 import anyio
+from anyio.streams.tls import TLSAttribute
 
 from pyjms.transport.tls.failures import tls_failure
 
@@ -26,6 +29,7 @@ class TlsLayer:
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, self.server_side, server_name)
         self.remote = remote
         self.error: Exception | None = None
+        self._peer_certificate: dict[str, Any] | None = None
 
     def handshake(self, data: bytes) -> bool:
         """Go on with the handshake with `data` of the peer; return whether it is complete.
@@ -38,6 +42,7 @@ class TlsLayer:
             self._ssl.do_handshake()
         except ssl.SSLWantReadError:
             return False
+        self._peer_certificate = self._ssl.getpeercert()  # later errors would hide it
         return True
 
     def receive(self, data: bytes) -> bytes:
@@ -70,6 +75,10 @@ class TlsLayer:
 
     def outgoing(self) -> bytes:
         return self._outgoing.read()
+
+    @property
+    def attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        return {TLSAttribute.peer_certificate: lambda: self._peer_certificate}
 
     def close(self) -> bytes:
         with suppress(ssl.SSLError):  # it wants the peer's goodbye, for which we do not wait

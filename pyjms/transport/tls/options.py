@@ -27,7 +27,9 @@ __all__ = [
     "with_tls",
 ]
 
-TLS_SCHEMES = frozenset({"ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl", "wss"})
+TLS_SCHEMES = frozenset(
+    {"ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl", "wss", "stomp+ssl", "stomp+nio+ssl"}
+)
 PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 """The versions of TLS, lowest first. Older ones are refused: RFC 8996 forbids them."""
 

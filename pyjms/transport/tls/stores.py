@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyjms._distribution import install_command
 from pyjms.errors import ConfigurationException
 from pyjms.transport.tls.options import TlsOptions
 
@@ -163,7 +164,7 @@ def _open_pkcs12(
     except ImportError:
         raise ConfigurationException(
             f"{path} is a PKCS12 file, and the package cryptography is not installed",
-            hint="pip install pyjms-framework[pkcs12], or convert the file: "
+            hint=f"{install_command('pkcs12')}, or convert the file: "
             f"openssl pkcs12 -in {path} -out store.pem",
         ) from None
     try:

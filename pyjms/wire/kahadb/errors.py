@@ -1,14 +1,34 @@
-"""The error for malformed KahaDB data.
+"""The error for malformed KahaDB data, and which errors of the disk may pass.
 
 Files and peers violate the same formats, so it is a RemoteProtocolError: one `except` handles both.
 """
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
 from pyjms.errors import RemoteProtocolError
 
-__all__ = ["KahaDBFormatError"]
+__all__ = ["KahaDBFormatError", "is_passing"]
+
+_PASSING: Final = frozenset(
+    (
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EINTR,
+        errno.EAGAIN,
+        errno.ETIMEDOUT,
+        getattr(errno, "ESTALE", errno.EAGAIN),
+    )
+)
 
 
 class KahaDBFormatError(RemoteProtocolError):
     """The bytes are not valid KahaDB data; `position` is the offset of the error, if known."""
+
+
+def is_passing(error: OSError) -> bool:
+    """Return whether reading the same data again may succeed."""
+    return error.errno in _PASSING

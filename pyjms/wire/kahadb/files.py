@@ -14,6 +14,7 @@ from os import SEEK_END
 from pathlib import Path
 from typing import BinaryIO
 
+from pyjms.wire.kahadb.batch_checks import SegmentChecks
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.journal import RECORD_HEAD, Location, segment_name, segment_number
 from pyjms.wire.kahadb.reader import JournalRecord, SegmentReader, Skipped, read_record
@@ -28,6 +29,7 @@ class JournalFiles:
         self.folder = folder
         self.skipped: list[Skipped] = []
         self.end: Location | None = None
+        self._checks: dict[int, SegmentChecks] = {}
 
     def segments(self) -> list[int]:
         """Return the numbers of the segments, ascending; empty files do not count.
@@ -71,7 +73,24 @@ class JournalFiles:
                 self.end = Location(file_id, reader.end)
 
     def read(self, location: Location) -> JournalRecord:
-        """Return the one user record at `location`, without checking its batch.
+        """Return the one user record at `location`, after checking its batch's checksum.
+
+        Raises:
+            KahaDBFormatError: no user record begins there, it is truncated, or its batch is
+                damaged.
+            OSError: the segment cannot be read.
+        """
+        path = self.folder / segment_name(location.file_id)
+        checks = self._checks.get(location.file_id)
+        if checks is None:
+            checks = self._checks[location.file_id] = _checks_of(path, location.file_id)
+        with path.open("rb") as file:
+            return _read_checked(file, location, checks)
+
+    def read_unchecked(self, location: Location) -> JournalRecord:
+        """Return the one user record at `location`, whatever the checksum of its batch.
+
+        For callers that compare it with a digest of their own.
 
         Raises:
             KahaDBFormatError: no user record begins there, or it is truncated.
@@ -84,16 +103,37 @@ class JournalFiles:
 def read_located(locations: Iterable[tuple[str, Location]]) -> Iterator[JournalRecord]:
     """Yield the records at these locations, each with its segment's path, in the order given.
 
+    The checksums of their batches are checked.
     A segment stays open as long as consecutive locations are in it.
 
     Raises:
-        KahaDBFormatError: no user record begins there, or it is truncated.
+        KahaDBFormatError: no user record begins there, it is truncated, or its batch is damaged.
         OSError: a segment cannot be read.
     """
     for path, some in groupby(locations, key=itemgetter(0)):
+        checks: SegmentChecks | None = None
         with Path(path).open("rb") as file:
             for _, location in some:
-                yield _read_at(file, location)
+                if checks is None:
+                    checks = _checks_of(Path(path), location.file_id)
+                yield _read_checked(file, location, checks)
+
+
+def _checks_of(path: Path, file_id: int) -> SegmentChecks:
+    def read(size: int, offset: int) -> bytes:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    return SegmentChecks(file_id, read)
+
+
+def _read_checked(file: BinaryIO, location: Location, checks: SegmentChecks) -> JournalRecord:
+    limit = file.seek(0, SEEK_END)
+    batch = checks.find(location.offset, limit)
+    if not checks.are_sound(batch, batch):
+        checks.check((location,), limit, b"", 0)
+    return _read_at(file, location)
 
 
 def _read_at(file: BinaryIO, location: Location) -> JournalRecord:

@@ -8,14 +8,11 @@ ended, oldest first; if that does not help, the new one is refused. Either ends 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from pyjms.errors import RemoteProtocolError
+from pyjms.wire.limits import LARGE_FRAME
 
 __all__ = ["FrameBudget", "UnfinishedFrame"]
-
-LARGE: Final = 65536
-"""Bytes; smaller frames are not counted: a connection has at most one of them."""
 
 
 class FrameBudget:
@@ -40,8 +37,9 @@ class FrameBudget:
         """
         if self.limit and self.used + size > self.limit:
             self._end_overdue(size)
-        # one frame always has room, or a small limit would refuse all
-        if self.limit and self._frames and self.used + size > self.limit:
+        # one connection always has room, or a small limit would refuse all
+        others = self._frames.keys() - {frame.sibling}
+        if self.limit and others and self.used + size > self.limit:
             raise RemoteProtocolError(
                 f"No memory for a frame of {size} bytes: {len(self._frames)} others have arrived "
                 f"in part, with {self.used} of {self.limit} bytes"
@@ -71,6 +69,8 @@ class UnfinishedFrame:
         self._number = -1
         self.fail: Callable[[RemoteProtocolError], object] = _nothing
         """Ends the connection."""
+        self.sibling: UnfinishedFrame | None = None
+        """The frame of the same connection in another layer, such as WebSocket."""
 
     def update(self, number: int, size: int) -> None:
         """Note that frame `number`, of `size` bytes, is not complete; size 0: no frame is.
@@ -81,7 +81,7 @@ class UnfinishedFrame:
         if number == self._number and size == self._size:
             return
         self.close()
-        if size > LARGE:
+        if size > LARGE_FRAME:
             self._budget.begin(self, size)
             self._number, self._size = number, size
 

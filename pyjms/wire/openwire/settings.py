@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyjms.errors import ConfigurationException, RemoteProtocolError
+from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.jms.types import Long
 from pyjms.wire.limits import MAX_CACHE_SIZE, MAX_FRAME_SIZE, MAX_NEGOTIATION_VALUES
 from pyjms.wire.openwire.commands import WireFormatInfo
@@ -21,7 +22,6 @@ from pyjms.wire.openwire.schema import CURRENT_VERSION, OLDEST_VERSION
 __all__ = ["NegotiatedSettings", "WireFormatSettings", "wire_format_properties"]
 
 MAGIC: Final = b"ActiveMQ"
-_PROVIDER_VERSION: Final = "5.17.2"
 _LONGEST: Final = 0x7FFFFFFFFFFFFFFF
 
 
@@ -47,7 +47,7 @@ class WireFormatSettings:
     max_inactivity_duration_inital_delay: float = 10.0
     host: str | None = None
     provider_name: str = "ActiveMQ"
-    provider_version: str = _PROVIDER_VERSION
+    provider_version: str = ConnectionMetaData().provider_version
     include_platform_details: bool = False
 
     def __post_init__(self) -> None:

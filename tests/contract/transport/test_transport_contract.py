@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import anyio
 import pytest
-from anyio.abc import SocketAttribute
+from anyio.abc import ByteStream, SocketAttribute
 
 from pyjms.errors import ConnectionFailedException
 from pyjms.testing.contract.transport import EndListener, TransportContract, TransportEnds
@@ -18,9 +18,11 @@ from pyjms.transport.openwire import (
     WireFormatNegotiator,
     accepted_transport,
 )
+from pyjms.transport.openwire.websocket_factory import SUBPROTOCOL
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.registry import create_transport
-from pyjms.transport.tls import TlsOptions, shared_context
+from pyjms.transport.tls import TlsOptions, accept_tls, shared_context
+from pyjms.transport.websocket import HandshakePolicy, accept_websocket
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms_broker.connector.vm.transport import VmTransport
@@ -43,6 +45,23 @@ class TestTcp(TransportContract):
         await ends.stop()
 
 
+class TestFailover(TransportContract):
+    @pytest.fixture
+    async def ends(self) -> AsyncIterator[TransportEnds]:
+        multi = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        async with multi, anyio.create_task_group() as group:
+            port = multi.extra(SocketAttribute.local_port)
+            url = f"failover:(tcp://127.0.0.1:{port})?maxReconnectAttempts=0"
+            ends = TransportEnds(create_transport(url))
+            group.start_soon(ends.client.start)
+            stream = await multi.listeners[0].accept()
+            peer = accepted_transport(stream, TcpOptions(), OpenWireOptions())
+            ends.peer = peer
+            await peer.start()
+        yield ends
+        await ends.stop()
+
+
 class TestTls(TransportContract):
     @pytest.fixture
     async def ends(self, files: CertificateFiles) -> AsyncIterator[TransportEnds]:
@@ -55,6 +74,33 @@ class TestTls(TransportContract):
             group.start_soon(ends.client.start)
             stream = await multi.listeners[0].accept()
             peer = accepted_transport(stream, TcpOptions(), OpenWireOptions(), tls=context)
+            ends.peer = peer
+            await peer.start()
+        yield ends
+        await ends.stop()
+
+
+class TestWebSocket(TransportContract):
+    @pytest.fixture(params=["ws", "wss"])
+    async def ends(
+        self, request: pytest.FixtureRequest, files: CertificateFiles
+    ) -> AsyncIterator[TransportEnds]:
+        tls = None
+        if request.param == "wss":
+            tls = shared_context(TlsOptions(key_store=files.issue()), server_side=True)
+        trust = "" if tls is None else f"?ssl.trustStore={files.trust}"
+        multi = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        async with multi, anyio.create_task_group() as group:
+            port = multi.extra(SocketAttribute.local_port)
+            ends = TransportEnds(create_transport(f"{request.param}://localhost:{port}{trust}"))
+            group.start_soon(ends.client.start)
+            stream: ByteStream = await multi.listeners[0].accept()
+            if tls is not None:
+                stream = await accept_tls(stream, tls, "wss://localhost", None)
+            policy = HandshakePolicy((SUBPROTOCOL,))
+            stream = await accept_websocket(stream, policy, "ws://localhost", None)
+            options = OpenWireOptions()
+            peer = accepted_transport(stream, TcpOptions(), options, scheme=request.param)
             ends.peer = peer
             await peer.start()
         yield ends

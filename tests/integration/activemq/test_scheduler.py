@@ -179,3 +179,18 @@ async def test_a_template_delays(scheduling: str, by: str) -> None:
     assert await template.receive_and_convert(name) == "now"
     assert await template.receive_and_convert(name) == "later"
     assert time.monotonic() - began >= 0.9
+
+
+@pytest.mark.fact("jms-api 3.10")
+async def test_the_delivery_delay_of_jms_2(scheduling: str) -> None:
+    queue = Queue("delivery-delay")
+    async with await ConnectionFactory(scheduling).create_context() as context:
+        sent = context.create_text_message("later")
+        await context.create_producer().set_delivery_delay(1.0).send(queue, sent)
+        await context.create_producer().send(queue, "now")
+        consumer = await context.create_consumer(queue)
+        assert await consumer.receive_body(str, 10.0) == "now"
+        received = await consumer.receive(10.0)
+        assert received is not None
+        assert received.delivery_time == sent.delivery_time == sent.timestamp + 1000
+        assert time.time() * 1000 >= sent.delivery_time

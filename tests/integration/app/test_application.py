@@ -222,7 +222,25 @@ async def test_the_id_names_the_threads(jms_app) -> None:
     assert names == ["worker-1"]
 
 
-async def test_a_named_broker_is_a_container_factory(jms_broker, pyjms_broker_url) -> None:
+async def test_the_log_says_which_listeners_are_of_topics(pyjms_broker_url, caplog) -> None:
+    @jms_listener("news", id="archive", durable=True, subscription="archive")
+    @jms_listener("topic://news", id="ticker")
+    @jms_listener("letters", id="letters", concurrency="2-2")
+    async def handler(text: str) -> None: ...
+
+    caplog.set_level(logging.INFO, logger="pyjms.app")
+    given = settings(pyjms_broker_url, jms={"client_id": "press"})
+    async with JmsApplication(handler, settings=given):
+        pass
+    lines = [r.getMessage() for r in caplog.records if r.name == "pyjms.app"]
+    assert sorted(lines[:3]) == [
+        "Listening: archive on topic://news (durable subscription archive), 1 consumer",
+        "Listening: letters on letters, 2 consumers",
+        "Listening: ticker on topic://news, 1 consumer",
+    ]
+
+
+async def test_a_named_broker_is_a_container_factory(jms_broker, pyjms_broker_url, caplog) -> None:
     got: list[str] = []
 
     @jms_listener("in", container_factory="backup")
@@ -236,11 +254,14 @@ async def test_a_named_broker_is_a_container_factory(jms_broker, pyjms_broker_ur
         activemq={"broker_url": "tcp://127.0.0.1:1"},  # nobody listens there, nobody connects
         brokers={"backup": {"broker_url": pyjms_broker_url}},
     )
+    caplog.set_level(logging.INFO, logger="pyjms.app")
     async with JmsApplication(handler, settings=given, container=Container):
         factory = ConnectionFactory(pyjms_broker_url)
         await AioTemplate(factory).convert_and_send("in", "x")
         await jms_broker.drained("in")
     assert got == ["x"]
+    started = "Application started: 1 listener on ConnectionFactory('tcp://127.0.0.1:1'), "
+    assert started + pyjms_broker_url.partition("?")[0] in caplog.text
 
 
 async def test_an_application_starts_again(jms_broker, pyjms_broker_url) -> None:

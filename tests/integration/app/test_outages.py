@@ -12,7 +12,15 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import ConnectionFailedException, JmsApplication, PyjmsSettings, jms_listener
+from pyjms import (
+    ConnectionFailedException,
+    InvalidSelectorException,
+    JmsApplication,
+    PyjmsSettings,
+    jms_listener,
+)
+from pyjms.aio import ConnectionFactory as AioConnectionFactory
+from pyjms.listener.outages import leave_losses_to_recovery
 from pyjms_broker.service import BrokerService
 
 
@@ -97,7 +105,7 @@ async def test_one_warning_for_a_broker_and_one_line_when_it_is_back(caplog) -> 
         assert len([line for line in lines if "cannot be reached" in line]) == 1
         assert lines[0].startswith(f"WARNING Broker {broker} cannot be reached: ")
         assert lines[1:] == [
-            "INFO Not connected yet: first on first, 1-1 consumers",
+            "INFO Not connected yet: first on first, 1 consumer",
             "INFO Not connected yet: second on second, 1-2 consumers",
             f"WARNING Application started, not connected yet: it waits for broker {broker}",
         ]
@@ -121,8 +129,48 @@ async def test_one_warning_for_a_broker_and_one_line_when_it_is_back(caplog) -> 
         await heard.twice("again")
         levels = Counter(line.split()[0] for line in shown(caplog) if "Broker " in line)
         assert levels == {"WARNING": 1, "INFO": 1}
-        assert not [line for line in shown(caplog) if line.startswith("ERROR")]
+        warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
+        assert [record.name for record in warnings] == ["pyjms.listener.outages"]
     await service.stop()
+
+
+async def test_what_a_broker_reports_of_a_connection_that_lasts_is_a_warning(
+    pyjms_broker_url, caplog
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="pyjms.listener.outages")
+    async with await AioConnectionFactory(pyjms_broker_url).create_connection() as connection:
+        leave_losses_to_recovery(connection, "orders")
+        connection.exception_listener(ConnectionFailedException("the peer closed the connection"))
+        connection.exception_listener(InvalidSelectorException("too many steps"))
+        own = connection.exception_listener = [].append
+        leave_losses_to_recovery(connection, "orders")
+        assert connection.exception_listener is own
+    levels = [record.levelname for record in caplog.records if record.name.endswith("outages")]
+    assert levels == ["DEBUG", "WARNING"]
+    assert caplog.records[-1].getMessage() == "Connection of listener orders: too many steps"
+
+
+async def test_a_connection_of_a_single_receive_reports_no_loss(caplog) -> None:
+    at_work, is_over = anyio.Event(), anyio.Event()
+
+    @jms_listener("held", id="held")
+    async def hold(text: str) -> None:
+        at_work.set()
+        await is_over.wait()
+
+    port = free_port()
+    service = await started(port)
+    uncached = settings(port, listeners={"held": {"cache_level": "none"}})
+    async with JmsApplication(hold, settings=uncached) as application:
+        await application.template.convert_and_send("held", "hello")
+        await at_work.wait()
+        with warned() as warning:
+            await service.stop()
+            is_over.set()
+            await warning.wait()
+    warnings = [record.name for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "pyjms.listener.outages" in warnings
+    assert not [name for name in warnings if name.startswith("pyjms.client")]
 
 
 async def test_attempts_of_many_processes_are_spread(pyjms_broker_url) -> None:

@@ -51,6 +51,10 @@ _CASES: dict[str, tuple[Callable[[], providers.Provider[Any]], Users]] = {
             "jms_listener_container_factory": lambda user, own: user.connection_factory is own,
         },
     ),
+    "listener_connection_factory": (
+        lambda: providers.Singleton(ConnectionFactory, "tcp://elsewhere:3"),
+        {"jms_listener_container_factory": lambda user, own: user.connection_factory is own},
+    ),
     "connection_factory": (
         lambda: providers.Singleton(ConnectionFactory, "tcp://elsewhere:2"),
         {

@@ -307,6 +307,61 @@ async def test_policies_tell_of_consumed_discarded_and_slow(broker_with) -> None
         assert properties(slow)["consumerId"] == str(reader)
 
 
+@pytest.mark.fact("activemq-broker 11/MessageDelivered.Queue/Topic.X")
+async def test_each_arrival_is_reported_once_also_behind_a_virtual_topic(broker_with) -> None:
+    policies = PolicyMap([PolicyEntry(advisory_for_delivery=True)])
+    async with broker_with(policies=policies) as (_, client):
+        for fed in ("Consumer.a.VirtualTopic.t", "Consumer.b.VirtualTopic.t"):
+            await client.producer(Queue(fed))
+        await client.consumer(Topic(f"{A}MessageDelivered.>"), prefetch_size=100)
+        await client.send(Topic("VirtualTopic.t"), "x")
+        await client.send(Queue("q,topic://t"), "x")
+        heard = [await client.message() for _ in range(5)]
+        await client.nothing_dispatched()
+        assert {properties(message)["orignalDestination"] for message in heard} == {
+            "topic://VirtualTopic.t",
+            "queue://Consumer.a.VirtualTopic.t",
+            "queue://Consumer.b.VirtualTopic.t",
+            "queue://q",
+            "topic://t",
+        }
+
+
+@pytest.mark.fact(
+    "activemq-broker 11/FULL.Queue/Topic.X",
+    "activemq-broker 11/FastProducer.Queue/Topic.X",
+    "activemq-broker 11/NoConsumer.Queue.X / .Topic.X",
+)
+async def test_full_memory_fast_producers_and_missing_consumers(broker_with) -> None:
+    policy = PolicyEntry(
+        destination=Queue("q"),
+        advisory_when_full=True,
+        advisory_for_fast_producers=True,
+        send_advisory_if_no_consumers=True,
+        producer_flow_control=False,
+        memory_limit=3000,
+    )
+    async with broker_with(policies=PolicyMap([policy])) as (_, client):
+        for event in ("FULL", "FastProducer", "NoConsumer"):
+            await client.consumer(Topic(f"{A}{event}.>"), prefetch_size=100)
+        producer = await client.producer(Queue("q"))
+        for persistent in (True, True, False):
+            message = client.text(producer, Queue("q"), "x" * 1000)
+            message.persistent = persistent
+            await client.request(message)
+        heard: dict[str, ActiveMQMessage] = {}
+        while len(heard) < 3:
+            advisory = await client.message()
+            heard[str(advisory.destination)] = advisory
+        full = heard[f"topic://{A}FULL.Queue.q"]
+        assert str(properties(full)["usageName"]).endswith(":queue://q:memory")
+        fast = heard[f"topic://{A}FastProducer.Queue.q"]
+        assert properties(fast)["producerId"] == str(producer)
+        assert isinstance(fast.data_structure, ProducerInfo)
+        unconsumed = heard[f"topic://{A}NoConsumer.Queue.q"]
+        assert (unconsumed.type, unconsumed.message_id) == (None, message.message_id)
+
+
 @pytest.mark.fact("activemq-broker 11/MasterBroker")
 @pytest.mark.parametrize("topic", [f"{A}MasterBroker", ">", f"{A}Connection,{A}MasterBroker"])
 async def test_a_master_broker_says_so_to_each_new_consumer(connect, topic: str) -> None:

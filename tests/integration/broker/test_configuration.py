@@ -11,7 +11,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
 from pyjms_broker.cli.main import app
-from pyjms_broker.cli.start import make_service
+from pyjms_broker.cli.start import Source, make_service
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.testing import EmbeddedTestBroker
@@ -58,31 +58,35 @@ async def test_the_file_says_what_the_broker_does(path: Path, raw_client) -> Non
 
 
 def test_options_of_the_command_line_win(path: Path, tmp_path: Path) -> None:
-    service = make_service(path, None, ephemeral=False, openwire=None, name=None)
+    service = make_service(Source(config=path), None, ephemeral=False, openwire=None, name=None)
     assert [connector.name for connector in service.connectors] == ["door"]
-    service = make_service(path, None, ephemeral=True, openwire="127.0.0.1:0", name="mine")
+    service = make_service(
+        Source(config=path), None, ephemeral=True, openwire="127.0.0.1:0", name="mine"
+    )
     assert service.broker_name == "mine"
     assert [connector.name for connector in service.connectors] == ["openwire"]
     lasting = tmp_path / "lasting.yaml"
     lasting.write_text("broker_name: kept\npersistence: {type: kahadb, directory: there}\n")
-    service = make_service(lasting, None, ephemeral=False, openwire=None, name=None)
+    service = make_service(Source(config=lasting), None, ephemeral=False, openwire=None, name=None)
     assert service.stores.directory == Path("there")
-    service = make_service(lasting, tmp_path, ephemeral=False, openwire=None, name=None)
+    service = make_service(
+        Source(config=lasting), tmp_path, ephemeral=False, openwire=None, name=None
+    )
     assert service.stores.directory == tmp_path / "kahadb"
     with pytest.raises(ConfigurationException, match="--data contradicts persistent: false"):
-        make_service(path, tmp_path, ephemeral=False, openwire=None, name=None)
-    service = make_service(lasting, None, ephemeral=True, openwire=None, name=None)
+        make_service(Source(config=path), tmp_path, ephemeral=False, openwire=None, name=None)
+    service = make_service(Source(config=lasting), None, ephemeral=True, openwire=None, name=None)
     assert not service.persistent
     assert service.stores.directory is None
-    service = make_service(None, None, ephemeral=False, openwire=None, name="b")
+    service = make_service(Source(), None, ephemeral=False, openwire=None, name="b")
     assert service.stores.directory == Path("activemq-data/b/KahaDB")
     with pytest.raises(ConfigurationException, match="contradict"):
-        make_service(None, tmp_path, ephemeral=True, openwire=None, name=None)
+        make_service(Source(), tmp_path, ephemeral=True, openwire=None, name=None)
 
 
 def test_the_environment_counts_without_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYJMS_BROKER__BROKER_NAME", "theirs")
-    service = make_service(None, None, ephemeral=True, openwire=None, name=None)
+    service = make_service(Source(), None, ephemeral=True, openwire=None, name=None)
     assert service.broker_name == "theirs"
     assert [connector.name for connector in service.connectors] == ["openwire"]
 

@@ -146,7 +146,10 @@ async def test_use_keeps_a_destination_for_another_timeout(
     assert names(service) == set()
 
 
-@pytest.mark.fact("activemq-broker D11")
+@pytest.mark.fact(
+    "activemq-broker D11",
+    "activemq-broker 2.1/gcInactiveDestinations / gcWithNetworkConsumers / inactiveTimeoutBeforeGC",
+)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -186,7 +189,10 @@ async def test_a_sweep_removes_at_most_its_maximum(
     assert left == [5, 2, 0]
 
 
-@pytest.mark.fact("activemq-broker D11")
+@pytest.mark.fact(
+    "activemq-broker D11",
+    "activemq-broker 2.1/gcInactiveDestinations / gcWithNetworkConsumers / inactiveTimeoutBeforeGC",
+)
 @pytest.mark.parametrize("ignored", [True, False])
 async def test_consumers_of_a_network_of_brokers_may_be_ignored(
     clock: VirtualClock, started: Make, connect_to: Make, ignored: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import TransactionType
+from pyjms.wire.openwire.primitives import decode_text, encode_map
 from pyjms_broker.service import BrokerService, IOExceptionHandler
 from pyjms_broker.store.api import PersistenceAdapter, StoreState
 from pyjms_broker.store.jdbc.settings import JDBCSettings
+from pyjms_broker.store.jobs import KahaDBJobSchedulerStore
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
@@ -164,3 +167,33 @@ async def test_a_broken_disk_stops_the_broker_and_nothing_more_is_answered(
     await client.cut()
     async with EmbeddedTestBroker(service_on()) as broker:
         assert broker.queue_statistics("q").messages >= 1  # the commit was in doubt
+
+
+async def test_a_broken_disk_under_the_scheduled_messages_is_a_failed_store(
+    service_on: Any, raw_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pyjms broker start` ends with an error then, and whoever supervises it starts it again."""
+    disk = TroubledDisk()
+    job_store = partial(KahaDBJobSchedulerStore, disk=disk)
+    monkeypatch.setattr("pyjms_broker.store.jobs.KahaDBJobSchedulerStore", job_store)
+    service = service_on()
+    service.scheduler_support = True
+    await service.start()
+    client = await client_of(raw_client, service)
+    disk.writes = BROKEN
+    producer = await client.producer()
+    delayed = client.text(producer, Q, "later")
+    delayed.marshalled_properties = encode_map({"AMQ_SCHEDULED_DELAY": 1})
+    client.send_command(delayed)
+    await service.wait_until_stopped()
+    assert service.store_failed
+    await client.cut()
+    disk.writes = None
+    again = service_on()
+    again.scheduler_support = True
+    async with EmbeddedTestBroker(again):
+        client = await client_of(raw_client, again)
+        await client.consumer(Q)
+        assert decode_text((await client.message()).content) == "later"
+        await client.close()
+    assert not again.store_failed

@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import (
     AckType,
     ConsumerControl,
     ConsumerId,
+    ConsumerInfo,
     MessagePull,
 )
 from pyjms.wire.openwire.primitives import decode_text
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.settings.policies import PolicySettings
 from tests.kit.raw_client import RawClient
@@ -404,3 +408,38 @@ async def test_the_number_of_checks_without_an_acknowledgement(world: Any, count
         assert await client.closings() == [], number
         await there.clock.advance(5)
     assert await client.closings() == [consumer]
+
+
+async def test_a_consumer_that_cannot_be_removed_keeps_no_other_from_it(
+    broker_with: Any, clock: ManualClock, caplog: Any
+) -> None:
+    refused: list[ConsumerId | None] = []
+
+    class Refuses(BrokerFilter):
+        def remove_consumer(
+            self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+        ) -> None:
+            if not refused:
+                refused.append(info.consumer_id)
+                raise JMSException("simulated")
+            self.next.remove_consumer(context, info, last_delivered_sequence_id)
+
+    policy = PolicySettings.model_validate({"slow_consumer_strategy": ABORT_SLOW})
+    policies = PolicyMap([policy.build()])
+    async with broker_with(policies=policies, plugins=[Refuses]) as (broker, _):
+        slow = Peer(create_transport(broker.url))
+        await slow.open()
+        first, second = await slow.slow(T), await slow.slow(T)
+        sender = Peer(create_transport(broker.url))
+        await sender.open()
+        await sender.send(T, *"0123456")
+        await clock.advance(30)
+        assert await slow.closings() == [first, second]
+        with caplog.at_level(logging.ERROR):
+            await clock.advance(1)
+        assert refused == [first]
+        assert f"{first}" in caplog.text
+        with pytest.raises(Exception, match="had not been registered"):
+            await slow.remove(second)
+        await slow.close()
+        await sender.close()

@@ -111,3 +111,47 @@ async def test_what_a_closed_connection_prepared_and_another_rolls_back_comes_ag
     found.append(await again.dispatched())
     assert [decode_text(each.message.content) for each in found] == ["1", "2", "0"]
     assert [each.redelivery_counter for each in found] == [1, 1, 1]
+
+
+async def test_an_id_used_again_after_another_connection_ended_its_branch_is_a_new_branch(
+    connect, test_broker
+) -> None:
+    client, other = await connect(), await connect()
+    xid = XATransactionId(1, b"g", b"b")
+    for count in (1, 2):
+        await client.transaction(TransactionType.BEGIN, xid)
+        await client.send(Queue("q"), "x", transaction_id=xid)
+        await client.transaction(TransactionType.PREPARE, xid)
+        again = await client.transaction(TransactionType.PREPARE, xid)
+        assert isinstance(again, IntegerResponse)
+        assert again.result == 0
+        await other.transaction(TransactionType.COMMIT_TWO_PHASE, xid)
+        assert test_broker.queue_statistics("q").messages == count
+
+
+@pytest.fixture
+def few_per_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyjms_broker.connector.base.MAXIMUM_PER_CONNECTION", 3)
+
+
+async def test_branches_that_other_connections_have_ended_do_not_count_towards_the_limit(
+    few_per_connection, connect, test_broker
+) -> None:
+    client, other = await connect(), await connect()
+
+    producer = await client.producer()
+
+    async def prepare(number: int) -> XATransactionId:
+        xid = XATransactionId(1, bytes([number]), b"b")
+        await client.transaction(TransactionType.BEGIN, xid)
+        await client.request(client.text(producer, Queue("q"), "x", xid))
+        await client.transaction(TransactionType.PREPARE, xid)
+        return xid
+
+    for number in range(5):
+        await other.transaction(TransactionType.COMMIT_TWO_PHASE, await prepare(number))
+    assert test_broker.queue_statistics("q").messages == 5
+    for number in range(5, 8):
+        await prepare(number)
+    with pytest.raises(IllegalStateException, match="at maximum limit: 3"):
+        await prepare(8)

@@ -285,7 +285,7 @@ async def test_an_exception_listener_that_fails_is_logged(
     assert "The exception listener of" in caplog.text
 
 
-@pytest.mark.fact("jms-api 1.9")
+@pytest.mark.fact("jms-api 1.9", "jms-api 14/API")
 async def test_metadata_is_activemqs(client: Any) -> None:
     metadata = (await client.connect(start=False)).metadata
     assert (metadata.jms_version, metadata.jms_major_version, metadata.jms_minor_version) == (

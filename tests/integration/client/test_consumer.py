@@ -18,7 +18,6 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
-from tests.kit.plain_logs import format_logs_plainly
 
 TRANSACTED = AcknowledgeMode.TRANSACTED
 
@@ -220,7 +219,6 @@ class Unprintable(Exception):
 async def test_a_rollback_tells_the_last_listener_that_failed(
     client: Any, mode: AcknowledgeMode, end: str
 ) -> None:
-    format_logs_plainly()
     await client.send("q", "1", "2", "3")
     connection = await client.connect()
     connection.redelivery_policy.maximum_redeliveries = 0

@@ -454,3 +454,25 @@ async def test_a_duplicate_dispatch_is_refused(client: Any, caplog: Any) -> None
     assert consumer.buffered == 0
     assert "suppresses a duplicate delivery" in caplog.text
     assert await client.left("ActiveMQ.DLQ") == ["x"]
+
+
+@pytest.mark.fact("activemq-broker A6")
+@pytest.mark.parametrize(
+    "query",
+    ["jms.transactedIndividualAck=true", "jms.nonBlockingRedelivery=true", "jms.sendTimeout=0"],
+)
+async def test_a_listener_may_commit_what_it_was_given(client: Any, query: str) -> None:
+    connection = await client.connect(query=query)
+    session = await connection.create_session(True)
+    committed: list[str | None] = []
+
+    async def listen(message: Any) -> None:
+        await session.commit()
+        committed.append(client.delivery(message))
+
+    await (await session.create_consumer(Queue("q"))).set_message_listener(listen)
+    await client.send("q", "a", "b")
+    await client.settle()
+    assert committed == ["a#1", "b#1"]
+    await connection.close()
+    assert await client.left("q") == []

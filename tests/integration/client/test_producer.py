@@ -162,7 +162,7 @@ async def test_send_sets_the_headers_of_the_senders_object(client: Any, clock: A
     assert recorded["same message object sent twice has a new id"] is True
 
 
-@pytest.mark.fact("jms-api 3.5")
+@pytest.mark.fact("jms-api 3.5", "jms-api 14/TTL with timestamps disabled")
 async def test_ids_are_always_set_and_no_timestamp_means_no_expiration(client: Any) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))
@@ -300,6 +300,7 @@ async def test_the_window_holds_senders_back(client: Any) -> None:
     assert len(await client.left("q")) == 20
 
 
+@pytest.mark.fact("jms-api 3.13")
 @pytest.mark.parametrize("version", [1, 2, 3, 12])
 @pytest.mark.parametrize("scheme", ["vm", "tcp"])
 async def test_a_window_applies_from_the_wire_version_on_that_has_producer_acks(

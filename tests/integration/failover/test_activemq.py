@@ -10,10 +10,13 @@ import anyio.to_thread
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
+from pyjms.errors import JMSException
 from pyjms.transport.uri import TransportURI
-from tests.kit.cut_transfers import FAST, cut_while_transferring
-from tests.kit.cutting_proxy import CuttingProxy, cutting_proxy
+from tests.kit.cut_branches import cut_while_transferring_in_branches
+from tests.kit.cut_transfers import FAST, check, cut_while_transferring, factory_of
+from tests.kit.cutting_proxy import TO_CLIENT, CuttingProxy, cutting_proxy
 from tests.kit.java_brokers import SEGMENT_SIZE, JavaBroker, activemq_command
+from tests.kit.waiting import LONGEST_WAIT
 
 __all__ = ["activemq_command"]
 
@@ -46,7 +49,22 @@ async def test_nothing_is_lost_or_committed_twice_by_cuts(
     proxy: CuttingProxy, broker: JavaBroker
 ) -> None:
     with anyio.fail_after(240):
-        await cut_while_transferring(proxy, direct(broker), 20, 30, 4)
+        account = await cut_while_transferring(proxy, direct(broker), 20, 30, 4)
+    check(account, 20)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+async def test_a_thousand_cuts(proxy: CuttingProxy, broker: JavaBroker) -> None:
+    account = await cut_while_transferring(proxy, direct(broker), 1000, 500, 5)
+    check(account, 1000)
+
+
+async def test_branches_are_moved_once_in_spite_of_cuts(
+    proxy: CuttingProxy, broker: JavaBroker
+) -> None:
+    with anyio.fail_after(240):
+        await cut_while_transferring_in_branches(proxy, direct(broker), 20, 30, 4)
 
 
 async def test_sessions_survive_a_killed_broker(broker: JavaBroker) -> None:
@@ -66,3 +84,30 @@ async def test_sessions_survive_a_killed_broker(broker: JavaBroker) -> None:
             received = [await consumer.receive() for _ in range(2)]
             await session.commit()
             assert [message.text for message in received] == ["committed", "open"]
+
+
+@pytest.mark.parametrize("when", ["before", "in flight"])
+async def test_a_start_that_is_cancelled_can_be_repeated(proxy: CuttingProxy, when: str) -> None:
+    with anyio.fail_after(LONGEST_WAIT):
+        async with await factory_of(proxy).create_connection() as connection:
+            failures: list[JMSException] = []
+            connection.exception_listener = failures.append
+            if when == "before":
+                proxy.is_open = False
+                await proxy.cut_now()
+            else:
+                proxy.hold(TO_CLIENT)
+            async with anyio.create_task_group() as group:
+                group.start_soon(connection.start)
+                await (proxy.refused() if when == "before" else proxy.held())
+                group.cancel_scope.cancel()
+            proxy.is_open = True
+            proxy.release()
+            await connection.start()
+            session = await connection.create_session()
+            queue = session.create_queue("again")
+            consumer = await session.create_consumer(queue)
+            producer = await session.create_producer(queue)
+            await producer.send(session.create_text_message("works"))
+            assert (await consumer.receive()).text == "works"
+            assert failures == []

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
 
 import anyio
 import pytest
 
+from pyjms import JmsApplication, PyjmsSettings, jms_listener
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConnectionFailedException, JMSException, TransactionRolledBackException
-from pyjms.transport.uri import TransportURI
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.cut_transfers import FAST, cut_while_transferring, factory_of, texts
-from tests.kit.cutting_proxy import TO_CLIENT, CuttingProxy, cutting_proxy
+from tests.kit.cut_transfers import FAST, check, cut_while_transferring, factory_of, texts
+from tests.kit.cutting_proxy import TO_CLIENT, CuttingProxy
 from tests.kit.waiting import LONGEST_WAIT
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedTestBroker]:
-    async with EmbeddedTestBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-async def proxy(broker: EmbeddedTestBroker) -> AsyncIterator[CuttingProxy]:
-    port = TransportURI.parse(await broker.tcp_url()).port
-    assert port is not None
-    async with cutting_proxy(port) as proxy:
-        yield proxy
 
 
 class Listener:
@@ -127,6 +113,36 @@ async def test_a_commit_in_doubt_is_rolled_back(
     assert await texts(ConnectionFactory(await broker.tcp_url()), "out") == ["a", "b"]
 
 
+async def test_a_commit_in_doubt_of_a_listener_is_one_warning_without_our_frames(
+    proxy: CuttingProxy, broker: EmbeddedTestBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts: list[bool] = []
+    again = anyio.Event()
+
+    @jms_listener("in", id="orders")
+    async def handle(text: str) -> None:
+        attempts.append(True)
+        if len(attempts) == 1:
+            proxy.cut_at(TO_CLIENT, 0)  # the response to the commit
+        elif text == "next":
+            again.set()
+
+    url = f"failover:({proxy.url})?{FAST}"
+    settings = PyjmsSettings.model_validate({"activemq": {"broker_url": url}})
+    with anyio.fail_after(LONGEST_WAIT):
+        async with JmsApplication(handle, settings=settings) as app:
+            await app.template.convert_and_send("in", "first")
+            await proxy.wait_for_cuts(1)
+            await app.template.convert_and_send("in", "next")
+            await again.wait()
+    warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    lost, failed = sorted(warnings, key=lambda record: "its commit failed" in record.getMessage())
+    assert "is lost" in lost.getMessage()
+    assert "Listener orders failed" in failed.getMessage()
+    assert "in doubt due to failover" in failed.getMessage()
+    assert failed.exc_info is None
+
+
 @pytest.mark.fact("activemq-edges F6", "activemq-broker T27")
 async def test_a_message_whose_response_is_lost_is_not_sent_twice(
     proxy: CuttingProxy, broker: EmbeddedTestBroker
@@ -148,13 +164,15 @@ async def test_a_message_whose_response_is_lost_is_not_sent_twice(
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_tens_of_cuts(proxy: CuttingProxy, broker: EmbeddedTestBroker, seed: int) -> None:
     with anyio.fail_after(110):
-        await cut_while_transferring(proxy, await broker.tcp_url(), 30, 40, seed)
+        account = await cut_while_transferring(proxy, await broker.tcp_url(), 30, 40, seed)
+    check(account, 30)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 async def test_a_thousand_cuts(proxy: CuttingProxy, broker: EmbeddedTestBroker) -> None:
-    await cut_while_transferring(proxy, await broker.tcp_url(), 1000, 500, 3)
+    account = await cut_while_transferring(proxy, await broker.tcp_url(), 1000, 500, 3)
+    check(account, 1000)
 
 
 @pytest.mark.fact("activemq-edges F8")

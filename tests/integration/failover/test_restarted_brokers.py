@@ -6,14 +6,18 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
+import pyjms
 from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
+from pyjms.connection.pool.factory import PooledConnectionFactory
 from pyjms.connection.single import SingleConnectionFactory
 from pyjms.core.template import JmsTemplate
 from pyjms.enums import AcknowledgeMode
@@ -97,7 +101,9 @@ CONTAINERS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
-@pytest.mark.parametrize("factory_class", [ConnectionFactory, CachingConnectionFactory])
+@pytest.mark.parametrize(
+    "factory_class", [ConnectionFactory, CachingConnectionFactory, PooledConnectionFactory]
+)
 async def test_listeners_and_templates_work_through_restarts(
     site: Site, kind: str, factory_class: type, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -124,10 +130,31 @@ async def test_listeners_and_templates_work_through_restarts(
             await everything.wait()
         finally:
             await container.shutdown()
-            if isinstance(sending, CachingConnectionFactory):
+            if factory_class is not ConnectionFactory:
                 await sending.destroy()
     assert handled == {f"m{number}" for number in range(count)}
     assert [record.getMessage() for record in caplog.records] == []
+
+
+async def test_a_blocking_template_works_through_restarts(site: Site) -> None:
+    template = pyjms.JmsTemplate(pyjms.ConnectionFactory(site.url))
+    count = 12
+    with anyio.fail_after(LONGEST_WAIT):
+        for number in range(count):
+            if number % 4 == 2:
+                await site.stop()
+            async with anyio.create_task_group() as group:
+                send = partial(template.convert_and_send, "in", f"m{number}")
+                group.start_soon(anyio.to_thread.run_sync, send)
+                if number % 4 == 2:
+                    await site.start()
+        received = []
+        for number in range(count):
+            if number % 4 == 2:
+                await site.restart()
+            receive = partial(template.receive_and_convert, "in")
+            received.append(await anyio.to_thread.run_sync(receive))
+    assert received == [f"m{number}" for number in range(count)]
 
 
 @pytest.mark.fact("activemq-edges F2", "activemq-broker R8")

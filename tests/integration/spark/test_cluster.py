@@ -19,8 +19,9 @@ import pyspark
 import pytest
 
 from pyjms.spark.java import find_java
+from tests.kit.parallel import SPARK_CLUSTER
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group(SPARK_CLUSTER)]
 LOCAL_CLUSTER = "local-cluster[2,1,600]"
 DEPLOY = "org.apache.spark.deploy"
 EPOCH = {"mode": "ranges", "sink": "epoch", "shuffle": "yes"}

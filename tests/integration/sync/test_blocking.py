@@ -21,8 +21,10 @@ from pyjms import (
     IllegalStateException,
     JmsTemplate,
     JmsTransactionManager,
+    LocalTransactionEventListener,
     Queue,
     SingleConnectionFactory,
+    Synchronization,
     Topic,
     UnsupportedOperationException,
     aio,
@@ -124,6 +126,34 @@ def test_a_transaction_commits_and_rolls_back(connection) -> None:
         assert consumer.receive(5).text == "kept"
         session.commit()
         assert consumer.receive_no_wait() is None
+
+
+def test_synchronizations_block_in_threads_and_may_use_the_session(connection) -> None:
+    session = connection.create_session(True)
+    queue = session.create_queue("synchronized")
+    producer = session.create_producer(queue)
+    calls: list[str] = []
+
+    class Last(Synchronization, LocalTransactionEventListener):
+        def before_end(self) -> None:
+            producer.send(session.create_text_message("last"))
+
+        def after_commit(self) -> None:
+            calls.append("committed")
+
+        def begin_event(self) -> None:
+            calls.append("begin")
+
+    session.set_local_transaction_event_listener(Last())
+    session.add_synchronization(Last())
+    session.commit()
+    assert calls == ["begin", "committed"]
+    connection.start()
+    consumer = session.create_consumer(queue)
+    assert consumer.receive(5).text == "last"
+    session.commit()
+    with pytest.raises(IllegalStateException, match="Not a transacted session"):
+        connection.create_session().add_synchronization(Last())
 
 
 def test_acknowledge_works_from_any_thread(connection) -> None:

@@ -6,61 +6,23 @@ reaches the end of the interpreter.
 
 from __future__ import annotations
 
-import os
-import subprocess
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 from tests.kit.interpreters import VERSIONS, interpreter
-from tests.kit.processes import ROOT, die_with_parent, environment
+from tests.kit.user_programs import run_program
+
+pytestmark = pytest.mark.pythons
 
 SCRIPTS = Path(__file__).parent / "scripts"
 PROGRAMS = sorted(path.stem for path in SCRIPTS.glob("*.py"))
-TIMEOUT = 60
-WITHOUT_UVLOOP = """
-import os
-import sys
-
-if os.environ.get("WITHOUT_UVLOOP"):
-    sys.modules["uvloop"] = None
-"""
-"""uvloop resolves host names without a thread of Python: what asyncio does is tested, too."""
-
-
-@pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the distribution's metadata: an embedded broker is found by entry point."""
-    folder = tmp_path_factory.mktemp("installed")
-    ours = distribution("pyjms-framework")
-    metadata = folder / f"pyjms_framework-{ours.version}.dist-info"
-    metadata.mkdir()
-    for name in ("METADATA", "entry_points.txt"):
-        (metadata / name).write_text(ours.read_text(name) or "", encoding="utf-8")
-    (folder / "sitecustomize.py").write_text(WITHOUT_UVLOOP, encoding="utf-8")
-    return folder
 
 
 def run(version: str, name: str, installed: Path, *arguments: str, **more: str) -> None:
     """Run a script, which must say that it is done, and nothing else, and end with status 0."""
-    done = subprocess.run(
-        [
-            interpreter(version),
-            *("-W", "ignore::DeprecationWarning"),
-            SCRIPTS / f"{name}.py",
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env=environment(
-            PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "broker"), str(installed)]), **more
-        ),
-        preexec_fn=die_with_parent,
-    )
+    script = SCRIPTS / f"{name}.py"
+    done = run_program(interpreter(version), installed, script, *arguments, **more)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 

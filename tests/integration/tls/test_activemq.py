@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 from collections.abc import Iterator
 from functools import partial
@@ -84,10 +85,11 @@ async def test_our_client_at_activemq(
 @pytest.mark.parametrize(
     ("scheme", "port", "reason"),
     [
-        # with TLS 1.3 it resets the connection, which may overtake its alert
+        # with TLS 1.3 it resets the connection, which may overtake its alert; and where it does
+        # not use TLS, it may close before it answers
         ("ssl", 1, "client certificate"),
         ("tcp", 0, "The peer expects TLS"),
-        ("ssl", 2, "the broker does not use TLS at this port"),
+        ("ssl", 2, "does not use TLS at this port|is it a port with TLS"),
     ],
 )
 async def test_mistakes_at_activemq(
@@ -96,7 +98,7 @@ async def test_mistakes_at_activemq(
     url = f"{scheme}://localhost:{ports[port]}"
     with pytest.raises(JMSException) as caught:
         await exchange(f"{url}?ssl.trustStore={shared.trust}" if scheme == "ssl" else url)
-    assert reason in str(caught.value)
+    assert re.search(reason, str(caught.value))
 
 
 @pytest.mark.parametrize("client_certificate", [False, True])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
 from pyjms.aio import ConnectionFactory, JmsTemplate
-from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.errors import ConfigurationException, ConnectionFailedException, JMSException
 from pyjms.settings import ActiveMQSettings
 from pyjms_broker.service import BrokerService
 from tests.kit.tls import CertificateFiles, TlsBroker
@@ -76,14 +76,15 @@ async def test_a_renewed_certificate_is_used_by_new_connections(
 
 @pytest.mark.parametrize("required", [False, True])
 async def test_an_exposed_connector_is_no_risk_where_clients_have_certificates(
-    files: CertificateFiles, required: bool, caplog: pytest.LogCaptureFixture
+    files: CertificateFiles, required: bool
 ) -> None:
     service = BrokerService("exposed", persistent=False)
     options = f"ssl.trustStore={files.trust}&needClientAuth={str(required).lower()}"
     service.add_connector(f"ssl://0.0.0.0:0?ssl.keyStore={files.issue()}&{options}")
-    async with service:
-        pass
-    assert ("is open to other machines" in caplog.text) is not required
+    refusal = pytest.raises(ConfigurationException, match="is open to other machines")
+    with nullcontext() if required else refusal:
+        async with service:
+            pass
 
 
 async def test_failover_uses_the_settings_for_each_broker(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import astuple
@@ -13,10 +14,12 @@ import pytest
 import yaml
 from anyio.streams.tls import TLSAttribute
 
+from pyjms.client.factory import ConnectionFactory
 from pyjms.container.factories import native_connection_factory
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.settings import load_settings
-from pyjms.transport.tls import SERVER_TLS, read_server_tls
+from pyjms.transport.tls import SERVER_TLS, read_client_tls, read_server_tls
+from pyjms.transport.uri import TransportURI
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.testing import EmbeddedTestBroker
@@ -97,6 +100,50 @@ def test_a_certificate_for_a_connector_without_encryption_is_refused(
     tree = {"connectors": [{"uri": f"{scheme}://127.0.0.1:0", "tls": {"key_store": "k.pem"}}]}
     with pytest.raises(ConfigurationException, match="uri is not encrypted"):
         load_broker_settings(written(tmp_path / "broker.yaml", tree))
+
+
+@pytest.mark.parametrize("password", ["a,b", ",", "a,tcp://h:1", "a)b(c", "a&b=c?d", PASSWORD])
+def test_a_password_with_commas_reaches_each_broker_of_a_failover_url(
+    password: str, tmp_path: Path
+) -> None:
+    tls = {"key_store": "client.pem", "key_store_password": password}
+    tree = {"activemq": {"broker_url": "failover:(ssl://a:1,ssl://b:2)?timeout=5", "tls": tls}}
+    settings = load_settings(written(tmp_path / "application.yaml", tree), environ={})
+    uri = native_connection_factory(settings).uri
+    assert [broker.host for broker in uri.components] == ["a", "b"]
+    for broker in uri.components:
+        assert read_client_tls(broker).key_store_password == password
+    assert uri.options["nested.ssl.keyStorePassword"] == password
+    assert uri.options["timeout"] == "5"
+
+
+async def test_a_broker_that_vm_creates_gets_the_passwords_of_its_connectors(
+    files: CertificateFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    key_store = files.encrypted("inner.pem", PASSWORD)
+    connector = TransportURI(
+        "ssl",
+        "127.0.0.1:0",
+        {"ssl.keyStore": key_store, "ssl.keyStorePassword": PASSWORD},
+    )
+    broker = TransportURI("broker", "", {"persistent": "false"}, (connector,), "/inner")
+    uri = TransportURI("vm", components=(broker,))
+    later = TransportURI("vm", "inner", {"brokerConfig": broker.with_secrets()})
+    with caplog.at_level(logging.DEBUG):
+        async with (
+            await ConnectionFactory(uri.with_secrets()).create_connection() as connection,
+            await ConnectionFactory(later.with_secrets()).create_connection(),
+        ):
+            await connection.start()
+    assert "secret" not in f"{caplog.text} {uri} {uri!r} {later} {later!r}"
+
+
+@pytest.mark.parametrize("option", ["brokerConfig", "priorityURIs"])
+def test_passwords_inside_a_value_that_is_a_url_are_hidden(option: str) -> None:
+    uri = TransportURI(
+        "x", "h", {option: "ssl://a:1?ssl.keyStorePassword=s3cr,ssl://b:2", "y": "1"}
+    )
+    assert str(uri) == f"x://h?{option}=ssl://a:1?ssl.keyStorePassword=***&y=1"
 
 
 REFUSED = (OSError, anyio.BrokenResourceError, anyio.EndOfStream)

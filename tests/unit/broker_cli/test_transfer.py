@@ -98,6 +98,27 @@ def test_export_and_import_preserve_a_store(filled: Any, tmp_path: Path, pyjms_b
     assert "left out: 10 already stored" in again.stdout
 
 
+def test_a_message_of_a_damaged_batch_is_not_exported(
+    filled: Any, tmp_path: Path, pyjms_broker: Run
+) -> None:
+    whole, rest = tmp_path / "whole", tmp_path / "rest"
+    pyjms_broker("export", filled.path, "-o", whole, "--queue", "orders.>")
+    damaged = messages_of(whole)[0]
+    content = damaged.content
+    assert content is not None
+    (segment,) = [f for f in filled.path.glob("db-*.log") if content in f.read_bytes()]
+    data = segment.read_bytes()
+    at = data.rindex(content) + len(content) - 1
+    segment.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])  # still decodes
+    result = pyjms_broker("export", filled.path, "-o", rest, "--queue", "orders.>")
+    assert result.exit_code == 1
+    (line,) = [line for line in result.stderr.splitlines() if "not exported" in line]
+    assert f"{damaged.message_id} of queue://orders.new: The batch of the record at" in line
+    assert line.endswith(" is damaged")
+    ids = [str(message.message_id) for message in messages_of(whole)]
+    assert [str(message.message_id) for message in messages_of(rest)] == ids[1:]
+
+
 def test_headers_and_properties_are_preserved(
     filled: Any, tmp_path: Path, pyjms_broker: Run
 ) -> None:

@@ -83,10 +83,10 @@ def test_check_lists_every_problem_on_a_line(pyjms: Run) -> None:
     done = pyjms("check", "bad")
     assert done.returncode == 1
     lines = done.stderr.splitlines()
-    assert len(lines) == 2
-    assert all(line.startswith("pyjms: ") for line in lines)
-    assert "Listener 'a'" in lines[0]
-    assert "parameter 'thing' of type" in lines[1]
+    assert len(lines) == 3
+    assert lines[0].startswith("pyjms: bad.py:6: Listener 'a': Invalid selector")
+    assert lines[1].startswith("pyjms: bad.py:9: Handler bad.two: parameter 'thing' of type")
+    assert lines[2] == "pyjms: 2 problems found"
     assert done.stdout == ""
 
 
@@ -97,9 +97,11 @@ def test_check_of_settings_alone_looks_at_urls_and_listeners(pyjms: Run, tmp_pat
     for arguments in (("check",), ("check", "orders")):
         done = pyjms(*arguments)
         assert done.returncode == 1
-        first, second = done.stderr.splitlines()
+        first, second, *_, count = done.stderr.splitlines()
+        assert "application.yaml:1: activemq.broker_url: Could not create Transport" in first
         assert "Transport scheme NOT recognized: [tpc]" in first
-        assert "Listener 'orders': Invalid concurrency '9-2'" in second
+        assert "application.yaml:2: listeners.orders.concurrency: Invalid concurrency" in second
+        assert count == "pyjms: 2 problems found"
 
 
 def test_check_knows_failover_urls(pyjms: Run, tmp_path: Path) -> None:
@@ -346,7 +348,7 @@ def test_a_module_that_raises_shows_its_own_frames_only(
     assert lines[0] == "Traceback (most recent call last):"
     files = [line for line in lines if line.startswith("  File ")]
     assert [Path(line.split('"')[1]).name for line in files] == ["broken.py", "helper.py"]
-    assert lines[-1] == "ZeroDivisionError: division by zero"
+    assert "ZeroDivisionError: division by zero" in lines
 
 
 def test_an_absent_import_of_the_module_is_not_taken_for_the_module(

@@ -98,10 +98,12 @@ def test_check_lists_every_problem_on_a_line(pyjms: Run, tmp_path: Path) -> None
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert all(line.startswith("pyjms: ") for line in lines)
-    assert "activemq.broker_url is not set" in lines[0]
-    assert "set activemq.broker_url to a tcp:// URL" in lines[0]
-    assert "delays: broker nowhere is not in `brokers`" in lines[1]
-    assert "join: sink queue://F is also its source" in lines[2]
+    assert "application.yaml:2: Pipeline delays: broker nowhere is not in `brokers`" in lines[0]
+    assert "application.yaml:3: Pipeline join: Spark needs a broker" in lines[1]
+    assert "activemq.broker_url is not set" in lines[1]
+    assert "set activemq.broker_url to a tcp:// URL" in lines[1]
+    assert "application.yaml:3: Pipeline join: sink queue://F is also its source" in lines[2]
+    assert lines[3] == "pyjms: 3 problems found"
     assert pyjms("check", "board").stderr.splitlines() == lines
 
 
@@ -113,12 +115,38 @@ def test_an_entry_without_a_pipeline_does_not_hide_other_problems(pyjms: Run, tm
     )
     done = pyjms("pipeline", "check", "board")
     assert done.returncode == 1
-    nobody, selector, schema = done.stderr.splitlines()
+    nobody, selector, schema, count = done.stderr.splitlines()
+    assert count == "pyjms: 3 problems found"
     assert "pipelines.nobody has no sql, so it changes a decorated pipeline" in nobody
     assert "Pipeline delays: selector 'a == 1' is not valid: " in selector
     assert "Pipeline copy: schema: INTT of x is not a type of Spark" in schema
     assert pyjms("check", "board").stderr == done.stderr
     assert len(pyjms("pipeline", "list", "board").stderr.splitlines()) == 1
+
+
+def test_settings_and_modules_that_cannot_be_read_do_not_hide_pipelines(
+    pyjms: Run, tmp_path
+) -> None:
+    (tmp_path / "application.yaml").write_text(
+        "activemq: {broker_ulr: 'tcp://h:1'}\n"
+        "pipelines:\n  nobody: {trigger: 1s}\n"
+        "  copy: {source: A, sink: B, sql: SELECT x FROM messages, output_mode: appendd}\n"
+        "  other: {source: A, sink: A, sql: SELECT x FROM messages}\n"
+    )
+    (tmp_path / "broken.py").write_text("import nowhere\n")
+    done = pyjms("pipeline", "check", "board", "broken")
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if line.startswith("pyjms: ")]
+    starts = [
+        "application.yaml:1: activemq.broker_ulr: there is no such setting; did you mean activemq.",
+        "application.yaml:4: pipelines.copy.output_mode: ",
+        "broken.py:1: broken cannot be imported: ModuleNotFoundError: No module named 'nowhere'",
+        "not checked: handlers and pipelines of broken: it could not be loaded",
+        "not checked: brokers and sets of pipelines: the settings are not valid",
+        "3 problems found",
+    ]
+    assert len(lines) == len(starts), lines
+    assert all(line.startswith(f"pyjms: {text}") for line, text in zip(lines, starts, strict=True))
 
 
 def test_help_says_where_settings_are_looked_for(pyjms: Run) -> None:

@@ -292,3 +292,33 @@ async def test_an_outage_has_one_warning_and_one_line_at_its_end(
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert "is lost" in caplog.records[0].getMessage()
     assert "Connected again" in caplog.records[1].getMessage()
+
+
+async def test_connections_that_lose_a_broker_together_have_one_warning_and_one_line(
+    brokers: FakeBrokers, clock: Any, caplog: Any
+) -> None:
+    options = "initialReconnectDelay=100"
+    async with connected(options), connected(options), connected(options):
+        with caplog.at_level(logging.INFO, "pyjms"):
+            for _ in range(2):
+                brokers.fail_next = 9
+                for index in (-1, -2, -3):
+                    brokers.lose(index)
+                await pass_time(60)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"] * 2
+
+
+@pytest.mark.fact("activemq-edges F7")
+@pytest.mark.parametrize(
+    ("options", "used"),
+    [
+        ("", "cc"),
+        ("priorityBackup=true", "ca"),
+        ("priorityBackup=true&priorityURIs=fake://b", "cb"),
+        ("priorityBackup=true&priorityURIs=fake://c", "cc"),
+    ],
+)
+async def test_a_client_returns_to_its_priority_broker(
+    options: str, used: str, brokers: FakeBrokers, clock: Any
+) -> None:
+    assert await priorities(brokers, options) == [[name] for name in used]

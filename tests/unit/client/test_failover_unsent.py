@@ -11,15 +11,21 @@ import pytest
 
 from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
-from pyjms.enums import DeliveryMode
+from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.transport.failover.options import FailoverOptions
 from pyjms.transport.failover.state import ClientState
 from pyjms.transport.failover.transactions import OpenTransactions
 from pyjms.wire.openwire.commands import (
+    AckType,
     ActiveMQMessage,
+    ActiveMQTextMessage,
     ConnectionId,
+    ConsumerControl,
+    ConsumerInfo,
     LocalTransactionId,
+    MessageAck,
+    MessageDispatch,
     MessageId,
     ProducerId,
     ProducerInfo,
@@ -154,6 +160,119 @@ async def test_a_cancelled_send_gives_its_part_of_the_window_back(brokers: FakeB
         assert await end_outage(brokers) == []
         with anyio.fail_after(5):
             await producer.send(session.create_text_message("third"))
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("transacted", TRANSACTED)
+async def test_a_send_to_a_broker_whose_loss_is_not_reported_yet_waits(
+    brokers: FakeBrokers, transacted: bool
+) -> None:
+    outcomes: list[object] = []
+    async with connected("maxReconnectAttempts=3") as connection:
+        session, producer = await producer_of(connection, transacted=transacted)
+
+        async def send() -> None:
+            try:
+                await producer.send(session.create_text_message("x"))
+                outcomes.append("sent")
+            except JMSException as error:
+                outcomes.append(type(error))
+
+        brokers.connections[-1].is_broken = True
+        async with anyio.create_task_group() as group:
+            group.start_soon(send)
+            await _clock.sleep(0.001)
+            assert outcomes == []
+            await begin_outage(brokers)
+    assert outcomes == [ConnectionFailedException]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_send_to_a_broker_whose_loss_is_not_reported_yet_reaches_the_next_one(
+    brokers: FakeBrokers,
+) -> None:
+    async with connected() as connection:
+        session, producer = await producer_of(connection, transacted=False)
+        brokers.connections[-1].is_broken = True
+        async with anyio.create_task_group() as group:
+            group.start_soon(producer.send, session.create_text_message("x"))
+            await begin_outage(brokers)
+            (sent,) = await end_outage(brokers)
+        assert isinstance(sent, ActiveMQMessage)
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.fact("activemq-broker T13")
+@pytest.mark.parametrize(
+    "mode", [AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT, AcknowledgeMode.TRANSACTED]
+)
+async def test_a_consumer_that_the_broker_aborted_does_not_come_back(
+    brokers: FakeBrokers, mode: AcknowledgeMode
+) -> None:
+    async with connected() as connection:
+        transacted = mode == AcknowledgeMode.TRANSACTED
+        session = await connection.create_session(transacted, mode)
+        queue = session.create_queue("q")
+        aborted = await session.create_consumer(queue)
+        kept = await session.create_consumer(queue)
+        first = brokers.connections[-1]
+        dispatched = ActiveMQTextMessage(
+            producer_id=PRODUCER, message_id=MessageId(None, PRODUCER, 1), destination=queue
+        )
+        first.deliver(MessageDispatch(aborted.consumer_id, queue, dispatched))
+        received = await aborted.receive()
+        first.deliver(ConsumerControl(queue, close=True, consumer_id=aborted.consumer_id))
+        await _clock.sleep(0.001)
+        await begin_outage(brokers)
+        await end_outage(brokers)
+        again = brokers.connections[-1]
+        assert [c.consumer_id for c in again.sent if isinstance(c, ConsumerInfo)] == [
+            kept.consumer_id
+        ]
+        await received.acknowledge()
+        await (session.rollback() if transacted else session.recover())
+        assert aborted.is_closed
+        assert not [c for c in again.sent if isinstance(c, RemoveInfo)]
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("in_outage", [False, True])
+async def test_messages_of_a_cancelled_commit_are_received_again_if_it_was_not_executed(
+    brokers: FakeBrokers, in_outage: bool
+) -> None:
+    async with connected() as connection:
+        session = await connection.create_session(True)
+        queue = session.create_queue("q")
+        consumer = await session.create_consumer(queue)
+
+        def dispatch(count: int) -> None:
+            sent = ActiveMQTextMessage(
+                producer_id=PRODUCER, message_id=MessageId(None, PRODUCER, 1), destination=queue
+            )
+            broker = brokers.connections[-1]
+            broker.deliver(MessageDispatch(consumer.consumer_id, queue, sent, count))
+
+        dispatch(0)
+        assert await consumer.receive() is not None
+        if in_outage:
+            await begin_outage(brokers)
+        else:
+            brokers.connections[-1].respond = lambda _: ()
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await session.commit()
+        if in_outage:
+            await session.rollback()  # it had not begun to commit
+        else:
+            await begin_outage(brokers)
+        await end_outage(brokers)
+        dispatch(1)
+        again = await consumer.receive(5)
+        assert again is not None
+        assert again.redelivered
+        await session.commit()
+        acks = [c for c in brokers.connections[-1].sent if isinstance(c, MessageAck)]
+        assert [ack.ack_type for ack in acks] == [AckType.STANDARD]
 
 
 def message(

@@ -32,6 +32,7 @@ from pyjms.wire.openwire.commands import (
     MessageAck,
     ProducerInfo,
     RemoveInfo,
+    Response,
 )
 from tests.kit.scripted_broker import Peer, clock
 
@@ -113,6 +114,8 @@ class Scenario:
         peer.silent = lambda command: isinstance(command, ConnectionInfo)
         await self._timed("connect", connection.create_session)
         peer.silent = lambda command: False
+        for info in peer.sent(ConnectionInfo):  # it comes late
+            peer.mock.deliver(Response(info.command_id))
         unstarted = await connection.create_session()
         early = await unstarted.create_consumer(Queue("early"))
         await _clock.sleep(0.6)
@@ -124,6 +127,7 @@ class Scenario:
         await self._roll_back(connection)
         await self._recover_individually(connection)
         peer.silent = lambda command: isinstance(command, RemoveInfo)
+        self.outcome.append(connection.stats and connection.stats.message_count.count)
         await self._timed("close", connection.close)
         self._commands()
         return self.outcome
@@ -250,8 +254,15 @@ async def test_the_scenario_always_has_the_same_outcome(clock: Any, caplog: Any)
 OF_FAILOVER = {"consumerFailoverRedeliveryWaitPeriod"}
 """Options whose effect needs a broker that is lost: tests/integration/failover has it."""
 
+OF_BLOBS = {name for name in JMS_OPTIONS if name.startswith("blobTransferPolicy.")}
+"""Options whose effect blob messages have: tests/integration/client/test_blobs.py has it."""
 
-@pytest.mark.parametrize("name", sorted(JMS_OPTIONS.keys() - OF_FAILOVER))
+OF_XA = {"rmIdFromConnectionId"}
+"""Options whose effect XA resources have: tests/integration/client/test_xa.py has it."""
+
+
+@pytest.mark.parametrize("name", sorted(JMS_OPTIONS.keys() - OF_FAILOVER - OF_XA - OF_BLOBS))
+@pytest.mark.fact("activemq-edges N0")
 async def test_an_option_has_an_effect(clock: Any, caplog: Any, name: str) -> None:
     others = f"jms.{WITH[name]}" if name in WITH else ""
     value = value_of(name, ConnectionFactory("mock://defaults"))

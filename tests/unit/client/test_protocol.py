@@ -20,6 +20,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.jms.message import Message
+from pyjms.jms.transaction.synchronization import LocalTransactionEventListener, Synchronization
 from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQMessage,
@@ -718,6 +719,19 @@ async def test_synchronous_acknowledgements_are_waited_for(open_peer: Any) -> No
 # --- transactions
 
 
+class Rollbacks(Synchronization, LocalTransactionEventListener):
+    """Notes rollbacks."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self.calls = calls
+
+    def rollback_event(self) -> None:
+        self.calls.append("event")
+
+    def after_rollback(self) -> None:
+        self.calls.append("after")
+
+
 @pytest.mark.fact("jms-api 13/TransactionRolledBackException", "jms-api 2.9")
 async def test_a_commit_that_fails_is_a_rollback(open_peer: Any) -> None:
     peer = await open_peer()
@@ -729,8 +743,13 @@ async def test_a_commit_that_fails_is_a_rollback(open_peer: Any) -> None:
         peer.refuse = lambda command, name=class_name: (
             Throwable(name, "the store is full") if isinstance(command, TransactionInfo) else None
         )
+        calls: list[str] = []
+        for registered in (Rollbacks(calls), Rollbacks(calls)):
+            consumer.session.set_local_transaction_event_listener(registered)
+            consumer.session.add_synchronization(registered)
         with pytest.raises(TransactionRolledBackException, match="the store is full"):
             await consumer.session.commit()
+        assert calls == ["event", "after", "after"]
     peer.refuse = lambda command: None
     message = await consumer.receive(2)
     assert (message.text, message.delivery_count) == ("a", 3)

@@ -197,6 +197,7 @@ def test_every_option_has_its_effect_tested() -> None:
 
 @pytest.mark.usefixtures("name_of_the_machine")
 @pytest.mark.parametrize("name", sorted(EFFECTS))
+@pytest.mark.fact("activemq-edges 1.1/tcp/nio/ssl client", "activemq-edges 1.1/wireFormat.*")
 async def test_an_option_has_an_effect(name: str) -> None:
     effect = EFFECTS[name]
     without = await effect.observe(effect.others)

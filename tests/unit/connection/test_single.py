@@ -8,10 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
+from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.credentials import UserCredentialsConnectionFactoryAdapter
+from pyjms.connection.delegating_factory import DelegatingConnectionFactory
 from pyjms.connection.single import SingleConnectionFactory
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConnectionClosedException, IllegalStateException, JMSException
+from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
+from tests.kit.jms_provider import JmsProvider
 
 CALLS = (
     "ConnectionFactory.createConnection", "Connection.start", "Connection.close",
@@ -32,6 +36,63 @@ async def test_one_connection_for_all(provider: Any) -> None:
     for credentials in (("user", "password"), ("user", None)):
         with pytest.raises(IllegalStateException):
             await factory.create_connection(*credentials)
+
+
+class _Domains(JmsProvider, QueueConnectionFactory, TopicConnectionFactory):
+    """A provider that notes for which domain its connections are created."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.created: list[str] = []
+
+    async def create_connection(self, *credentials: Any) -> Any:
+        self.created.append("both")
+        return await super().create_connection(*credentials)
+
+    async def create_queue_connection(self, *credentials: Any) -> Any:
+        self.created.append("queues")
+        return await super().create_connection(*credentials)
+
+    async def create_topic_connection(self, *credentials: Any) -> Any:
+        self.created.append("topics")
+        return await super().create_connection(*credentials)
+
+
+@pytest.mark.fact("spring-jms 3.1.7")
+@pytest.mark.parametrize("kind", [SingleConnectionFactory, CachingConnectionFactory])
+async def test_the_domain_is_remembered(kind: Any) -> None:
+    target = _Domains()
+    factory = kind(target)
+    first = await factory.create_queue_connection()
+    assert first == await factory.create_connection() == await factory.create_topic_connection()
+    assert target.created == ["queues"]
+    await factory.reset_connection()
+    await first.create_queue_session()
+    assert target.created == ["queues", "topics"]
+    await factory.reset_connection()
+    await factory.create_queue_connection()
+    await factory.reset_connection()
+    await factory.create_connection()
+    assert target.created == ["queues", "topics", "queues", "queues"]
+    with pytest.raises(IllegalStateException, match="custom username and password"):
+        await factory.create_queue_connection("user", "password")
+    for name, created in [
+        ("create_connection", "both"),
+        ("create_queue_connection", "queues"),
+        ("create_topic_connection", "topics"),
+    ]:
+        target = _Domains()
+        await getattr(DelegatingConnectionFactory(kind(target)), name)()
+        assert target.created == [created]
+
+
+async def test_a_factory_without_connections_of_the_domain_says_so(provider: Any) -> None:
+    for create in ("create_queue_connection", "create_topic_connection"):
+        with pytest.raises(
+            IllegalStateException, match=r"does not hold a \w+Connection but rather"
+        ):
+            await getattr(DelegatingConnectionFactory(provider), create)()
+    assert provider.counts["Connection.close"] == 2
 
 
 async def test_concurrent_users_make_one_connection(provider: Any) -> None:

@@ -169,7 +169,7 @@ async def test_options_of_the_uri(host) -> None:
     [
         ("tcp://localhost", "names no port"),
         ("tcp://:0?foo=1", "Invalid bind parameters"),
-        ("stomp://:0", r"Transport scheme NOT recognized: \[stomp\]"),
+        ("amqp://:0", r"Transport scheme NOT recognized: \[amqp\]"),
     ],
 )
 def test_connectors_that_cannot_be(host, uri: str, text: str) -> None:

@@ -336,7 +336,7 @@ def test_a_stream_refuses_containers_and_half_reads() -> None:
     assert message.read_object() == 5
 
 
-@pytest.mark.fact("jms-api 7.9")
+@pytest.mark.fact("jms-api 7.9", "jms-api 14/getBody")
 def test_get_body() -> None:
     assert TextMessage("a").get_body(str) == "a"
     assert TextMessage("a").get_body(object) == "a"

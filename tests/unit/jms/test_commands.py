@@ -10,6 +10,7 @@ import pytest
 from pyjms.client.messages import CommandSource, from_command, parse_message_id, to_command
 from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, MessageNotWriteableException
+from pyjms.jms.blob import BlobMessage
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Queue, TemporaryQueue
 from pyjms.jms.message import Message
@@ -184,6 +185,18 @@ def test_java_deflates_more_bytes_than_it_says() -> None:
         short.get_body(bytes)
 
 
+def test_a_compressed_body_without_the_end_of_its_stream_is_read() -> None:
+    deflater = zlib.compressobj()
+    body = (5).to_bytes(4, "big") + b"hello"
+    content = deflater.compress(body) + deflater.flush(zlib.Z_SYNC_FLUSH)  # as Artemis writes it
+    whole = from_command(ActiveMQTextMessage(content=content, compressed=True))
+    assert isinstance(whole, TextMessage)
+    assert whole.text == "hello"
+    short = from_command(ActiveMQTextMessage(content=content[:-8], compressed=True))
+    with pytest.raises(MessageFormatException, match="Damaged message body"):
+        short.get_body(str)
+
+
 def test_damage_is_a_format_error() -> None:
     for command in (
         ActiveMQTextMessage(content=b"\0\0\0\5a"),
@@ -262,8 +275,8 @@ def test_a_users_subclass_and_a_blob() -> None:
 
     assert type(sent(Special("a"))) is ActiveMQTextMessage
     blob = from_command(ActiveMQBlobMessage(remote_blob_url="http://x"))
-    assert type(blob) is Message
-    assert blob.get_body(object) is None
+    assert isinstance(blob, BlobMessage)
+    assert (blob.url, blob.get_body(object)) == ("http://x", None)
     assert isinstance(blob._source, CommandSource)
 
 

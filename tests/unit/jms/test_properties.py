@@ -229,7 +229,7 @@ def test_received_properties_are_read_only_until_cleared() -> None:
     assert len(message.properties) == 0
 
 
-@pytest.mark.fact("jms-api 6.9")
+@pytest.mark.fact("jms-api 6.9", "jms-api 14/JMSXDeliveryCount listed on first delivery")
 def test_listed_names() -> None:
     message = Message()
     message.properties["a"] = 1

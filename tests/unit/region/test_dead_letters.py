@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from pyjms.errors import JMSException
@@ -15,6 +17,7 @@ from pyjms_broker.policy.dead_letter import (
     SharedDeadLetterStrategy,
 )
 from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.store.api import StoreState
 
 Q = Queue("Q")
 CAUSE = Throwable(
@@ -297,3 +300,45 @@ def test_a_dead_letter_of_a_subscription_is_stored_before_the_acknowledgement(ma
     paged.complete()
     pending = paged.topic_message_store(topic).next_subscription_messages(("me", "sub"), None, 9)
     assert pending == []
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("state", [StoreState.RUNNING, StoreState.FAILED])
+def test_a_dead_letter_that_is_not_stored_is_reported_with_what_becomes_of_it(
+    make_broker, paged, caplog, persistent: bool, state: StoreState
+) -> None:
+    strategy = SharedDeadLetterStrategy(process_non_persistent=True)
+    broker = make_broker(PolicyEntry(dead_letter_strategy=strategy), store=paged)
+    client = broker.client()
+    consumer = client.consume(Q)
+    client.send(Q, "a", persistent=persistent)
+    broker.queue(Queue("ActiveMQ.DLQ"))
+    paged.answers_later = True
+    client.ack(consumer, kind=AckType.POISON)
+    paged.current_state = state
+    with caplog.at_level(logging.ERROR):
+        paged.complete(JMSException("the journal has failed"))
+    (text,) = [r.getMessage() for r in caplog.records]
+    found = "queue://ActiveMQ.DLQ: the dead letter of message c1:1:1:1 from queue://Q could not be"
+    assert text.startswith(found)
+    assert "the journal has failed (hint: " in text
+    is_kept = persistent and state is StoreState.FAILED
+    assert ("and is lost" in text) is not is_kept
+    assert ("restart the broker: the message is then on queue://Q again" in text) is is_kept
+    assert client.errors == []
+
+
+def test_a_dead_letter_that_another_journal_refuses_is_reported(make_broker, paged, caplog) -> None:
+    paged.has_several_journals = True
+    broker = make_broker(store=paged)
+    client = broker.client()
+    consumer = client.consume(Q)
+    client.send(Q, "a", persistent=True)
+    paged.answers_later = True
+    client.ack(consumer, kind=AckType.POISON)
+    paged.complete(JMSException("no room"))
+    assert "is lost" not in caplog.text
+    assert "queue://Q: the dead letter of message c1:1:1:1 could not be stored: no room" in (
+        caplog.text
+    )
+    assert "a stored message is not removed" in caplog.text

@@ -6,7 +6,7 @@ import pytest
 
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Queue, TemporaryTopic, Topic
-from pyjms.wire.openwire.commands import AckType
+from pyjms.wire.openwire.commands import AckType, RemoveSubscriptionInfo
 
 T = Topic("T")
 
@@ -182,3 +182,28 @@ def test_removing_the_topic_removes_the_backlog(broker):
     assert consumer.pending_count == 0
     client.send(T, "new", persistent=True)
     assert client.received(subscribe(client)) == ["new"]
+
+
+@pytest.mark.fact("activemq-broker T21")
+def test_a_removal_names_the_client_id_and_not_the_connections(broker):
+    """Whoever may connect may remove what no consumer uses, as in ActiveMQ 5.17."""
+    owner, other = broker.client("owner"), broker.client("other")
+
+    def remove(client_id):
+        info = RemoveSubscriptionInfo(other.context.connection_id, "s", client_id)
+        broker.region.remove_subscription(other.context, info)
+
+    subscription = subscribe(owner)
+    with pytest.raises(JMSException, match="Durable consumer is in use"):
+        remove("owner")
+    owner.close(subscription)
+    with pytest.raises(InvalidDestinationException, match="clientID: other and subscriptionName"):
+        remove("other")
+    with pytest.raises(InvalidDestinationException, match="clientID: other and subscriptionName"):
+        remove(None)  # ActiveMQ: a NullPointerException
+    assert broker.region.store.topic_message_store(T).subscriptions()
+    remove("owner")
+    assert not broker.region.store.topic_message_store(T).subscriptions()
+    other.close(subscribe(other))
+    remove(None)
+    assert not broker.region.store.topic_message_store(T).subscriptions()

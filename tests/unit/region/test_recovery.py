@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
 from pyjms.jms.destination import Topic
@@ -296,3 +297,34 @@ def test_a_retroactive_durable_subscription_gets_what_is_kept_at_each_activation
     client.ack(durable, 0)
     client.close(durable)
     assert client.received(client.consume(T, subscription_name="s")) == []
+
+
+async def test_nothing_runs_on_after_a_stop(make_broker):
+    """The task that drops what has become too old ran on, and kept the messages in memory."""
+    before = running_tasks()
+    broker = make_broker(keeping(TimedSubscriptionRecoveryPolicy(recover_duration=3600)))
+    await broker.region.start()
+    client, topic = broker.client(), broker.topic(T)
+    client.send(T, "1")
+    await anyio.wait_all_tasks_blocked()
+    assert "recovery policy of topic://T" in running_tasks() - before
+    await broker.region.stop()
+    await anyio.wait_all_tasks_blocked()
+    assert running_tasks() - before == set()
+    assert topic.memory.used == 0
+
+
+async def test_nothing_runs_on_after_a_topic_is_removed(make_broker):
+    before = running_tasks()
+    broker = make_broker(keeping(TimedSubscriptionRecoveryPolicy(recover_duration=3600)))
+    client = broker.client()
+    client.send(T, "1")
+    await anyio.wait_all_tasks_blocked()
+    assert running_tasks() != before
+    broker.region.remove_destination(client.context, T, 0)
+    await anyio.wait_all_tasks_blocked()
+    assert running_tasks() == before
+
+
+def running_tasks():
+    return {task.name for task in anyio.get_running_tasks()}

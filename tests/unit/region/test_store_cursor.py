@@ -12,6 +12,7 @@ from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import AckType
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import NO_TRANSACTION, Position
+from pyjms_broker.cursor.base import PAGING_RETRY_DELAY
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.flow.system_usage import SystemUsage
 
@@ -336,6 +337,35 @@ async def test_a_failed_page_in_is_retried(tight, caplog):
     tight.store.broken.clear()
     tight.queue(Q).expire_messages()  # or any other occasion
     assert drain_from(client, consumer, 14) == texts(1, 50)
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+@pytest.mark.parametrize("urgent", ["in memory", "in the store"])
+async def test_what_is_in_memory_is_dispatched_while_the_store_cannot_be_read(
+    clock, make_broker, paged, caplog, prioritized: bool, urgent: str
+) -> None:
+    policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5, prioritized_messages=prioritized)
+    broker = make_broker(policy, store=paged)
+    client = broker.client()
+    first, second = (9, 4) if urgent == "in memory" else (4, 9)
+    send(client, 1, 10, priority=first)
+    send(client, 11, 40, priority=second)
+    in_memory = len(broker.queue(Q).references)
+    assert 10 < in_memory < 20
+    paged.broken.add("next_messages")
+    with caplog.at_level(logging.ERROR):
+        consumer = client.consume(Q, prefetch=100)
+        assert len(client.received(consumer)) == in_memory, "without any time passing"
+        client.send(Q, "not stored")
+        for done in range(in_memory):
+            client.ack(consumer, done)
+        assert client.received(consumer)[in_memory:] == ["not stored"]
+        errors = [record.getMessage() for record in caplog.records]
+        assert len(errors) == len(set(errors)), "each is logged once, not at each attempt"
+        paged.broken.clear()
+        await clock.advance(PAGING_RETRY_DELAY)
+    received = drain_from(client, consumer, in_memory)
+    assert sorted(received) == sorted([*texts(1, 40), "not stored"])
 
 
 def test_a_write_that_fails_at_once(make_broker, paged):

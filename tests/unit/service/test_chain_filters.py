@@ -25,6 +25,8 @@ from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.chain.composite import CompositeDestinationBroker
 from pyjms_broker.chain.stop_guard import ErrorBroker, StopGuard
 from pyjms_broker.chain.user_id import UserIDBroker
+from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.store.memory import MemoryPersistenceAdapter
 
 
 class Region(ErrorBroker):
@@ -117,10 +119,14 @@ def test_the_user_id_of_the_client_is_replaced_by_the_login_name() -> None:
     assert region.sent[1].raw == b"as received"
 
 
+def composites_before(region: Region) -> CompositeDestinationBroker:
+    return CompositeDestinationBroker(region, RegionBroker(MemoryPersistenceAdapter()))
+
+
 @pytest.mark.fact("activemq-broker B4")
 def test_composite_sends_and_producers_are_split() -> None:
     region = Region()
-    broker = CompositeDestinationBroker(region)
+    broker = composites_before(region)
     whole = Queue("a,topic://b, c")
     message = text(whole)
     marshal_body(message)
@@ -147,7 +153,7 @@ def test_composite_sends_and_producers_are_split() -> None:
 
 def test_a_single_destination_passes_unchanged() -> None:
     region = Region()
-    broker = CompositeDestinationBroker(region)
+    broker = composites_before(region)
     message = text(Queue("a"))
     message.raw = b"as received"
     broker.send(exchange(), message)
@@ -163,7 +169,7 @@ def test_a_composite_send_is_done_when_all_its_parts_are() -> None:
     slow = Completion()
     region.answers = [Completion(), slow]
     region.answers[0].complete()
-    answer = CompositeDestinationBroker(region).send(exchange(), text(Queue("a,b")))
+    answer = composites_before(region).send(exchange(), text(Queue("a,b")))
     assert answer is not COMPLETED
     assert not answer.done
     slow.complete()

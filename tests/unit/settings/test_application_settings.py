@@ -330,6 +330,11 @@ def test_placeholders_of_settings_made_by_hand(monkeypatch: pytest.MonkeyPatch) 
         settings.resolve_placeholders("${activemq.password}")
 
 
+@pytest.mark.fact(
+    "spring-jms 8/spring.activemq.pool.maximum-active-session-per-connection",
+    "spring-jms 8/spring.activemq.packages.trust-all / .trusted",
+    "spring-jms 8/spring.jms.jndi-name",
+)
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [("jms:\n  listenr: {}", 2, "jms.listenr: there is no such setting; did you mean jms.listener?"),
@@ -341,6 +346,8 @@ def test_placeholders_of_settings_made_by_hand(monkeypatch: pytest.MonkeyPatch) 
      ("spring: {jms: {listener: {concurrency: 3}}}", 1, "is jms.listener.min_concurrency here"),
      ("spring: {activemq: {in-memory: true}}", 1, "is activemq.embedded.enabled here"),
      ("spring: {activemq: {packages: {trust-all: true}}}", 1, "objects are never unpickled"),
+     ("spring: {activemq: {pool: {block-if-full: true}}}", 1, "is activemq.pool.block_if_full here"),
+     ("spring: {activemq: {pool: {maximum-active-session-per-connection: 5}}}", 1, "is activemq.pool.max_sessions_per_connection here"),
      ("spring: {jms: {jndi-name: x}}", 1, "no JNDI in Python"),
      ("logging: {level: {root: INFO}}", 1, "logging.level"),
      ("brokers: {x: {broker-url: y}}", 1, "did you mean brokers.x.broker_url?"),

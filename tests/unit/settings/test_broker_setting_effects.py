@@ -99,6 +99,9 @@ SHOWN: Final = {
     "BrokerSettings.connection_info_timeout": (
         "adversarial/test_accepted_sockets.py::test_a_negotiated_client_without_keep_alives_has_to_identify_itself"
     ),
+    "BrokerSettings.allow_anonymous_remote": (
+        "integration/broker/test_exposed_connectors.py::test_other_machines_connect_without_users_only_if_that_is_set"
+    ),
     "BrokerSettings.reserved_file_handles": (
         "integration/broker/test_file_handles.py::test_silent_clients_leave_the_store_its_file_handles"
     ),
@@ -248,6 +251,9 @@ SHOWN: Final = {
     ),
     "JournalSection.check_for_corrupt_journal_files": (
         "unit/store/journal/test_crash.py::test_checking_for_corruption_keeps_what_follows_damage"
+    ),
+    "JournalSection.verify_checksums_at_reading": (
+        "unit/store/journal/test_batch_checks.py::test_checks_can_be_switched_off"
     ),
     "JournalSection.archive_data_logs": (
         "unit/store/journal/test_journal.py::test_a_removal_that_was_not_synced_is_done_again"
@@ -802,6 +808,45 @@ SHOWN: Final = {
     "ConnectorTlsSettings.want_client_auth": (
         "integration/tls/test_settings.py::test_the_certificates_of_clients"
     ),
+    # WebSettings
+    "BrokerSettings.web": ("integration/web/test_server.py::test_the_site_over_tls"),
+    "WebSettings.enabled": (
+        "integration/web/test_server.py::test_a_broker_without_the_section_has_no_web_server"
+    ),
+    "WebSettings.host": (
+        "integration/web/test_server.py::test_other_machines_are_served_only_if_the_broker_has_users"
+    ),
+    "WebSettings.port": (
+        "integration/web/test_server.py::test_a_port_in_use_is_an_error_that_names_it"
+    ),
+    "WebSettings.maximum_connections": (
+        "integration/web/test_server.py::test_connections_beyond_the_limit_are_closed"
+    ),
+    "WebSettings.maximum_body_size": (
+        "integration/web/test_server.py::test_a_body_that_is_too_large_is_refused"
+    ),
+    "WebSettings.request_timeout": (
+        "integration/web/test_server.py::test_a_request_must_arrive_in_time"
+    ),
+    "WebSettings.session_timeout": (
+        "integration/web/test_server.py::test_a_login_ends_without_requests"
+    ),
+    "WebSettings.parts": (
+        "integration/web/test_server.py::test_a_part_that_is_not_installed_is_an_error"
+    ),
+    "WebSettings.admin_groups": (
+        "integration/web/test_server.py::test_the_groups_of_administrators_can_be_set"
+    ),
+    "WebSettings.reader_groups": (
+        "integration/web/test_server.py::test_logins_are_those_of_the_brokers_users"
+    ),
+    "WebSettings.allowed_origins": (
+        "integration/web/test_server.py::test_a_page_of_another_site_can_change_nothing"
+    ),
+    "WebSettings.allowed_hosts": (
+        "integration/web/test_server.py::test_a_name_of_the_internet_is_not_this_machine"
+    ),
+    "WebSettings.tls": ("integration/web/test_server.py::test_the_site_over_tls"),
 }
 """By model and key: a test of the effect of its value; it or its fixtures name the key."""
 

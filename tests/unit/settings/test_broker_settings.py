@@ -40,6 +40,7 @@ from pyjms_broker.settings import (
 )
 from pyjms_broker.settings import policies as policy_models
 from pyjms_broker.settings import virtual as virtual_models
+from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
 from pyjms_broker.settings.reference import broker_reference
 from pyjms_broker.settings.values import Section
 from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
@@ -75,8 +76,9 @@ def load(tmp_path: Path, text: str, **environ: str) -> BrokerSettings:
 def test_the_defaults_are_the_services_own() -> None:
     keywords = BrokerSettings().keywords()
     parameters = inspect.signature(BrokerService).parameters
-    unset = {"store_directory", "persistence", "virtual_destinations"}
-    assert set(keywords) == set(parameters) - {"persistence_adapter"} - unset
+    unset = {"store_directory", "persistence", "virtual_destinations", "web"}
+    objects = {"persistence_adapter", "startup_hooks", "pre_shutdown_hooks", "shutdown_hooks"}
+    assert set(keywords) == set(parameters) - objects - unset
     for name in set(keywords) - {"policies", "io_exception_handler"}:
         assert keywords[name] == parameters[name].default, name
     service = BrokerService(**keywords)
@@ -297,7 +299,9 @@ def models(module: Any) -> list[type[BaseModel]]:
 def test_the_examples_of_the_reference_have_every_other_key(tmp_path: Path) -> None:
     defaults = (
         "persistence: null",
+        "plugins: []",
         "connectors: []",
+        "web: null",
         "destinations: []",
         "policies: []",
         "virtual_destinations: null",
@@ -323,6 +327,8 @@ def test_the_examples_of_the_reference_have_every_other_key(tmp_path: Path) -> N
 
     collect(settings)
     named = {name.partition(".")[2] for name in shown}
+    assert {plugin.type for plugin in settings.plugins} == set(BUILT_IN_PLUGINS)
+    assert all(each.model_fields_set == set(type(each).model_fields) for each in settings.plugins)
     for model in (*models(policy_models), *models(virtual_models)):
         assert set(model.model_fields) <= named, model
 
@@ -333,3 +339,18 @@ def test_the_schema_for_editors() -> None:
         "docs/broker.schema.json is not what the model says"
     )
     assert broker_schema()["additionalProperties"] is False
+
+
+def test_problems_of_all_stages_are_reported_at_once(tmp_path: Path) -> None:
+    text = (
+        "persistent: no\n"
+        "transports: []\n"
+        "connectors:\n  - uri: xmpp://h:1\n  - uri: smtp://h:1\n"
+        "plugins: [nothing, 5]\n"
+        "data_directory: ${ABSENT_FOLDER}\n"
+        "policies:\n  - subscription_recovery_policy: {type: query_based, query: nothing}\n"
+        "system_usage: {memory_limit: much}\n"
+    )
+    with pytest.raises(ConfigurationException) as raised:
+        load(tmp_path, text)
+    assert [each.line for each in raised.value.problems] == [1, 2, 4, 5, 6, 6, 7, 9, 10]

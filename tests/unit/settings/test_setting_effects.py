@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import pytest
 import yaml
 from pydantic import BaseModel
 
-from pyjms import JmsApplication, PyjmsSettings, jms_listener, load_settings
+from pyjms import JmsApplication, PyjmsSettings, Queue, jms_listener, load_settings
 from pyjms.errors import ConfigurationException
 from pyjms.listener.endpoint import JmsListenerEndpoint, SimpleJmsListenerEndpoint
 from pyjms.settings import ActiveMQSettings
 from pyjms.settings.listeners import ListenerOverride
+from pyjms.transport.failover.options import read_failover_options
 from pyjms.transport.tls import read_client_tls
 
 Probe = Callable[[JmsApplication], object]
@@ -109,6 +110,84 @@ TLS: dict[str, object] = {
     "verify_host_name": False,
     "server_name": "broker.example",
 }
+
+
+def pool(name: str) -> Probe:
+    return lambda application: getattr(application.template.connection_factory.options, name)
+
+
+def factory_kind(application: JmsApplication) -> object:
+    listeners = application.container.jms_listener_container_factory()
+    return type(application.template.connection_factory), type(listeners.connection_factory)
+
+
+FAILOVER: dict[str, object] = {
+    "initial_reconnect_delay": "20ms",
+    "max_reconnect_delay": "5s",
+    "use_exponential_back_off": False,
+    "reconnect_delay_exponent": 3,
+    "max_reconnect_attempts": 4,
+    "startup_max_reconnect_attempts": 5,
+    "warn_after_reconnect_attempts": 6,
+    "randomize": False,
+    "timeout": "7s",
+    "backup": True,
+    "backup_pool_size": 2,
+    "priority_backup": True,
+    "priority_uris": ["tcp://a:1", "tcp://b:2"],
+    "track_messages": True,
+    "track_transaction_producers": False,
+    "max_cache_size": 1024,
+    "update_uris_supported": False,
+    "update_uris_url": "brokers.txt",
+    "rebalance_update_uris": False,
+    "reconnect_supported": False,
+}
+POOL: dict[str, object] = {
+    "max_connections": 2,
+    "max_sessions_per_connection": 3,
+    "idle_timeout": "4s",
+    "expiry_timeout": "5s",
+    "connection_timeout": "6s",
+    "block_if_full": False,
+    "block_if_full_timeout": "7s",
+    "create_connection_on_startup": False,
+    "use_anonymous_producers": False,
+    "explicit_producer_cache_size": 8,
+    "reconnect_on_exception": False,
+    "time_between_expiration_check": "9s",
+}
+BLOBS = {
+    "upload_url": "https://blobs/up/",
+    "broker_upload_url": "https://blobs/broker/",
+    "default_upload_url": "https://blobs/default/",
+    "buffer_size": 7,
+}
+PREFETCH = {
+    "queue": 1,
+    "queue_browser": 2,
+    "topic": 3,
+    "durable_topic": 4,
+    "optimize_durable_topic": 5,
+    "maximum_pending_message_limit": 6,
+}
+
+
+def blobs(application: JmsApplication) -> object:
+    policy = application.container.native_connection_factory().blob_transfer_policy
+    return (policy.target, policy.buffer_size)
+
+
+def failover(application: JmsApplication) -> object:
+    """Return the options that the transport has read."""
+    return read_failover_options(application.container.native_connection_factory().uri)
+
+
+def policies(application: JmsApplication) -> object:
+    factory = application.container.native_connection_factory()
+    return str(factory.redelivery_policy_map.entry_for(Queue("orders.new")))
+
+
 BROKER: dict[str, tuple[object, Probe]] = {
     **{f"tls.{key}": (value, tls) for key, value in TLS.items()},
     "broker_url": ("tcp://elsewhere:1", client("uri")),
@@ -121,10 +200,20 @@ BROKER: dict[str, tuple[object, Probe]] = {
     "redelivery.maximum": (2, client("redelivery_policy")),
     "redelivery.initial_delay": ("3s", client("redelivery_policy")),
     "redelivery.multiplier": (3, client("redelivery_policy")),
+    "redelivery.delay": ("4s", client("redelivery_policy")),
     "redelivery.max_delay": ("9s", client("redelivery_policy")),
     "redelivery.jitter": (0.5, client("redelivery_policy")),
-    "prefetch": (7, client("prefetch_policy")),
+    "redelivery.pre_dispatch_check": (False, client("redelivery_policy")),
+    "redelivery_by_destination": ({"orders.>": {"maximum": 2}}, policies),
+    **{f"prefetch.{key}": (size, client("prefetch_policy")) for key, size in PREFETCH.items()},
+    **{f"blob_transfer_policy.{key}": (value, blobs) for key, value in BLOBS.items()},
+    "failover.uris": (["tcp://elsewhere:1"], client("uri")),
+    "failover.nested": ({"keepAlive": "true"}, failover),
+    **{f"failover.{key}": (value, failover) for key, value in FAILOVER.items()},
+    "pool.enabled": (True, factory_kind),
+    **{f"pool.{key}": (value, pool(key)) for key, value in POOL.items()},
     "non_blocking_redelivery": (True, client("options.non_blocking_redelivery")),
+    "stats_enabled": (True, client("options.stats_enabled")),
 }
 LISTENER: dict[str, tuple[object, Probe]] = {
     "destination": ("other", listener("destination_name")),
@@ -136,8 +225,10 @@ LISTENER: dict[str, tuple[object, Probe]] = {
     "redelivery.maximum": (1, policy_of),
     "redelivery.initial_delay": ("3s", policy_of),
     "redelivery.multiplier": (3, policy_of),
+    "redelivery.delay": ("4s", policy_of),
     "redelivery.max_delay": ("9s", policy_of),
     "redelivery.jitter": (0.5, policy_of),
+    "redelivery.pre_dispatch_check": (False, policy_of),
     "unreadable_messages": ("redeliver", listener("unreadable_messages")),
     "auto_startup": (False, listener("auto_startup")),
     "container_factory": ("jms_listener_container_factory", factory_of),
@@ -189,6 +280,7 @@ EFFECTS: dict[str, tuple[object, Probe]] = {
     **{f"listeners.orders.{key}": effect for key, effect in LISTENER.items()},
 }
 """By key: a value, and what shows its effect."""
+SECTIONS = ("activemq", "brokers.other")
 WITH: dict[str, dict[str, object]] = {
     "listeners.orders.durable": {"listeners.orders.client_id": "me"},
     "listeners.orders.subscription": {
@@ -197,12 +289,23 @@ WITH: dict[str, dict[str, object]] = {
     },
     **{
         f"{section}.tls.{key}": {f"{section}.broker_url": "ssl://h:1"}
-        for section in ("activemq", "brokers.other")
+        for section in SECTIONS
         for key in TLS
+    },
+    **{
+        f"{section}.failover.{key}": {f"{section}.failover.uris": ["tcp://a:1"]}
+        for section in SECTIONS
+        for key in [*FAILOVER, "nested"]
+    },
+    **{
+        f"{section}.pool.{key}": {f"{section}.pool.enabled": True}
+        for section in SECTIONS
+        for key in POOL
     },
 }
 """Keys that are only accepted together with another one."""
 ELSEWHERE = {
+    "lifecycle.startup_timeout": "tests/integration/app/test_failover_start.py",
     "jms.converter.type_id_mappings": "tests/integration/annotation/test_type_ids.py",
     "jms.converter.trusted_packages": "tests/integration/annotation/test_type_ids.py",
     "logging": "tests/unit/settings/test_application_settings.py",
@@ -232,6 +335,8 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
+    if get_origin(annotation) is dict:  # of sections with names of their own
+        return None
     candidates = (annotation, *getattr(annotation, "__args__", ()))
     found = (c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
     return next(found, None)

@@ -131,7 +131,7 @@ def test_the_broker_of_a_pipeline() -> None:
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
-        ("ws://h:61614", "ws://h:61614: Could not create Transport. Reason: ws: is not supported"),
+        ("http://h:61614", "http://h:61614: Could not create Transport. Reason: http: is not supported"),
         ("failover:(tcp://me:pw@h:1)?password=pw", "failover:(tcp://h:1)?password=***: Could not create Transport. Reason: Invalid connect parameters: {password=***}"),
         ("tpc://h:1", "tpc://h:1: Could not create Transport. Reason: Transport scheme NOT recognized: [tpc]"),
         ("tcp://h", "tcp://h: Could not create Transport. Reason: tcp://h names no port (write tcp://h:61616)"),

@@ -28,6 +28,7 @@ from pyjms.wire.kahadb.commands import (
     KahaSubscriptionCommand,
     KahaTraceCommand,
 )
+from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.frames import encode_message
 from pyjms.wire.kahadb.structures import (
     DestinationType,
@@ -121,6 +122,35 @@ def test_what_is_torn_is_passed_over_and_noted(write_segment) -> None:
     [part] = slices(segments([str(folder)]), 1 << 20)
     assert len(list(read_slice(part, skipped))) == 1
     assert skipped[0].reason == "torn"
+
+
+def flip_in(path: Path, text: bytes) -> None:
+    data = path.read_bytes()
+    assert data.count(text) == 1
+    path.write_bytes(data.replace(text, bytes([text[0] ^ 1]) + text[1:]))
+
+
+def test_records_of_a_batch_with_a_flipped_byte_are_passed_over_and_noted(write_segment) -> None:
+    folder = write_segment(1, [[add(1), add(2)], [add(3)]])
+    flip_in(folder / "db-1.log", b"text 2")
+    assert [row["text"] for row in rows(folder)] == ["text 3"]
+    skipped = []
+    [part] = slices(segments([str(folder)]), 1 << 20)
+    assert len(list(read_slice(part, skipped))) == 1
+    assert [each.reason for each in skipped] == ["checksum"]
+
+
+def test_a_pending_message_whose_batch_is_damaged_by_then_is_refused(write_segment) -> None:
+    pytest.importorskip("pyspark")
+    from pyjms.spark.journal.source import MessagesReader, read_options
+
+    folder = write_segment(1, [[add(1)], [add(2)]])
+    reader = MessagesReader(read_options({"path": str(folder), "view": "messages"}))
+    [partition] = reader.partitions()
+    assert sum(batch.num_rows for batch in reader.read(partition)) == 2
+    flip_in(folder / "db-1.log", b"text 2")
+    with pytest.raises(KahaDBFormatError, match=r"^The batch of the record at .* is damaged$"):
+        list(reader.read(partition))
 
 
 def test_a_damaged_message_is_a_row_that_says_so(write_segment) -> None:

@@ -12,6 +12,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline
 from pyjms.spark.pipeline.execution.checkpoint import open_checkpoint
 from pyjms.spark.pipeline.execution.location import PipelineLocation
+from pyjms.spark.pipeline.execution.plans import comparable
 
 STATE = ["StateStoreSave [origin]"]
 
@@ -138,6 +139,18 @@ def test_state_is_compared_under_the_same_spark(place: PipelineLocation) -> None
     check(place, made(), ["said otherwise"], "4.4")
     with pytest.raises(ConfigurationException, match=r"state was \[said otherwise\] and"):
         check(place, made(), STATE, "4.4")
+
+
+def test_a_plan_that_is_made_again_in_the_same_process_is_the_same() -> None:
+    """Spark's numbers of attributes and common expressions go on through a session."""
+    again = "StateStoreSave [w#91L], merge_count(if (_common_expr_3) a else _common_expr_2)"
+    first = "StateStoreSave [w], merge_count(if (_common_expr_0) a else _common_expr_1)"
+    assert comparable(again) == comparable(first) == first
+
+
+def test_numbers_that_an_older_version_kept_do_not_matter(place: PipelineLocation) -> None:
+    check(place, made(), ["count(_common_expr_5)"])
+    check(place, made(), ["count(_common_expr_0)"])
 
 
 def test_a_part_that_an_older_version_did_not_write_may_be_anything(

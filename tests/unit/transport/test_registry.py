@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +22,7 @@ from pyjms.transport.uri import TransportURI
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "nio", "auto", "auto+nio"])
+@pytest.mark.fact("activemq-edges U4")
 def test_the_filters_in_their_order(scheme: str) -> None:
     correlator = create_transport(f"{scheme}://h:1")
     assert isinstance(correlator, ResponseCorrelator)
@@ -101,6 +104,7 @@ def test_mistakes_in_urls_made_of_others_are_named(url: str, named: str) -> None
         (ConnectionFactory, "failover:(tcp://a:1,{}://b:2)"),
     ],
 )
+@pytest.mark.fact("activemq-edges 1.1/udp/multicast", "activemq-edges 1.1/http(s)")
 def test_schemes_that_are_refused_say_why_and_what_to_use_instead(
     scheme: str, url: str, parse: Callable[[str], object]
 ) -> None:
@@ -126,8 +130,21 @@ def test_a_client_needs_host_and_port(url: str) -> None:
 
 
 def test_a_scheme_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_factories", dict(registry._factories))
+    monkeypatch.setattr(registry, "_registered", {})
     registry.register("mine", mock_transport)
     assert isinstance(create_transport("mine://x"), ResponseCorrelator)
     assert "mine" in known_schemes()
     assert create_transport(TransportURI("mine", "y")).remote_address == "mock://y"
+
+
+def test_a_client_of_a_tcp_broker_loads_neither_tls_nor_failover() -> None:
+    code = (
+        "import sys\n"
+        "from pyjms import ConnectionFactory, JmsTemplate\n"
+        "JmsTemplate(ConnectionFactory('tcp://localhost:61616'))\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('pyjms.transport.')))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = run.stdout.split()
+    assert "pyjms.transport.openwire.factory" in loaded
+    assert [name for name in loaded if ".tls" in name or ".failover" in name] == []

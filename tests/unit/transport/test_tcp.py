@@ -18,7 +18,7 @@ from pyjms.errors import (
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.mock import RecordingListener
 from pyjms.transport.openwire import RequestTransport
-from pyjms.transport.openwire.factory import accepted_transport
+from pyjms.transport.openwire.accepted import accepted_transport
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.transport.options import TcpOptions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from pathlib import Path
 
@@ -211,6 +212,40 @@ class TestChangedFiles:
         assert "does not belong to the certificate" in caplog.text
         Path(key).write_bytes(renewed_key)
         assert context.load(6) is not first
+
+    def test_contents_restored_with_the_old_time_are_read_again(
+        self, files: CertificateFiles
+    ) -> None:
+        path = Path(files.issue("restored.pem"))
+        good, times = path.read_bytes(), path.stat()
+        context = TlsContext(TlsOptions(key_store=str(path)), server_side=True)
+        first = context.load(0)
+        path.write_bytes(bytes(len(good)))
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + 10**9))
+        assert context.load(2) is first
+        path.write_bytes(good)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + 10**9))
+        assert context.load(4) is not first
+
+    def test_a_certificate_that_becomes_readable_is_used(
+        self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = Path(files.issue("renewed.pem"))
+        context = TlsContext(TlsOptions(key_store=str(path)), server_side=True)
+        first = context.load(0)
+        files.issue("renewed.pem")
+        path.chmod(0)
+        read_bytes = Path.read_bytes
+
+        def as_any_user(self: Path) -> bytes:  # the administrator may read everything
+            if not self.stat().st_mode & 0o400:
+                raise PermissionError(13, "Permission denied", str(self))
+            return read_bytes(self)
+
+        monkeypatch.setattr(Path, "read_bytes", as_any_user)
+        assert context.load(2) is first
+        path.chmod(0o600)
+        assert context.load(4) is not first
 
 
 class TestPkcs12:

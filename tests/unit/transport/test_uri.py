@@ -62,6 +62,7 @@ def test_an_invalid_port_is_named(port: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.fact("activemq-edges N21")
 def test_no_scheme() -> None:
     with pytest.raises(ConfigurationException) as caught:
         parse("//localhost:61616")
@@ -115,6 +116,7 @@ def test_text_of_a_composite_reads_back() -> None:
     assert parse(text).path == "/name"
 
 
+@pytest.mark.fact("activemq-edges F9")
 def test_default_url_comes_from_the_environment() -> None:
     assert default_broker_url({}) == "tcp://localhost:61616"
     assert default_broker_url({"AMQ_HOST": "h", "AMQ_PORT": "7"}) == "tcp://h:7"

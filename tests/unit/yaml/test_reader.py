@@ -76,6 +76,7 @@ def test_every_value_knows_its_place() -> None:
      ("a: &x {b: 1}\nc:\n  <<: *x", 3, "merge keys"), ("? [a]\n: b", 1, "must be a string"),
      ("a: &x [*x]", 1, "an alias refers to the value that contains it"), ("a: 1\n---\nb: 2", 2, "another document"),
      ("a: *x", 1, "undefined alias"), ("a: b: c", 1, "mapping values"),
+     ("a: 1\nb: [-" + "9" * 5000 + "]", 2, "a number of 5001 characters is too long"),
      ("a: !!int 5", 1, "tag 'tag:yaml.org,2002:int'")],
 )  # fmt: skip
 def test_errors_name_file_and_line(text: str, line: int, reason: str) -> None:
@@ -112,3 +113,14 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     missing.write_bytes(b"a: \xff")
     with pytest.raises(ConfigurationException, match="cannot be read"):
         read_yaml(missing)
+
+
+def test_all_problems_of_a_file_are_reported_at_once() -> None:
+    text = "a: no\nb: {c: 012, d: !tag x}\na: 1\n<<: {}\n? [x]\n: 1\ne: 1_000\n"
+    with pytest.raises(ConfigurationException) as raised:
+        parse_yaml(text, "app.yaml")
+    assert [(each.source, each.line) for each in raised.value.problems] == [
+        ("app.yaml", line) for line in (1, 2, 2, 3, 4, 5, 7)
+    ]
+    assert (raised.value.source, raised.value.line) == ("app.yaml", 1)
+    assert str(raised.value).splitlines() == [str(each) for each in raised.value.problems]

@@ -8,6 +8,7 @@ at least one of these conditions holds (`ReadPause`), and resumes when none does
 | RESPONSES | the client does not read its responses: the transport is congested | drained |
 | SPACE | a send without a producer window waits for memory or disk space | none waits any more |
 | WAITING_SENDS | more sends wait for space than an honest client has in its windows | fewer wait |
+| DESTINATIONS | a command waits until its many new destinations exist | none waits any more |
 | STOPPING | the connector is stopping | never |
 
 While the transport is congested the connection's subscriptions also count as full, so nothing is
@@ -23,6 +24,7 @@ from enum import Enum, auto
 
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.transport.openwire import OpenWireTransport
+from pyjms_broker.api.completion import Completion
 
 __all__ = ["BackPressure", "ReadPause"]
 
@@ -37,6 +39,7 @@ class ReadPause(Enum):
     RESPONSES = auto()
     SPACE = auto()
     WAITING_SENDS = auto()
+    DESTINATIONS = auto()
     STOPPING = auto()
 
 
@@ -45,6 +48,7 @@ class BackPressure:
 
     __slots__ = (
         "_closed",
+        "_creations",
         "_draining",
         "_pauses",
         "_resume_dispatch",
@@ -76,6 +80,7 @@ class BackPressure:
         self._waiting_sends = 0
         self._waiting_bytes = 0
         self._unwindowed_sends = 0
+        self._creations = 0
         self._closed = False
 
     @property
@@ -135,6 +140,18 @@ class BackPressure:
         self._unwindowed_sends -= 1
         if not self._unwindowed_sends:
             self.resume_reading(ReadPause.SPACE)
+
+    # commands that create many destinations
+    def pause_until(self, done: Completion) -> None:
+        """Read no further until `done`: the destinations of a command exist."""
+        self._creations += 1
+        self.pause_reading(ReadPause.DESTINATIONS)
+        done.then(self._creation_ended)
+
+    def _creation_ended(self, _done: Completion) -> None:
+        self._creations -= 1
+        if not self._creations:
+            self.resume_reading(ReadPause.DESTINATIONS)
 
     def _within_limits(self) -> bool:
         return (

@@ -16,6 +16,7 @@ import anyio
 
 from pyjms._logger import get_logger
 from pyjms.errors import (
+    ConnectionFailedException,
     IllegalStateException,
     InvalidClientIDException,
     JMSException,
@@ -36,10 +37,11 @@ from pyjms.wire.openwire.commands import (
     SessionInfo,
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import ClientConnection, ConnectionContext
+from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.connector.connection_registry import RegisteredConnection
+from pyjms_broker.connector.openwire.connection_context import ContextOwner, client_context
 from pyjms_broker.connector.openwire.connection_state import (
     ConnectionState,
     SessionState,
@@ -59,12 +61,8 @@ MAXIMUM_SHARED = 1000
 """JMS connections over one transport; the Java client has one."""
 
 
-class ResourceOwner(ClientConnection, RegisteredConnection, Protocol):
+class ResourceOwner(ContextOwner, RegisteredConnection, Protocol):
     """The connection whose resources they are."""
-
-    @property
-    def congested(self) -> bool:
-        """Whether the client has more to read than it should."""
 
     def refused(self, error: Exception) -> None:
         """Close the connection soon: the broker has refused the client."""
@@ -121,22 +119,31 @@ class ClientResources:
         return state, state.session(session_of(resource_id), action)
 
     # connections and sessions
-    def add_connection(self, info: ConnectionInfo) -> bool:
-        """Register a JMS connection; return False if it is registered already.
+    def context_for(self, info: ConnectionInfo) -> ConnectionContext | None:
+        """Return the context of a new JMS connection, None if it is registered already.
 
         Raises:
             InvalidClientIDException: it has no connection id.
             IllegalStateException: the client has too many.
-            JMSException: the broker refuses the client, which is disconnected soon.
         """
         if info.connection_id is None:
             raise InvalidClientIDException("No connectionID specified for connection request")
         if info.connection_id in self.connections:
-            return False  # replayed after a failover
+            return None  # replayed after a failover
         where = self._owner.remote_address
         check_limit(len(self.connections), MAXIMUM_SHARED, "connection", where)
+        return client_context(self._owner, self._connector, info)
+
+    def add_connection(self, info: ConnectionInfo, context: ConnectionContext) -> None:
+        """Register a JMS connection whose client is authenticated.
+
+        Raises:
+            ConnectionFailedException: the client has left meanwhile.
+            JMSException: the broker refuses the client, which is disconnected soon.
+        """
+        if info.connection_id is None or self._lost:
+            raise ConnectionFailedException(f"{self._owner.remote_address} has left")
         self._host.connections.claim(info.connection_id, self._owner)
-        context = self._context(info)
         try:
             self._broker.add_connection(context, info)
         except Exception as error:
@@ -147,21 +154,6 @@ class ClientResources:
             info, context, self._connector.maximum_transactions_per_connection
         )
         self.connection_added.set()
-        return True
-
-    def _context(self, info: ConnectionInfo) -> ConnectionContext:
-        info.client_ip = self._owner.remote_address
-        context = ConnectionContext(self._owner)
-        context.info = info
-        context.connection_id = info.connection_id
-        context.client_id = info.client_id
-        context.user_name = info.user_name
-        context.connector_name = self._connector.name
-        context.connector_url = self._connector.connect_uri
-        context.fault_tolerant = info.fault_tolerant
-        context.allow_link_stealing = self._connector.allow_link_stealing
-        context.congested = self._owner.congested
-        return context
 
     def add_session(self, info: SessionInfo) -> None:
         """Register a session.

@@ -49,6 +49,8 @@ from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.connector.openwire import transactions
+from pyjms_broker.connector.openwire.authentication import on_connection_info
+from pyjms_broker.connector.openwire.composite_producers import add_composite_producer
 from pyjms_broker.connector.openwire.connection import (
     BrokerConnection,
     CommandHandler,
@@ -80,6 +82,7 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Comman
         connection, exchange, message
     ):
         return on_stored_replay(connection, exchange, message)
+    exchange.sent_count += 1
     result = connection.broker.send(exchange, message)
     if result is not COMPLETED:
         checked(result, connection.broker, "send")
@@ -154,12 +157,6 @@ def on_consumer_control(connection: BrokerConnection, control: ConsumerControl) 
 
 
 # resources that clients open and close
-def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> CommandResult:
-    if connection.resources.add_connection(info) and info.manageable:
-        connection.send_command(ConnectionControl(connected_brokers="", reconnect_to=""))
-    return COMPLETED
-
-
 def on_connection_control(
     connection: BrokerConnection, control: ConnectionControl
 ) -> CommandResult:
@@ -174,6 +171,8 @@ def on_session_info(connection: BrokerConnection, info: SessionInfo) -> CommandR
 
 
 def on_producer_info(connection: BrokerConnection, info: ProducerInfo) -> CommandResult:
+    if info.destination is not None and info.destination.is_composite:
+        return add_composite_producer(connection, info, info.destination)
     connection.resources.add_producer(info)
     return COMPLETED
 

@@ -111,6 +111,7 @@ class BrokerConnection:
         self._deferred_acks = DeferredAcks(transport, self._handle)
         self._pending_responses = PendingResponses()
         self._back_pressure = BackPressure(transport, self._set_congested, self._resume_dispatch)
+        self.pause_until = self._back_pressure.pause_until
         self._closed = False
         self._start_task: BackgroundTask | None = None
         self._stop_task: BackgroundTask | None = None
@@ -119,6 +120,7 @@ class BrokerConnection:
         transport.listener = self
 
     remote_address = DelegatedAttribute[str](attrgetter("_transport"), read_only=True)
+    peer_certificate = DelegatedAttribute[Any](attrgetter("_transport"), read_only=True)
 
     @property
     def congested(self) -> bool:

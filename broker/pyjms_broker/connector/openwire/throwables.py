@@ -11,7 +11,7 @@ from pyjms._logger import get_logger
 from pyjms.errors import JMSException, XAException
 from pyjms.wire.openwire.commands import Throwable
 
-__all__ = ["log_unexpected", "to_throwable"]
+__all__ = ["java_name", "log_unexpected", "to_throwable"]
 
 logger = get_logger(__name__)
 
@@ -58,14 +58,15 @@ def log_unexpected(error: Exception, operation: str) -> None:
 def _convert(error: BaseException, causes: int) -> Throwable:
     cause = error.__cause__ if causes > 0 else None
     return Throwable(
-        _java_name(type(error)),
+        java_name(type(error)),
         _text(error)[:_MAXIMUM_TEXT],
         (),
         _convert(cause, causes - 1) if cause is not None else None,
     )
 
 
-def _java_name(kind: type[BaseException]) -> str:
+def java_name(kind: type[BaseException]) -> str:
+    """Return the name of the Java class that clients get for an error."""
     for ancestor in kind.__mro__:
         if ancestor in _NAMES:
             return _NAMES[ancestor]

@@ -40,9 +40,12 @@ def run(broker: Broker, state: ConnectionState, info: TransactionInfo) -> Comple
 
 
 def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
+    if state.transactions.get(xid) is not None:
+        _forget_ended(broker, state)
     if xid not in state.transactions:  # a second begin is a replay (activemq-broker C3)
-        count = len(state.transactions) + len(state.context.waiting_ends)
-        if count >= state.maximum_transactions:
+        if _count(state) >= state.maximum_transactions:
+            _forget_ended(broker, state)
+        if _count(state) >= state.maximum_transactions:
             raise IllegalStateException(
                 f"Can't begin a transaction on connection {state.info.connection_id}: "
                 f"at maximum limit: {state.maximum_transactions}"
@@ -50,6 +53,18 @@ def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> Comple
         broker.begin_transaction(state.context, xid)
         state.transactions[xid] = None
     return COMPLETED
+
+
+def _count(state: ConnectionState) -> int:
+    return len(state.transactions) + len(state.context.waiting_ends)
+
+
+def _forget_ended(broker: Broker, state: ConnectionState) -> None:
+    """Forget the votes of branches that other connections have ended."""
+    prepared = broker.prepared_transactions(state.context)
+    for xid in [xid for xid, vote in state.transactions.items() if vote is not None]:
+        if xid not in prepared:
+            del state.transactions[xid]
 
 
 def _prepare(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion | Response:

@@ -1,17 +1,20 @@
 """The client's end of `vm://name`: finds the broker of that name, or has one created.
 
-A broker that does not run is created for its first client, and stops with its last one.
+A broker that does not run is created for its first client, on that client's event loop, and stops
+with its last one. Clients on other loops of the process reach it over a bridge.
 (activemq-broker B14, B15)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 
 from pyjms._logger import get_logger
+from pyjms._wakeup import LoopHandle
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.openwire import RequestTransport, ResponseCorrelator
 from pyjms.transport.openwire.options import wire_format_settings as read_wire_format
@@ -27,6 +30,7 @@ from pyjms.transport.uri import TransportURI, could_not_create
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms_broker.connector.base import ServedConnection
 from pyjms_broker.connector.vm import registry
+from pyjms_broker.connector.vm.bridge import FarEnd, run_on
 from pyjms_broker.connector.vm.registry import Registration
 from pyjms_broker.connector.vm.transport import VmTransport, negotiated, next_address
 
@@ -52,7 +56,7 @@ class VmOptions:
     create: bool = True
     wait_for_start: int = -1
     """Milliseconds to wait for a broker of that name to start."""
-    broker_config: str | None = None
+    broker_config: str | None = field(default=None, repr=False)
     marshal: bool = False
 
 
@@ -64,10 +68,10 @@ class VmClientTransport(VmTransport):
         name: str,
         options: VmOptions,
         broker_options: Mapping[str, str],
-        settings: WireFormatSettings | None,
+        settings: WireFormatSettings,
     ) -> None:
         super().__init__(
-            next_address(f"vm://{name}"), None if settings is None else OpenWireFormat(settings)
+            next_address(f"vm://{name}"), OpenWireFormat(settings) if options.marshal else None
         )
         self._name = name
         self._options = options
@@ -75,16 +79,36 @@ class VmClientTransport(VmTransport):
         self._settings = settings
         self._registration: Registration | None = None
         self._connection: ServedConnection | None = None
+        self._has_left = False
+        """Whether it has left the broker; belongs to the broker's loop."""
 
     async def start(self) -> None:
         registration = self._registration = await self._find_broker()
         self._log_without_effect(registration)
         try:
-            self._connection = registration.connector.accept(self, self._settings)
-        except Exception:
-            await self._leave(registration)
+            if registration.loop.is_current():
+                settings = self._settings if self._options.marshal else None
+                self._connection = registration.connector.accept(self, settings)
+            else:
+                await self._connect_far(registration)
+        except BaseException:
+            self._registration = None
+            with anyio.CancelScope(shield=True):
+                await self._leave(registration)
             raise
         await super().start()
+
+    async def _connect_far(self, registration: Registration) -> None:
+        """Connect to a broker on another loop."""
+        own = LoopHandle()
+
+        async def accept() -> None:
+            if not self._has_left:  # a cancelled start leaves, maybe before this is called
+                self._connection = registration.connector.accept_far(self, own, self._settings)
+
+        await run_on(registration.loop, accept)
+        assert isinstance(self.peer, FarEnd)
+        self.peer.watch_own_loop()
 
     async def stop(self) -> None:
         try:
@@ -122,9 +146,23 @@ class VmClientTransport(VmTransport):
             )
 
     async def _leave(self, registration: Registration) -> None:
+        """Leave the broker, on its own loop; one that has ended or is blocked is not waited for."""
+        if registration.loop.is_current():
+            await self._leave_on_loop(registration)
+            return
+        leave = partial(self._leave_on_loop, registration)
+        try:
+            await run_on(registration.loop, leave, must_answer=True)
+        except ConnectionFailedException as error:
+            logger.debug("Leaving %s: %s", self.remote_address, error)
+
+    async def _leave_on_loop(self, registration: Registration) -> None:
         """Wait for the broker's end to close; stop a created broker with its last client."""
+        self._has_left = True
         connection, self._connection = self._connection, None
         if connection is not None:
+            assert self.peer is not None
+            self.peer.inbox.end(ConnectionFailedException(f"{self.remote_address} has left"))
             await connection.wait_stopped()
         if registration.auto_created and not registration.connector.connections:
             registration.auto_created = False  # only one of several last clients stops it
@@ -149,7 +187,7 @@ def vm_transport(uri: TransportURI) -> RequestTransport:
     name = rest.location.strip("/")
     config = options.broker_config
     if rest.components:  # vm:(broker:(...)/name?...)
-        config = str(rest.components[0])
+        config = rest.components[0].with_secrets()
         name = rest.components[0].path.strip("/")
     if not name and config is None:
         raise could_not_create(f"{uri} names no broker", hint="write vm://localhost")
@@ -157,6 +195,6 @@ def vm_transport(uri: TransportURI) -> RequestTransport:
         name or "localhost",
         VmOptions(options.create, options.wait_for_start, config, options.marshal),
         broker_options,
-        settings if options.marshal else None,
+        settings,
     )
     return ResponseCorrelator(negotiated(end))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pyjms._wakeup import LoopHandle
 from pyjms.errors import ConnectionFailedException, ResourceAllocationException
+from pyjms.transport.base import Transport
+from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire import BrokerConnection, serve
+from pyjms_broker.connector.vm.bridge import FarEnd
 from pyjms_broker.connector.vm.transport import VmTransport, negotiated, next_address
 
 __all__ = ["VmConnector"]
 
 
 class VmConnector(TransportConnector):
-    """Accepts clients in the broker's own process, on the broker's own event loop."""
+    """Accepts clients in the broker's own process, on its own event loop or another one."""
 
     @property
     def connect_uri(self) -> str:
@@ -32,13 +36,41 @@ class VmConnector(TransportConnector):
             ConnectionFailedException: the broker is stopping.
             ResourceAllocationException: the connector has as many connections as it may have.
         """
+        self._check_open()
+        wire_format = None if settings is None else OpenWireFormat(settings)
+        end = VmTransport(next_address(self.connect_uri), wire_format)
+        end.peer, client.peer = client, end
+        return serve(self.host, self, negotiated(end))
+
+    def accept_far(
+        self, client: VmTransport, loop: LoopHandle, settings: WireFormatSettings
+    ) -> BrokerConnection:
+        """Connect a client on another loop, `loop`. Call it on the broker's loop.
+
+        Raises:
+            ConnectionFailedException: the broker is stopping.
+            ResourceAllocationException: the connector has as many connections as it may have.
+        """
+        self._check_open()
+        wire_format = OpenWireFormat(settings)
+        end = VmTransport(next_address(self.connect_uri), wire_format)
+        transport: Transport[Command] = end
+        if client.wire_format is None:
+            wire_format.negotiate(settings.info())
+            theirs = OpenWireFormat(settings)
+            theirs.negotiate(settings.info())
+            client.encode_with(theirs)
+        else:
+            transport = negotiated(end)
+        end.peer = FarEnd(client.inbox, loop, client.remote_address)
+        client.peer = FarEnd(end.inbox, LoopHandle(), end.remote_address)
+        end.peer.watch_own_loop()
+        return serve(self.host, self, transport)
+
+    def _check_open(self) -> None:
         if self.stopping:
             raise ConnectionFailedException(f"The broker of {self.connect_uri} is stopping")
         if len(self.connections) >= self.maximum_connections:
             raise ResourceAllocationException(
                 f"{self.connect_uri} has its maximum of {self.maximum_connections} connections"
             )
-        wire_format = None if settings is None else OpenWireFormat(settings)
-        end = VmTransport(next_address(self.connect_uri), wire_format)
-        end.peer, client.peer = client, end
-        return serve(self.host, self, negotiated(end))

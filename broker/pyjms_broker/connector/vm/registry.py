@@ -2,7 +2,7 @@
 
 A broker is registered when it starts and unregistered when it stops. `pyjms_broker.service` sets
 the factory that creates a broker for a name that no running broker has. A broker belongs to the
-event loop that started it and cannot be reached through `vm://` from another one.
+event loop that started it; `Registration.loop` says which, as clients may be on another one.
 (activemq-broker B7, B9, B14)
 """
 
@@ -18,6 +18,7 @@ from pyjms._wakeup import LoopHandle
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.base import BrokerHost
+from pyjms_broker.connector.vm.bridge import run_on
 from pyjms_broker.connector.vm.connector import VmConnector
 
 __all__ = [
@@ -123,18 +124,12 @@ async def unregister(name: str, host: BrokerHost) -> None:
 
 
 def find(name: str) -> Registration | None:
-    """Return the running broker of that name, or None.
-
-    Raises:
-        IllegalStateException: it runs on another event loop.
-    """
+    """Return the running broker of that name, on whichever loop of the process, or None."""
     registration = _registrations.get(name)
-    if registration is None or registration.loop.is_current():
+    if registration is None or registration.loop.is_current() or registration.alive:
         return registration
-    if not registration.alive:
-        _registrations.pop(name, None)
-        return None
-    raise _elsewhere(name)
+    _registrations.pop(name, None)
+    return None
 
 
 async def wait_for(name: str, seconds: float) -> Registration | None:
@@ -160,15 +155,15 @@ async def create(name: str, options: Mapping[str, str], config: str | None) -> R
         ResourceAllocationException: no broker can be created in this process.
         JMSException: the broker cannot start.
     """
-    while name in _creating:
-        loop, made = _creating[name]
-        if not loop.is_current():
-            raise _elsewhere(name)
-        await made.wait()
+    own = (LoopHandle(), anyio.Event())
+    while (present := _creating.setdefault(name, own)) is not own:  # atomic: loops share it
+        loop, made = present
+        await (made.wait() if loop.is_current() else run_on(loop, made.wait))
         if (found := find(name)) is not None:
             return found
-    _creating[name] = (LoopHandle(), anyio.Event())
     try:
+        if (found := find(name)) is not None:  # another loop has created it just now
+            return found
         if _factory is None:
             raise ResourceAllocationException(
                 f"Cannot create the broker '{name}' for vm://{name}: no broker factory is set",
@@ -194,13 +189,6 @@ def url_options(options: Mapping[str, str], config: str | None) -> frozenset[tup
     if config is not None:
         given["brokerConfig"] = config
     return frozenset(given.items())
-
-
-def _elsewhere(name: str) -> IllegalStateException:
-    return IllegalStateException(
-        f"Broker '{name}' runs on another event loop; vm:// reaches brokers of its own loop only",
-        hint="give the broker a tcp connector, or start it and its clients on one loop",
-    )
 
 
 def _no_operation() -> None:

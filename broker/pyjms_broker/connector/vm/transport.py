@@ -2,7 +2,8 @@
 
 Commands cross as objects, in order, through an inbox at each end: what is sent while a command is
 being handled waits its turn, so calls never nest. With `marshal=true` they cross as bytes, which is
-slower and keeps the two ends from sharing objects. (activemq-broker B15)
+slower and keeps the two ends from sharing objects; so do ends on different event loops, whose
+connection is a bridge (`pyjms_broker.connector.vm.bridge`). (activemq-broker B15)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyjms.transport.inbox import Inbox
 from pyjms.transport.openwire import WireFormatNegotiator
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms_broker.connector.vm.bridge import FarEnd
 
 __all__ = ["VmTransport", "negotiated", "next_address"]
 
@@ -33,14 +35,21 @@ class VmTransport(Transport[Command]):
     def __init__(self, remote_address: str, wire_format: OpenWireFormat | None = None) -> None:
         """Send objects, or the bytes that `wire_format` makes of them. Set `peer` before start."""
         self.wire_format = wire_format
-        self.peer: VmTransport | None = None
+        self.peer: VmTransport | FarEnd | None = None
         self._remote = remote_address
         self._error: Exception | None = None
         self._stopped = False
-        name = f"pyjms {remote_address}"
-        deliver = self._deliver if wire_format is None else self._decode
-        self.inbox: Inbox[Any] = Inbox(deliver, self._ended, name)
+        self.inbox = self._new_inbox()
         """The inbox for what the peer sends: commands, or bytes if there is a wire format."""
+
+    def encode_with(self, wire_format: OpenWireFormat) -> None:
+        """Exchange bytes instead of objects, in a format that is negotiated. Before `start`."""
+        self.wire_format = wire_format
+        self.inbox = self._new_inbox()
+
+    def _new_inbox(self) -> Inbox[Any]:
+        deliver = self._deliver if self.wire_format is None else self._decode
+        return Inbox(deliver, self._ended, f"pyjms {self._remote}")
 
     @property
     def notices_silence(self) -> bool:
@@ -57,6 +66,8 @@ class VmTransport(Transport[Command]):
         self._stopped = True
         peer = self.peer
         if peer is not None:
+            if isinstance(peer, FarEnd):
+                peer.close()
             peer.inbox.end(ConnectionFailedException(f"peer ({peer.remote_address}) stopped."))
         await self.inbox.stop()
 
@@ -66,7 +77,11 @@ class VmTransport(Transport[Command]):
             why = self._error or ("it was stopped" if self._stopped else "it is not started")
             raise ConnectionFailedException(f"Cannot send to {self._remote}: {why}")
         wire_format = self.wire_format
-        peer.inbox.put(command if wire_format is None else wire_format.encode(command))
+        try:
+            peer.inbox.put(command if wire_format is None else wire_format.encode(command))
+        except ConnectionFailedException as error:  # the other loop was closed, and told nobody
+            self.inbox.end(error)
+            raise
 
     @property
     def congested(self) -> bool:

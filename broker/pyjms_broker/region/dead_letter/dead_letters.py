@@ -8,6 +8,7 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms.wire.openwire.primitives import encode_map
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
     from pyjms_broker.api.dead_letter import DeadLetterStrategy
     from pyjms_broker.region.services import RegionServices
 
-__all__ = ["FAILURE_CAUSE", "dead_letter", "send_to_dead_letter_queue", "throwable_text"]
+__all__ = [
+    "FAILURE_CAUSE",
+    "dead_letter",
+    "send_to_dead_letter_queue",
+    "throwable_text",
+    "unstored_dead_letter",
+]
 
 _NO_LISTENERS_ERROR: Final = "java.lang.Throwable"
 
@@ -33,6 +40,7 @@ FAILURE_TEXT: Final = "pyjms_failure_text"
 """Our own, for people and selectors; ActiveMQ's text begins with the redelivery policy."""
 ORIGINAL_EXPIRATION: Final = "originalExpiration"
 ORIGINAL_DELIVERY_MODE: Final = "originalDeliveryMode"
+NON_PERSISTENT: Final = "NON_PERSISTENT"
 
 
 def send_to_dead_letter_queue(
@@ -75,12 +83,46 @@ def _rollback_if_failed(
 ) -> None:
     if done.error is not None:
         logger.warning(
-            "%s: the dead letter of message %s could not be stored: %s",
+            "%s: the dead letter of message %s could not be stored: %s (hint: a stored message is "
+            "not removed; after a restart it is there again)",
             reference.destination,
             reference.message_id,
             done.error,
         )
         strategy.rollback(reference)
+
+
+def unstored_dead_letter(
+    reference: MessageReference, error: Exception, *, store_failed: bool
+) -> str:
+    """Return the log's text about a dead letter that its store has refused after it was sent.
+
+    Stores with one journal remove the message behind its dead letter. So if the journal has failed
+    (`store_failed`), a message that was stored itself is not removed either.
+    """
+    message = reference.message
+    text = (
+        f"{message.destination}: the dead letter of message {reference.message_id} from "
+        f"{message.original_destination} could not be stored"
+    )
+    was_stored = _properties(reference).get(ORIGINAL_DELIVERY_MODE) != NON_PERSISTENT
+    if store_failed and was_stored:
+        return (
+            f"{text}: {error} (hint: no message is lost; repair what the error names and restart "
+            f"the broker: the message is then on {message.original_destination} again, or its dead "
+            f"letter is on {message.destination})"
+        )
+    return (
+        f"{text} and is lost: {error} (hint: repair what the error names; its sender must send the "
+        "message again)"
+    )
+
+
+def _properties(reference: MessageReference) -> dict[str, object]:
+    try:
+        return dict(reference.properties)
+    except JMSException:
+        return {}
 
 
 def dead_letter(
@@ -99,9 +141,10 @@ def dead_letter(
             "The properties of message %s cannot be decoded; its dead letter has none", message_id
         )
         properties = {}
+    properties.pop(DUPLICATE_ID_PROPERTY, None)  # of its destination, not of the dead-letter queue
     properties.setdefault(ORIGINAL_EXPIRATION, Long(message.expiration))
     if not message.persistent:
-        properties[ORIGINAL_DELIVERY_MODE] = "NON_PERSISTENT"
+        properties[ORIGINAL_DELIVERY_MODE] = NON_PERSISTENT
     if cause is not None:
         properties[FAILURE_CAUSE] = throwable_text(cause)
         properties.update(_failure(cause))

@@ -64,6 +64,11 @@ class DiskUsage:
         """Percentage of the limit that is used; 0 without a limit."""
         return self.used * 100 // self.limit if self.limit else 0
 
+    def change_limit(self, limit: int) -> None:
+        """Set the limit in bytes, 0: none, and admit the sends that have room by it."""
+        self.limit = limit
+        self.changed()
+
     def is_full(self, high_water_mark: int = 100) -> bool:
         """Whether sends must wait: at that percentage of the limit, or while the store is busy.
 
@@ -125,6 +130,13 @@ class DiskUsage:
             await _clock.sleep(POLLING_TIME)
             try:
                 self.changed()
+                self._reclaim()
             except Exception:  # otherwise the other sends would wait for ever
                 logger.exception("%s: admitting a waiting send failed", self.name)
         self._poll_task = None
+
+    def _reclaim(self) -> None:
+        """Have a store that can do so free disk space while sends wait for it."""
+        reclaim_soon: Callable[[], None] | None = getattr(self.store, "reclaim_soon", None)
+        if self._waiting and reclaim_soon is not None:
+            reclaim_soon()

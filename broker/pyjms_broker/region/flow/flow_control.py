@@ -84,7 +84,6 @@ class FlowControl:
             if policy.send_fail_if_no_space_after_timeout is None
             else policy.send_fail_if_no_space_after_timeout
         )
-        self._warning_interval = policy.blocked_producer_warning_interval
         self._last_warning: float | None = None
 
     def wait_for_space(
@@ -133,7 +132,8 @@ class FlowControl:
     def _warn(self, reference: MessageReference, full: MemoryUsage | DiskUsage) -> None:
         now = _clock.now()
         last = self._last_warning
-        if not self._warning_interval or (last is not None and now - last < self._warning_interval):
+        interval = self._destination.policy.blocked_producer_warning_interval
+        if not interval or (last is not None and now - last < interval):
             return
         self._last_warning = now
         logger.warning(
@@ -169,9 +169,12 @@ class FlowControlledSend:
         self.timer: _wakeup.BackgroundTask | None = None
         self._destination = destination
         self._context = exchange.context
+        self._producer = exchange.outer or exchange
+        self._producer.blocked_sends += 1
         self._reference = reference
         self.message = reference.message
         self.is_admitted = False
+        self._since = _clock.now()
         self.transaction: Transaction | None = exchange.transaction
 
     def wait_for(self, full: MemoryUsage | DiskUsage) -> None:
@@ -210,7 +213,11 @@ class FlowControlledSend:
             self.transaction.pending_failed(self, error)
 
     def _unregister(self) -> None:
-        self._context.blocked_sends.pop(self, None)
+        if self._context.blocked_sends.pop(self, self) is None:
+            statistics = self._destination.statistics
+            waited = (_clock.now() - self._since) * 1000
+            statistics.blocked_time += waited
+            self._producer.blocked_time += waited
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

@@ -309,11 +309,12 @@ class QueueDispatcher:
             except KeyError:  # the store has quarantined what the cursor still counted
                 return
             except Exception:
-                logger.exception(
-                    "%s: paging in messages failed, next attempt in %g s",
-                    self._queue,
-                    PAGING_RETRY_DELAY,
-                )
+                if self._resume_task is None or self._resume_task.done:
+                    logger.exception(
+                        "%s: paging in messages failed, next attempt in %g s",
+                        self._queue,
+                        PAGING_RETRY_DELAY,
+                    )
                 self._resume_later(PAGING_RETRY_DELAY)
                 return
             if reference.expiration and reference.is_expired():

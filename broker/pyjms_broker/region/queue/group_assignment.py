@@ -60,6 +60,23 @@ class GroupAssignment:
         """Free all groups of a consumer that leaves."""
         self.groups.remove_owner(owner)
 
+    def release(self, group_id: str) -> None:
+        """Free a group of its owner, if it has one. Source: ActiveMQ Queue.removeMessageGroup."""
+        owner = self.groups.remove(group_id)
+        losing = None if owner is None else self._ring.candidates.get(owner)
+        if losing is not None:
+            losing.assigned_groups -= 1
+            self._ring.reorder(losing)
+
+    def release_all(self) -> None:
+        """Free all groups of their owners."""
+        for owner in dict.fromkeys(self.groups.owners().values()):
+            self.groups.remove_owner(owner)
+            losing = self._ring.candidates.get(owner)
+            if losing is not None:
+                losing.assigned_groups = 0
+                self._ring.reorder(losing)
+
     def accepts(self, candidate: Candidate, reference: MessageReference) -> bool:
         """Whether the message may go to this consumer; call it only if it is dispatched then."""
         group_id = reference.group_id

@@ -154,6 +154,9 @@ class Queue(BaseDestination):
             return
         statistics = self.statistics
         statistics.enqueues += 1
+        statistics.total_size += reference.size
+        if not statistics.min_size <= reference.size <= statistics.max_size:
+            statistics.new_extreme_size(reference.size)
         statistics.messages += 1
         if self._is_paged and reference.position is not None:
             self.contents.mark_visible(reference)
@@ -352,7 +355,7 @@ class Queue(BaseDestination):
         if in_memory.owner is not None or in_memory.acked:
             return False
         self.dispatcher.remove(in_memory)
-        self.store_acknowledgement(NO_TRANSACTION, in_memory)
+        self.store_acknowledgement(NO_TRANSACTION, in_memory, dead_letter=in_memory.dead_letter)
         self.drop(in_memory)
         return True
 

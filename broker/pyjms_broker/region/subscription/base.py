@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from pyjms import _clock, _wakeup
 from pyjms._logger import get_logger
-from pyjms.errors import InvalidDestinationException
+from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms.selector import Selector, SelectorLimitException, compile_selector, selector_or_none
 from pyjms.wire.openwire.commands import (
@@ -105,7 +105,15 @@ class AbstractSubscription(Subscription):
         self._connection_id = (
             info.consumer_id.connection_id if info.no_local and info.consumer_id else None
         )
-        self._matches_all = self.selector is None and self._connection_id is None
+        self._policy = self.context.message_policy
+        self._matches_all = (
+            self.selector is None and self._connection_id is None and self._policy is None
+        )
+
+    def reset_statistics(self) -> None:
+        self.enqueue_count = self.discarded_count = 0
+        self.dispatched_count = self.in_flight
+        self.dequeue_count = 0
 
     @property
     def is_browser(self) -> bool:
@@ -113,7 +121,7 @@ class AbstractSubscription(Subscription):
         return self.info.browser
 
     def matches(self, reference: MessageReference) -> bool:
-        """Whether the message is for this consumer: target consumer, noLocal, selector.
+        """Whether the message is for this consumer: target consumer, noLocal, policy, selector.
 
         A selector that fails on a message does not match it (activemq-broker Q11). One that
         exceeds its limits does not either, and its consumer is closed.
@@ -130,6 +138,8 @@ class AbstractSubscription(Subscription):
             and message.producer_id.connection_id == self._connection_id
         ):
             return False
+        if self._policy is not None and not self._policy(message):
+            return False
         return self.selects(reference)
 
     def selects(self, reference: MessageReference) -> bool:
@@ -141,16 +151,17 @@ class AbstractSubscription(Subscription):
         except SelectorLimitException as error:
             self.selector_exceeded(error)
             return False
-        except Exception:
+        except Exception as error:
             level = logging.DEBUG if self._selector_failed else logging.WARNING
             self._selector_failed = True
             logger.log(
                 level,
-                "Selector %r of %s failed on message %s, which counts as no match",
+                "Selector %r of %s failed on message %s, which counts as no match: %s",
                 (self.info.selector or "")[:_QUOTED],
                 self,
                 reference.message_id,
-                exc_info=True,
+                error,
+                exc_info=not isinstance(error, JMSException),  # the message is at fault
             )
             return False
 

@@ -224,6 +224,11 @@ class SubscriptionBacklog:
             source.mark_visible(reference.position)
         self.pending.append(reference)
 
+    def waiting(self, limit: int) -> list[MessageReference]:
+        """Return the first `limit` messages that wait, in memory or paged out."""
+        page = list(islice(self.pending, limit))
+        return page + self.first_paged_out(limit - len(page))
+
     def first_paged_out(self, limit: int) -> list[MessageReference]:
         """Return new references to the first `limit` paged-out messages; none is removed."""
         found: list[MessageReference] = []

@@ -107,8 +107,8 @@ class DurableTopicSubscription(PrefetchSubscription):
         super().__init__(request)
         self.key = self.durable_key = key
         self.is_active = False
-        self._backlog = SubscriptionBacklog(key, request.broker, request.policy)
-        self._pending = self._backlog.pending
+        self.backlog = SubscriptionBacklog(key, request.broker, request.policy)
+        self._pending = self.backlog.pending
         self._topics: dict[RegionDestination, int | None] = {}
         """Each with the number of its last arrival before this subscription; None: no store."""
         self._is_reported_slow = False
@@ -165,14 +165,14 @@ class DurableTopicSubscription(PrefetchSubscription):
         Only messages whose arrival number is above `start` belong to the subscription.
         """
         self._topics[topic] = start
-        self._backlog.add_topic(topic, was_stored=start == 0)
+        self.backlog.add_topic(topic, was_stored=start == 0)
         self.destinations.append(topic)
 
     def detach(self, topic: Topic) -> None:
         """Remove a topic that was removed, with the messages that waited."""
         self._topics.pop(topic, None)
         self.destination_removed(topic)
-        self._backlog.remove_topic(topic)
+        self.backlog.remove_topic(topic)
         for reference in self.remove_dispatched(topic):
             reference.decrement_reference_count()
         self.window_freed()
@@ -209,7 +209,7 @@ class DurableTopicSubscription(PrefetchSubscription):
             for kept in topic.kept_for(self):
                 reference = topic.reference_to(kept.message)
                 reference.persistent = False  # acknowledging it changes no store
-                self._backlog.retain(reference)
+                self.backlog.retain(reference)
                 self._pending.append(reference)
 
     def deactivate(self, last_delivered_sequence_id: int) -> None:
@@ -251,7 +251,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         if self._audit is not None and self._audit.is_duplicate(reference.message_id):
             self.store_acknowledgement(NO_TRANSACTION, reference)
             return
-        self._backlog.retain(reference)
+        self.backlog.retain(reference)
         if not self._pending and not self.is_full():
             self._send(reference)
         else:
@@ -285,16 +285,19 @@ class DurableTopicSubscription(PrefetchSubscription):
             except KeyError:  # the store has quarantined what the cursor still counted
                 return
             except Exception:
-                logger.exception(
-                    "%s: paging in messages failed, next attempt in %g s", self, PAGING_RETRY_DELAY
-                )
+                if self._resume_task is None or self._resume_task.done:
+                    logger.exception(
+                        "%s: paging in messages failed, next attempt in %g s",
+                        self,
+                        PAGING_RETRY_DELAY,
+                    )
                 self._resume_later(PAGING_RETRY_DELAY)
                 return
             if reference.expiration and reference.is_expired():
                 self._expire(reference)
                 self._release(reference)
                 expired += 1
-            elif self._backlog.is_recovered(reference) and not self.selects(reference):
+            elif self.backlog.is_recovered(reference) and not self.selects(reference):
                 # the record that it does not match is not synced: a crash may have lost it
                 self.store_acknowledgement(NO_TRANSACTION, reference)
                 self._release(reference)
@@ -351,13 +354,13 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self._pending.remove(reference)
                 self._expire(reference)
                 self._release(reference)
-        for reference in self._backlog.first_paged_out(limit - len(page)):
-            if reference.is_expired() and self._backlog.remove_paged_out(reference):
+        for reference in self.backlog.first_paged_out(limit - len(page)):
+            if reference.is_expired() and self.backlog.remove_paged_out(reference):
                 self._expire(reference)
 
     def dead_letter_ordering(self, topic: RegionDestination) -> DeadLetterOrdering:
         """Return the topic's messages that leave the store after their dead letters."""
-        return self._backlog.dead_letter_ordering(topic)
+        return self.backlog.dead_letter_ordering(topic)
 
     def settle(self, reference: MessageReference) -> None:
         self._release(reference)
@@ -368,13 +371,13 @@ class DurableTopicSubscription(PrefetchSubscription):
             return
         reference.destination.undo_consumed(reference)
         self._redeliveries[reference.message_id] = self._redelivery_counter(reference) + 1
-        self._backlog.retain(reference)
+        self.backlog.retain(reference)
         self._pending.requeue([reference])
         self.window_freed()
 
     def _release(self, reference: MessageReference) -> None:
         self._redeliveries.pop(reference.message_id, None)
-        self._backlog.release(reference)
+        self.backlog.release(reference)
 
     # transactions that were prepared before the broker started
     def hide(self, topic: Topic, stored: StoredMessage) -> MessageReference:
@@ -382,7 +385,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
         (activemq-broker T25)
         """
-        return self._backlog.hide(topic, stored)
+        return self.backlog.hide(topic, stored)
 
     def forget_hidden(self, reference: MessageReference) -> None:
         """Settle a message that `hide` returned: its transaction is committed."""
@@ -392,5 +395,5 @@ class DurableTopicSubscription(PrefetchSubscription):
     def restore(self, reference: MessageReference) -> None:
         """Add a message again that `hide` returned: its transaction was rolled back."""
         if reference.destination in self._topics:
-            self._backlog.restore(reference)
+            self.backlog.restore(reference)
             self.window_freed()

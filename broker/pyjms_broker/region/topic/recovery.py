@@ -87,7 +87,7 @@ class TopicRecovery:
                 yield reference
 
     def close(self) -> None:
-        """Drop everything: the topic is removed."""
+        """Drop everything: the topic is removed, or the broker stops. Idempotent."""
         self._clear()
         if self._kept is not None:
             self._kept.close()

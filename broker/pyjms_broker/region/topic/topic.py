@@ -141,7 +141,11 @@ class Topic(BaseDestination):
         self._publish(reference)
 
     def _publish(self, reference: MessageReference) -> None:
-        self.statistics.enqueues += 1
+        statistics = self.statistics
+        statistics.enqueues += 1
+        statistics.total_size += reference.size
+        if not statistics.min_size <= reference.size <= statistics.max_size:
+            statistics.new_extreme_size(reference.size)
         if reference.position is not None and self.store is not None:
             self.store.mark_visible(reference)
         properties = reference.message.marshalled_properties
@@ -323,6 +327,9 @@ class Topic(BaseDestination):
         for subscriber in tuple(self._subscribers):
             if isinstance(subscriber, DurableTopicSubscription):
                 subscriber.expire_messages(self.policy.max_expire_page_size)
+
+    def stop(self) -> None:
+        self._recovery.close()
 
     def dispose(self, context: ConnectionContext) -> None:
         self.disposed = True

@@ -39,7 +39,7 @@ record, and `append_together` is atomic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -52,15 +52,16 @@ from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.wire.kahadb.journal import Location
-from pyjms.wire.kahadb.reader import JournalRecord, SegmentReader, Skipped
+from pyjms.wire.kahadb.reader import Skipped
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.batch import WriteJob
 from pyjms_broker.store.journal.batch_builder import BatchBuilder, BatchEvents
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.group_commit import GroupCommit
+from pyjms_broker.store.journal.record_reader import RecordReader
 from pyjms_broker.store.journal.recovery import recover
-from pyjms_broker.store.journal.segment_files import SegmentFiles, contiguous_runs
+from pyjms_broker.store.journal.segment_files import SegmentFiles
 from pyjms_broker.store.journal.segment_writer import SegmentWriter
 from pyjms_broker.store.journal.settings import (
     DiskSyncStrategy,
@@ -137,6 +138,17 @@ class Journal:
         """Request a job for a late record; see `BatchBuilder.announce`."""
         self.add_waiters = self._builder.add_waiters
         """Wait for late records; see `BatchBuilder.add_waiters`."""
+        self._reader = RecordReader(
+            self._files, self.settings, self._written_for_reading, self._unwritten
+        )
+        self.read = self._reader.read
+        """Return a record's payload; see `RecordReader.read`."""
+        self.read_run = self._reader.read_run
+        """Return the payloads of several records; see `RecordReader.read_run`."""
+        self.read_unchecked = self._reader.read_unchecked
+        """Return a record's payload without a check; see `RecordReader.read_unchecked`."""
+        self.records_from = self._reader.records_from
+        """Yield all records of sound batches; see `RecordReader.records_from`."""
         self.late: LateRecords | None = None
         """What else is appended when a job starts."""
         self._loop: LoopHandle | None = None
@@ -188,6 +200,7 @@ class Journal:
             self._tasks.append(spawn(self._sync_periodically, name="pyjms journal sync"))
 
     def _open(self) -> None:
+        self._reader.clear()
         found = recover(self._files, self.settings, self._disk)
         self.corrupt = found.corrupt
         self._writer = SegmentWriter(self._files, self.settings, self._disk, found.end)
@@ -367,43 +380,6 @@ class Journal:
 
     # -- reading
 
-    def read(self, location: Location) -> bytes:
-        """Return the payload of the record at `location`. Blocks on the disk if it was written.
-
-        Raises:
-            KahaDBFormatError: no record begins there.
-            ResourceAllocationException: it cannot be read.
-        """
-        self._require_open()
-        if location >= self.written:
-            payload = self._unwritten(location)
-            if payload is not None:
-                return payload
-        try:
-            return self._files.read(location)
-        except OSError as error:
-            raise _unreadable(location, error) from error
-
-    def read_run(self, locations: Sequence[Location]) -> list[bytes]:
-        """Return the payloads of several records, reading neighbours together. Blocks.
-
-        Raises:
-            KahaDBFormatError: no record begins at one of them.
-            ResourceAllocationException: one cannot be read.
-        """
-        self._require_open()
-        payloads: list[bytes] = []
-        written = self.written
-        for run in contiguous_runs(locations):
-            if len(run) == 1 or run[-1] >= written:
-                payloads += [self.read(location) for location in run]
-                continue
-            try:
-                payloads += self._files.read_run(run)
-            except OSError as error:
-                raise _unreadable(run[0], error) from error
-        return payloads
-
     def _unwritten(self, location: Location) -> bytes | None:
         job = self._commit.job if self._commit is not None else None
         batches = self._builder.batches()
@@ -413,29 +389,9 @@ class Journal:
                 return payload
         return None
 
-    def records_from(
-        self, start: Location | None = None, skipped: list[Skipped] | None = None
-    ) -> Iterator[JournalRecord]:
-        """Yield all written records of complete batches from `start` on. Blocks: for a thread.
-
-        Damaged parts are skipped and added to `skipped`.
-
-        Raises:
-            OSError: a segment cannot be read.
-        """
-        end = self.written
-        first = start or Location(0, 0)
-        for file_id in self.segments():
-            if not first.file_id <= file_id <= end.file_id:
-                continue
-            data = memoryview(self._files.read_segment(file_id))
-            if file_id == end.file_id:
-                data = data[: end.offset]
-            offset = first.offset if file_id == first.file_id else 0
-            reader = SegmentReader(data, file_id, start=offset)
-            yield from reader.records()
-            if skipped is not None:
-                skipped += reader.skipped
+    def _written_for_reading(self) -> Location:
+        self._require_open()
+        return self.written
 
     # -- segments and statistics
 
@@ -453,6 +409,7 @@ class Journal:
         if file_id not in self._files.lengths or file_id >= self.written.file_id:
             raise ValueError(f"Segment {file_id} cannot be removed")
         self._files.close_reader(file_id)
+        self._reader.drop(file_id)
         try:
             await anyio.to_thread.run_sync(self._files.delete, file_id)
         except OSError as error:
@@ -489,7 +446,3 @@ class Journal:
     def size(self) -> int:
         """Bytes of all segments on the disk."""
         return self._files.lengths.total
-
-
-def _unreadable(location: Location, error: OSError) -> ResourceAllocationException:
-    return ResourceAllocationException(f"Cannot read the journal at {location}: {error}")

@@ -197,11 +197,26 @@ class SegmentFiles:
         return self._payload(data, 0, location)
 
     def read_run(self, run: Sequence[Location]) -> list[bytes]:
-        """Return the payloads of nearby records of one segment with one read."""
+        """Return the payloads of nearby records of one segment with one read. Raises as `read`."""
         first = run[0]
-        size = run[-1].offset - first.offset + _READ_SIZE
-        data = self._disk.read(self._reader(first.file_id), size, first.offset)
-        return [self._payload(data, location.offset - first.offset, location) for location in run]
+        if len(run) == 1:
+            return [self.read(first)]
+        data = self.read_bytes(
+            first.file_id, run[-1].offset - first.offset + _READ_SIZE, first.offset
+        )
+        return self.slice_run(run, data, first.offset)
+
+    def slice_run(self, run: Sequence[Location], data: bytes, start: int) -> list[bytes]:
+        """Return the payloads of records in `data`, the bytes from `start` on. Raises as `read`."""
+        return [self._payload(data, location.offset - start, location) for location in run]
+
+    def read_bytes(self, file_id: int, size: int, offset: int) -> bytes:
+        """Return `size` bytes of a segment, fewer only at its end.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        return self._disk.read(self._reader(file_id), size, offset)
 
     def _payload(self, data: bytes, at: int, location: Location) -> bytes:
         """Return the payload of the record at `at` in `data`; reads the part beyond `data`."""

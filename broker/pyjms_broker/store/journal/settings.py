@@ -88,6 +88,11 @@ class JournalSettings:
         bool, Attribute("Whether all segments are checked at start, not only the last one.")
     ] = False
     """Check all segments at open, and keep what follows damage in the last one."""
+    verify_checksums_at_reading: Annotated[
+        bool,
+        Attribute("Whether the checksum of a batch is checked when a record is read from it."),
+    ] = True
+    """Return records of sound batches only; False: all that can be decoded."""
     archive_data_logs: Annotated[
         bool,
         Attribute("Whether segments that are no longer needed are archived instead of deleted."),

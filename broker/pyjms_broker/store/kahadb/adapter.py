@@ -354,8 +354,6 @@ class KahaDBPersistenceAdapter:
             raise IllegalStateException("The store is not started")
         return self._transactions
 
-    # -- maintenance and figures
-
     async def checkpoint(self) -> None:
         """Write a checkpoint and remove the segments that nothing refers to.
 
@@ -366,6 +364,11 @@ class KahaDBPersistenceAdapter:
         self._require_open()
         if self._maintenance is not None:
             await self._maintenance.clean_up()
+
+    def reclaim_soon(self) -> None:
+        """See PersistenceAdapter; the cleanup that follows compacts acknowledgements."""
+        if self._maintenance is not None:
+            self._maintenance.reclaim_soon()
 
     def segment_report(self) -> list[SegmentReport]:
         """Return what keeps each segment."""
@@ -392,9 +395,6 @@ class KahaDBPersistenceAdapter:
         return self._require_open().index.last_broker_sequence_id
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """Return the highest sequence number stored from that producer, or -1.
-
-        (activemq-broker T27)
-        """
+        """See PersistenceAdapter."""
         self.journal.write_late()
         return self._require_open().index.producers.last(str(producer_id))

@@ -320,7 +320,10 @@ class RecordFormat:
             command = command.message
         if not isinstance(command, KahaAddMessageCommand):
             raise KahaDBFormatError(f"Expected a message record, found {type(command).__name__}")
-        return self.decode(command.message)
+        message = self.decode(command.message)
+        if message.message_id is None:
+            raise KahaDBFormatError(f"The message of {command.message_id} has no message id")
+        return message
 
     @staticmethod
     def prepare(xid: TransactionId) -> bytes:

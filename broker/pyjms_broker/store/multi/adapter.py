@@ -351,6 +351,11 @@ class MultiKahaDBPersistenceAdapter:
             await adapter.checkpoint()
         await self._clean_up()
 
+    def reclaim_soon(self) -> None:
+        """See PersistenceAdapter."""
+        for partition in self.partitions:
+            partition.reclaim_soon()
+
     async def _clean_up(self) -> None:
         if self._decisions is not None:
             await self._decisions.clean_up()

@@ -51,6 +51,11 @@ class KahaDBPartition:
         """The worst of their states."""
         return worst(adapter.state for adapter in self.adapters)
 
+    def reclaim_soon(self) -> None:
+        """Have each of them free disk space."""
+        for adapter in self.adapters:
+            adapter.reclaim_soon()
+
     def __str__(self) -> str:
         return str(self.filter)
 

@@ -6,11 +6,13 @@ An entry with `sql` is a pipeline; one without changes the decorated pipeline of
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from pyjms._yaml import Problems
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings
 from pyjms.spark.pipeline.definition.brokers import broker_of
@@ -19,6 +21,7 @@ from pyjms.spark.pipeline.definition.pipeline import Pipeline
 
 __all__ = [
     "CollectedPipelines",
+    "add_problems",
     "choose_pipelines",
     "collect_pipelines",
     "find_problems",
@@ -26,6 +29,7 @@ __all__ = [
 ]
 
 V = TypeVar("V")
+_NAME: Final = re.compile(r"(?:Pipeline |pipelines\.)(\S+?):? ")
 
 
 class CollectedPipelines(NamedTuple):
@@ -113,6 +117,33 @@ def choose_pipelines(pipelines: Sequence[Pipeline], only: Sequence[str]) -> list
             hint=f"the pipelines are {', '.join(names)}",
         )
     return [pipeline for pipeline in pipelines if not only or pipeline.name in only]
+
+
+def add_problems(
+    settings: PyjmsSettings,
+    pipelines: Sequence[Pipeline],
+    found: Iterable[str],
+    problems: Problems,
+) -> None:
+    """Add what `gather_pipelines` found, and what keeps the pipelines from running.
+
+    Those of pipelines in the settings have file and line. With settings that are not valid, brokers
+    are not checked.
+    """
+    lines = [*found]
+    if settings.is_incomplete:
+        problems.unchecked.append("brokers and sets of pipelines: the settings are not valid")
+    else:
+        lines += find_problems(settings, pipelines)
+    for line in lines:
+        name = _NAME.match(line)
+        is_ours = name is not None and name[1] in settings.pipelines
+        origin = settings.origin(("pipelines", name[1])) if name and is_ours else None
+        if origin is None:
+            problems.add(ConfigurationException(line))
+        else:
+            text = f"{origin}: {line}"
+            problems.add(ConfigurationException(text, source=origin.source, line=origin.line))
 
 
 def find_problems(

@@ -18,6 +18,7 @@ from pyjms.jms.destination import parse_destination
 from pyjms.spark.files import write_atomically
 from pyjms.spark.pipeline.definition.pipeline import Pipeline
 from pyjms.spark.pipeline.execution.location import PipelineLocation
+from pyjms.spark.pipeline.execution.plans import comparable
 
 __all__ = ["Checkpoint", "checkpoint_parts", "open_checkpoint"]
 
@@ -65,7 +66,9 @@ class Checkpoint:
 
     def _changes(self, parts: Mapping[str, Any], spark: str) -> list[str]:
         """Return the parts that differ; parts that an older version did not write are skipped."""
-        saved = self._saved["parts"]
+        saved = dict(self._saved["parts"])
+        if _SAME_SPARK in saved:  # an older version kept Spark's numbers
+            saved[_SAME_SPARK] = sorted({comparable(each) for each in saved[_SAME_SPARK]})
         return [
             f"{name} was {_text(saved[name])} and is {_text(part)}"
             for name, part in parts.items()

@@ -15,7 +15,7 @@ from pyjms.spark.gateway import explained_plan, jvm_plan
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["column_ids", "count_streams", "has_exchange", "stateful_operators"]
+__all__ = ["column_ids", "comparable", "count_streams", "has_exchange", "stateful_operators"]
 
 _EXCHANGE: Final = re.compile(r"^[\s:+\-]*(?:\*\(\d+\) )?\w*Exchange\b", re.MULTILINE)
 _STATEFUL: Final = re.compile(
@@ -26,6 +26,7 @@ _STATEFUL: Final = re.compile(
 )
 _MERGED: Final = re.compile(r"functions=\[(?P<what>[^\n]*merge_[^\n]*)\]\)", re.MULTILINE)
 _NUMBERS: Final = re.compile(r"#\d+L?|-T\d+ms|plan_id=\d+")
+_COMMON: Final = re.compile(r"_common_expr_\d+")
 
 
 def has_exchange(frame: DataFrame) -> bool:
@@ -37,7 +38,19 @@ def stateful_operators(frame: DataFrame) -> list[str]:
     """Return the operators that keep state between batches, with their keys and functions."""
     text = _explained(frame)
     found = [*_STATEFUL.finditer(text), *_MERGED.finditer(text)]
-    return sorted({_NUMBERS.sub("", match["what"]).strip() for match in found})
+    return sorted({comparable(match["what"]) for match in found})
+
+
+def comparable(operator: str) -> str:
+    """Return an operator of a plan without the numbers that differ from plan to plan.
+
+    Spark counts common expressions through the life of a session: a query that is started again
+    in the same process has other numbers than its first plan, which began with 0.
+    """
+    names = {
+        name: f"_common_expr_{n}" for n, name in enumerate(dict.fromkeys(_COMMON.findall(operator)))
+    }
+    return _NUMBERS.sub("", _COMMON.sub(lambda match: names[match.group()], operator)).strip()
 
 
 def count_streams(frame: DataFrame) -> int:

@@ -30,6 +30,7 @@ public final class Probe {
     static final long SHORT = 300;
 
     public static void main(String[] arguments) throws Exception {
+        ClientApi.register(SCENARIOS);
         Messages.register(SCENARIOS);
         Sessions.register(SCENARIOS);
         Routing.register(SCENARIOS);

@@ -17,7 +17,6 @@ from pyjms.errors import (
     ListenerExecutionFailedException,
     TransactionInProgressException,
 )
-from tests.kit.plain_logs import format_logs_plainly
 from tests.kit.waiting import until
 
 ENDINGS = ("Session.commit", "Session.rollback", "Session.recover", "Message.acknowledge")
@@ -230,7 +229,6 @@ class Unprintable(Exception):
      (ValueError("x" * 501), f"ValueError: {'x' * 497}...")],
 )  # fmt: skip
 async def test_any_exception_makes_a_line(error, text, provider, recorder, build, clock, caplog):
-    format_logs_plainly()
     container = build(Failing(recorder, error, times=1), session_transacted=True)
     provider.send("q", "bad")
     await container.start()

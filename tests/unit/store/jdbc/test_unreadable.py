@@ -7,21 +7,24 @@ from typing import Any
 
 import pytest
 
-from pyjms.jms.destination import Topic
-from pyjms.wire.openwire.commands import XATransactionId
+from pyjms.jms.destination import Queue, Topic
+from pyjms.wire.kahadb.frames import encode_message
+from pyjms.wire.openwire.commands import ActiveMQTextMessage, XATransactionId
 from pyjms_broker.api.message import OperationContext, SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
 
 RUBBISH = b"\xff" * 40
+WITHOUT_ID = encode_message(ActiveMQTextMessage(destination=Queue("Q")))
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
 
 
+@pytest.mark.parametrize("frame", [RUBBISH, WITHOUT_ID], ids=["rubbish", "without an id"])
 @pytest.mark.parametrize("limit", [2, 100])
 async def test_a_message_that_cannot_be_read_is_quarantined_with_one_error(
-    open_store: Any, sql: Any, limit: int, caplog: pytest.LogCaptureFixture
+    open_store: Any, sql: Any, limit: int, frame: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = await open_store()
     queue = store.queue()
@@ -29,7 +32,7 @@ async def test_a_message_that_cannot_be_read_is_quarantined_with_one_error(
         await store.send(queue, number)
     await store.adapter.checkpoint()
     (name,) = sql("SELECT MSGID_PROD || ':' || MSGID_SEQ FROM ACTIVEMQ_MSGS WHERE MSGID_SEQ = 3")[0]
-    sql("UPDATE ACTIVEMQ_MSGS SET MSG = ? WHERE MSGID_SEQ = 3", RUBBISH)
+    sql("UPDATE ACTIVEMQ_MSGS SET MSG = ? WHERE MSGID_SEQ = 3", frame)
     found: list[str] = []
     after = None
     while page := queue.next_messages(after, limit):

@@ -13,6 +13,7 @@ from pyjms.wire.kahadb.commands import (
     KahaAddScheduledJobCommand,
     KahaRescheduleJobCommand,
 )
+from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jobs import KahaDBJobSchedulerStore, ScheduledJob
@@ -97,4 +98,28 @@ async def test_a_job_whose_message_cannot_be_read_does_not_fail_the_store(
     assert [job.job_id for job in scheduler.jobs()] == ["j0", "j1"]
     (error,) = errors(caplog)
     assert "j0" in error
+    await store.stop()
+
+
+@pytest.mark.parametrize("checked", [True, False])
+async def test_a_flipped_bit_in_a_jobs_message(tmp_path: Path, checked: bool) -> None:
+    journal = JournalSettings(max_file_length=4096, verify_checksums_at_reading=checked)
+    store = KahaDBJobSchedulerStore(tmp_path, journal, checkpoint_interval=0, cleanup_interval=0)
+    await store.start()
+    scheduler = store.scheduler()
+    for number in range(3):
+        scheduler.add(ScheduledJob(f"j{number}", 5, 1000 + number), message(str(number), size=2000))
+        await store.checkpoint()
+    entry = store.index.get("JMS", "j1")
+    assert entry is not None
+    with (tmp_path / f"db-{entry.location.file_id}.log").open("r+b") as file:
+        file.seek(entry.location.offset + 1000)
+        file.write(b"\x10")
+    found = {}
+    for number in range(3):
+        try:
+            found[number] = scheduler.message(f"j{number}") is not None
+        except KahaDBFormatError:
+            found[number] = False
+    assert found == {0: True, 1: not checked, 2: True}
     await store.stop()

@@ -17,6 +17,7 @@ from pyjms.wire.kahadb.commands import (
     KahaRollbackCommand,
     KahaSubscriptionCommand,
     KahaTraceCommand,
+    KahaUpdateMessageCommand,
 )
 from pyjms.wire.kahadb.structures import (
     KahaDestination,
@@ -96,6 +97,35 @@ async def test_one_message_keeps_the_chain_of_acknowledgements_until_they_are_mo
     left = home.adapter.journal.segments()
     assert left[0] == 1
     assert len(left) < len(chain)
+    assert home.state() == expected
+    await home.rebuild(**options)
+    assert home.state() == expected
+
+
+async def test_updates_of_removed_messages_do_not_keep_segments(home: Any) -> None:
+    options = {"compact_acks_after_no_gc": 1, "compact_acks_ignores_store_growth": True}
+    await home.open(**options)
+    await fill(home, OTHER, 1, 1)  # nobody will take it
+    store = home.adapter.queue_message_store(Q)
+    late = await fill(home, Q, 2, 6)
+    for number in range(
+        7, 60
+    ):  # marked as redelivered in the next segment, removed in the one after
+        late[2].message.redelivery_counter = 1
+        await home.done(store.update_message(late[2]))
+        await home.remove(store, late.pop(0))
+        late += await fill(home, Q, number, number)
+    kept = late.pop()  # it was added in one segment, and its record is in a later one
+    await home.remove(store, *await fill(home, Q, 60, 70))
+    kept.message.redelivery_counter = 1
+    await home.done(store.update_message(kept))
+    await home.remove(store, *late, *await fill(home, Q, 71, 75))
+    chain = await segments_after_cleanup(home)
+    expected = home.state()
+    for _ in range(6 * len(chain)):
+        await home.adapter.checkpoint()
+    left = home.adapter.journal.segments()
+    assert len(left) < len(chain) / 3
     assert home.state() == expected
     await home.rebuild(**options)
     assert home.state() == expected
@@ -281,6 +311,11 @@ INFO = KahaTransactionInfo(local_transaction_id=KahaLocalTransactionId("ID:c", 1
 PLAIN = KahaRemoveMessageCommand(DESTINATION, "ID:1")
 INSIDE = KahaRemoveMessageCommand(DESTINATION, "ID:2", transaction_info=INFO)
 ADD = KahaAddMessageCommand(DESTINATION, "ID:3", b"m", transaction_info=INFO)
+UPDATE = KahaUpdateMessageCommand(KahaAddMessageCommand(DESTINATION, "ID:4", b"m"))
+UPDATE_INSIDE = KahaUpdateMessageCommand(ADD)
+UPDATE_IN_TOPIC = KahaUpdateMessageCommand(
+    KahaAddMessageCommand(KahaDestination(1, "T"), "ID:5", b"m")
+)
 COMMIT, ROLLBACK = KahaCommitCommand(INFO), KahaRollbackCommand(INFO)
 
 
@@ -290,6 +325,9 @@ COMMIT, ROLLBACK = KahaCommitCommand(INFO), KahaRollbackCommand(INFO)
         ([PLAIN, KahaTraceCommand("LOADED")], set(), ["ID:1"]),
         ([INSIDE, ADD, COMMIT, PLAIN], set(), ["ID:2", "ID:1"]),
         ([INSIDE, ROLLBACK, PLAIN], set(), ["ID:1"]),
+        ([PLAIN, UPDATE], set(), ["ID:1", "ID:4"]),
+        ([PLAIN, UPDATE_INSIDE], set(), None),
+        ([PLAIN, UPDATE_IN_TOPIC], set(), None),
         ([INSIDE, COMMIT], {INFO}, None),
         ([COMMIT], {INFO}, None),
         ([INSIDE], set(), None),
@@ -301,7 +339,7 @@ COMMIT, ROLLBACK = KahaCommitCommand(INFO), KahaRollbackCommand(INFO)
 )
 def test_what_can_be_moved(commands: Any, begun: Any, movable: Any) -> None:
     found = movable_acks(commands, begun)
-    assert (None if found is None else [c.message_id for c in found]) == movable
+    assert (None if found is None else [c.message_id for c in found.removes]) == movable
 
 
 @pytest.mark.parametrize("prepared", [False, True])

@@ -148,3 +148,31 @@ async def test_without_intervals_nothing_comes_before_the_stop(home: Any, clock:
     before = len(home.adapter.journal.segments())
     await home.close()
     assert len(JournalFiles(home.directory).segments()) < before
+
+
+@pytest.mark.fact("activemq-persistence K18")
+async def test_acknowledgements_are_compacted_at_once_while_space_is_wanted(
+    home: Any, clock: Any
+) -> None:
+    await home.open(cleanup_interval=30.0)
+    await home.send(home.adapter.queue_message_store(Queue("kept")), 1, content=bytes(900))
+    store = home.adapter.queue_message_store(Q)
+    late = await home.send(store, 2, 3, 4, content=bytes(900))
+    for number in range(5, 60):  # each segment has acknowledgements of the one before
+        await home.remove(store, late.pop(0))
+        late += await home.send(store, number, content=bytes(900))
+    await home.remove(store, *late)
+    await home.adapter.checkpoint()
+    chain = home.adapter.journal.segments()
+    assert len(chain) > 5
+    expected = home.state()
+    await clock.advance(95)
+    await home.adapter.checkpoint()
+    assert home.adapter.journal.segments() == chain, "three cleanups in vain are not enough"
+    for left in range(len(chain) - 1, len(chain) // 2, -1):
+        home.adapter.reclaim_soon()
+        await clock.advance(1)
+        await until_stored(lambda left=left: len(home.adapter.journal.segments()) <= left)
+    assert home.state() == expected
+    await home.rebuild()
+    assert home.state() == expected

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 from typing import Any
 
 import pytest
 
 from pyjms.errors import ResourceAllocationException
-from pyjms.jms.destination import Queue
+from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.kahadb.files import JournalFiles
-from pyjms_broker.store.api import StoreState
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.api.message import SubscriptionKey
+from pyjms_broker.store.api import OperationContext, StoredSubscription, StoreState
 from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 from pyjms_broker.store.kahadb.tools.verification import verify_journal
 
@@ -80,7 +83,7 @@ async def test_another_journals_index_is_not_used(home: Any, tmp_path: Any) -> N
     kept = (home.directory / OUR_INDEX).read_bytes()
     for path in home.directory.glob("db-*.log"):
         path.unlink()
-    await home.open()
+    await home.open(ignore_missing_journalfiles=True)
     assert home.adapter.rebuilt
     assert texts(home) == []
     await home.send(home.adapter.queue_message_store(Q), 7)
@@ -117,21 +120,73 @@ def last_segment(home: Any) -> int:
     return max(JournalFiles(home.directory).segments())
 
 
-async def test_a_missing_last_segment_is_an_error_unless_it_is_to_be_ignored(
-    home: Any, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("count", [1, 2, 3, 100])
+async def test_missing_last_segments_are_an_error_unless_they_are_to_be_ignored(
+    home: Any, caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
     await fill(home)
+    before = set(texts(home))
     await home.close()
-    last = last_segment(home)
-    name = f"db-{last}.log"
-    (home.directory / name).unlink()
-    assert name in {each.location for each in verify_journal(home.directory).problems}
-    with pytest.raises(ResourceAllocationException, match=f"missing/corrupt journal files: {name}"):
-        await home.open()
+    segments = JournalFiles(home.directory).segments()
+    gone = [f"db-{each}.log" for each in segments[-count:]]
+    for name in gone:
+        (home.directory / name).unlink()
+    names = ", ".join(gone)
+    for _ in range(2):  # also when a failed start has made a new segment
+        problems = verify_journal(home.directory).problems
+        assert set(gone) <= {each.location for each in problems}
+        assert any("messages of queue://Q" in each.text for each in problems)
+        with pytest.raises(ResourceAllocationException, match="missing/corrupt journal") as caught:
+            await home.open()
+        assert f": {names}: the journal ends at db-" in str(caught.value)
+        assert "ignore_missing_journalfiles" in str(caught.value)
     await home.open(ignore_missing_journalfiles=True)
+    lost = before - set(texts(home))
+    assert lost
+    (error,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+    for text in (error, str(caught.value)):
+        assert f"Lost: {len(lost)} messages of queue://Q. Messages whose ack" in text
+    await home.reopen()
+    assert lost == before - set(texts(home))
+
+
+async def test_what_durable_subscriptions_have_lost_is_said(home: Any) -> None:
+    news, key = Topic("news"), SubscriptionKey("c", "s")
+    topic = (await home.open()).topic_message_store(news)
+    for each in (key, SubscriptionKey("c", "t")):
+        await wait_for(topic.add_subscription(StoredSubscription(each, news), False))
+    sent = await home.send(topic, *range(1, 31), content=bytes(1000))
+    await wait_for(topic.acknowledge(OperationContext(), key, sent[-1]))
+    await home.close()
+    for each in JournalFiles(home.directory).segments()[-2:]:
+        (home.directory / f"db-{each}.log").unlink()
+    with pytest.raises(ResourceAllocationException) as caught:
+        await home.open()
+    found = re.search(
+        r"Lost: (\d+) messages of topic://news \(pending for durable subscriptions: "
+        r"(\d+) of c:s, (\d+) of c:t\)",
+        str(caught.value),
+    )
+    assert found is not None, str(caught.value)
+    messages, first, second = map(int, found.groups())
+    assert 0 < messages == second == first + 1
+
+
+async def test_a_truncated_last_segment_is_said(
+    home: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A torn end does not stop a start; but here the index shows that more was there."""
+    await fill(home)
+    await home.close()
+    path = home.directory / f"db-{last_segment(home)}.log"
+    data = path.read_bytes()
+    path.write_bytes(data[: data.index(b"WRITE BATCH", 100) + 30])
+    assert any("Lost: " in each.text for each in verify_journal(home.directory).problems)
+    await home.open()
     lost = 30 - len(texts(home))
     assert lost > 0
-    assert f"but the index covers {name}: {lost} messages are lost" in caplog.text
+    errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+    assert any(f"Lost: {lost} messages of queue://Q" in text for text in errors), errors
 
 
 async def test_an_empty_segment_before_others_is_said(

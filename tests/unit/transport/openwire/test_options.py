@@ -73,6 +73,7 @@ def test_wire_format_options(query: str, attribute: str, value: object) -> None:
     assert getattr(client(f"wireFormat.{query}")[1].wire_format, attribute) == value
 
 
+@pytest.mark.fact("activemq-edges 1.1/tcp/nio/ssl client", "activemq-edges 1.1/wireFormat.*")
 def test_defaults_are_activemqs_and_the_host_is_the_urls() -> None:
     tcp_options, options = client("")
     settings = options.wire_format
@@ -136,6 +137,7 @@ def test_several_ignored_options_make_one_line(caplog: pytest.LogCaptureFixture)
     assert all(name in caplog.text for name in ("trace", "daemon", "auto.stomp.x"))
 
 
+@pytest.mark.fact("activemq-edges N21")
 def test_only_openwire_is_a_wire_format_here() -> None:
     client("wireFormat=default")
     with pytest.raises(ConfigurationException, match="Could not create wire format factory for: x"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -15,7 +16,7 @@ from pyjms.wire.kahadb.commands import (
     KahaTraceCommand,
 )
 from pyjms.wire.kahadb.errors import KahaDBFormatError
-from pyjms.wire.kahadb.files import JournalFiles
+from pyjms.wire.kahadb.files import JournalFiles, read_located
 from pyjms.wire.kahadb.journal import (
     END_MARKER,
     MAX_FILE_LENGTH,
@@ -213,6 +214,29 @@ def test_a_folder_is_read_from_a_location_and_tells_what_it_skipped(tmp_path: Pa
     for wrong in (Location(2, 0), Location(2, 35), Location(2, 39), Location(2, -1)):
         with pytest.raises(KahaDBFormatError):
             files.read(wrong)
+
+
+def test_a_record_of_a_batch_with_a_flipped_byte_is_refused(tmp_path: Path) -> None:
+    one, two = batch(b"abc", b"def"), batch(b"ghi")
+    journal(tmp_path, {1: one + two + batch(b"jkl"), 2: batch(b"mno")})
+    first, second, third = Location(1, 28), Location(1, 36), Location(1, len(one) + 28)
+    fourth, fifth = Location(1, len(one + two) + 28), Location(2, 28)
+    path = tmp_path / "db-1.log"
+    data = bytearray(path.read_bytes())
+    data[second.offset + 6] ^= 1
+    path.write_bytes(data)
+    files = JournalFiles(tmp_path)
+    for refused in (first, second, first):
+        expected = f"^The batch of the record at {re.escape(str(refused))} is damaged$"
+        with pytest.raises(KahaDBFormatError, match=expected):
+            files.read(refused)
+        with pytest.raises(KahaDBFormatError, match=expected):
+            next(read_located([(str(path), refused)]))
+    payloads = [b"ghi", b"jkl", b"mno"]
+    assert [files.read(sound).payload for sound in (third, fourth, fifth)] == payloads
+    where = [(str(tmp_path / f"db-{at.file_id}.log"), at) for at in (third, fourth, fifth)]
+    assert [record.payload for record in read_located(where)] == payloads
+    assert files.read_unchecked(second).payload == b"ddf"
 
 
 def test_a_segment_deleted_while_reading_is_noted(tmp_path: Path) -> None:

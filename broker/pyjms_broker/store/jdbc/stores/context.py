@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.frames import decode_message
 from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId
@@ -127,7 +128,10 @@ class StoreContext:
     def decode(self, container: str, number: int, frame: bytes) -> ActiveMQMessage | None:
         """Return the message of a row; None: it is damaged, and quarantined from now on."""
         try:
-            return decode_message(bytes(frame))
+            message = decode_message(bytes(frame))
+            if message.message_id is None:
+                raise KahaDBFormatError("The message has no message id")
+            return message
         except Exception as error:
             if not is_damage(error):
                 raise

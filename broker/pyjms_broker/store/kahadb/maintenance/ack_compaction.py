@@ -4,17 +4,27 @@ A segment whose messages are all removed stays as long as older segments do whos
 acknowledges: one old message that nobody consumes would keep the whole journal since. When
 `compact_acks_after_no_gc` cleanups in a row have deleted nothing, the acknowledgements of the
 oldest such segment are appended again, and it can be deleted. That writes little: a remove
-record is a fraction of its message.
+record is a fraction of its message. While senders wait because the store is at its limit, that is
+done once a second, whatever the cleanups before: ActiveMQ goes on as before, and its senders wait
+for ten cleanups, five minutes by default, for each segment.
 
-A segment is left alone if it also ends transactions or destinations that older segments begin,
-or has subscription or update records: their order against other records matters. So it is if one
-of the removed message ids is in use again, since a later remove record would remove the new
-message. (activemq-persistence K18)
+An update (a message is marked as redelivered) refers to the message's former record as well, and
+that to the update: without the update, which the removal refers to, the message would come back.
+If the message has been removed, a remove record stands for the update, too. ActiveMQ leaves such
+segments alone, and so keeps most of the journal of a broker whose consumers fail now and then.
+
+A segment is left alone if it also ends transactions or destinations that older segments begin, or
+has subscription records or updates in topics: their order against other records matters. So it
+is if one of the removed or updated message ids is in use, since a later remove record would
+remove that message, and if a message that was added here has its record in another segment now.
+One run reads a limited number of segments; the next one goes on behind them.
+(activemq-persistence K18)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 import anyio.to_thread
@@ -33,25 +43,33 @@ from pyjms.wire.kahadb.commands import (
     KahaUpdateMessageCommand,
 )
 from pyjms.wire.kahadb.journal import Location
-from pyjms.wire.kahadb.structures import KahaCommand, KahaTransactionInfo
-from pyjms_broker.store.kahadb.index import TopicIndex
+from pyjms.wire.kahadb.structures import KahaCommand, KahaDestination, KahaTransactionInfo
+from pyjms_broker.store.kahadb.index import IndexEntry, TopicIndex
+from pyjms_broker.store.kahadb.index_updater import TOPIC_TYPES
 from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.records import destination_field, remove_record
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 
 from pyjms_broker.store.kahadb.trace_records import TRANSACTION, parse_trace  # isort: skip
 
-__all__ = ["AckCompaction", "movable_acks"]
+__all__ = ["AckCompaction", "Movable", "movable_acks"]
 
 logger = get_logger(__name__)
 
 _MAX_TARGETS: Final = 16
 """How many segments are read to find out where a transaction began."""
-_NEVER_MOVED: Final = (
-    KahaRemoveDestinationCommand,
-    KahaSubscriptionCommand,
-    KahaUpdateMessageCommand,
-)
+_MAX_READ: Final = 32
+"""How many segments one run reads."""
+_NEVER_MOVED: Final = (KahaRemoveDestinationCommand, KahaSubscriptionCommand)
+
+
+@dataclass(slots=True)
+class Movable:
+    """The effects of a segment that can be moved."""
+
+    removes: list[KahaRemoveMessageCommand] = field(default_factory=list)
+    added: list[tuple[KahaDestination, str]] = field(default_factory=list)
+    """Messages whose first record is in the segment: none of them may exist."""
 
 
 class AckCompaction:
@@ -62,6 +80,8 @@ class AckCompaction:
         self._settings = settings
         self._without_gc = 0
         self._end = 0
+        self._examined = 0
+        """The last segment that was looked at."""
 
     def note(self, *, freed: bool) -> None:
         """Record whether a cleanup deleted anything."""
@@ -73,29 +93,37 @@ class AckCompaction:
         else:
             self._without_gc += 1
 
-    def is_due(self) -> bool:
-        """Return whether enough cleanups in a row have deleted nothing."""
+    def is_due(self, *, is_space_wanted: bool) -> bool:
+        """Return whether space is wanted, or enough cleanups in a row have deleted nothing."""
         settings = self._settings
-        return (
-            settings.enable_ack_compaction and self._without_gc >= settings.compact_acks_after_no_gc
+        return settings.enable_ack_compaction and (
+            is_space_wanted or self._without_gc >= settings.compact_acks_after_no_gc
         )
 
     async def run(self, candidates: Iterable[int]) -> int | None:
-        """Move the acknowledgements of the first of the segments that allows it.
+        """Move the acknowledgements of one of the segments, the first that allows it.
 
-        Returns its number: it can be deleted once the new records are durable. None: no segment
-        allows it.
+        Returns its number: it can be deleted once the new records are durable. None: none of
+        those that were examined allows it.
         """
         self._without_gc = 0
-        for file_id in candidates:
-            db = self._db
-            targets = sorted(db.index.segments.targets(file_id) & set(db.journal.segments()))
-            removes = await anyio.to_thread.run_sync(self._read, file_id, targets)
-            if removes is None or self._ids_in_use(removes, file_id):
+        db = self._db
+        read = 0
+        for file_id in sorted(candidates, key=lambda each: (each <= self._examined, each)):
+            if read >= _MAX_READ:
+                break
+            self._examined = file_id
+            targets = db.index.segments.targets(file_id) & set(db.journal.segments())
+            earlier = sorted(target for target in targets if target < file_id)
+            read += 1 + len(earlier)
+            movable = await anyio.to_thread.run_sync(self._read, file_id, earlier)
+            if movable is None or not self._is_allowed(movable, file_id):
                 continue
-            for remove in removes:
+            for remove in movable.removes:
                 self._move(remove, file_id)
-            logger.info("Moved %d acknowledgements out of segment %d", len(removes), file_id)
+            logger.info(
+                "Moved %d acknowledgements out of segment %d", len(movable.removes), file_id
+            )
             return file_id
         return None
 
@@ -117,22 +145,31 @@ class AckCompaction:
             for target in segments.targets(file_id):
                 segments.add_reference(location.file_id, target)
 
+    def _is_allowed(self, movable: Movable, file_id: int) -> bool:
+        """Return whether no message exists that the moved records, or their absence, affect."""
+        return not self._ids_in_use(movable.removes, file_id) and not any(
+            self._find(destination, message_id) for destination, message_id in movable.added
+        )
+
     def _ids_in_use(self, removes: list[KahaRemoveMessageCommand], file_id: int) -> bool:
         """Return whether one of the message ids is in use again."""
         for remove in removes:
-            index = self._db.index.lookup(remove.destination)
-            entry = None if index is None else index.find(remove.message_id)
+            entry = self._find(remove.destination, remove.message_id)
             if entry is not None and (remove.subscription_key is None or entry.file_id > file_id):
                 return True
         return False
 
-    def _read(self, file_id: int, targets: list[int]) -> list[KahaRemoveMessageCommand] | None:
+    def _find(self, destination: KahaDestination, message_id: str) -> IndexEntry | None:
+        index = self._db.index.lookup(destination)
+        return None if index is None else index.find(message_id)
+
+    def _read(self, file_id: int, earlier: list[int]) -> Movable | None:
         begun: set[KahaTransactionInfo] = set()
         commands = self._commands(file_id)
         if any(isinstance(c, KahaCommitCommand | KahaRollbackCommand) for c in commands):
-            if len(targets) > _MAX_TARGETS:
+            if len(earlier) > _MAX_TARGETS:
                 return None
-            for target in targets:
+            for target in earlier:
                 begun |= {info for c in self._commands(target) if (info := _info(c)) is not None}
         return movable_acks(commands, begun)
 
@@ -147,19 +184,21 @@ class AckCompaction:
 
 def movable_acks(
     commands: Iterable[KahaCommand], begun: set[KahaTransactionInfo]
-) -> list[KahaRemoveMessageCommand] | None:
-    """Return the effective remove commands of a segment; None: it has other effects, too.
+) -> Movable | None:
+    """Return the effects of a segment; None: it has others than can be moved.
 
     `begun` are the transactions that have records in older segments.
     """
     open_removes: dict[KahaTransactionInfo, list[KahaRemoveMessageCommand]] = {}
-    found: list[KahaRemoveMessageCommand] = []
+    movable = Movable()
     for command in commands:
         info = _info(command)
         if info is not None and info in begun:
             return None
+        if isinstance(command, KahaAddMessageCommand):
+            movable.added.append((command.destination, command.message_id))
         if isinstance(command, KahaCommitCommand):
-            found += open_removes.pop(command.transaction_info, [])
+            movable.removes += open_removes.pop(command.transaction_info, [])
         elif isinstance(command, KahaRollbackCommand):
             open_removes.pop(command.transaction_info, None)
         elif info is not None:
@@ -167,10 +206,17 @@ def movable_acks(
             if isinstance(command, KahaRemoveMessageCommand):
                 removes.append(command)
         elif isinstance(command, KahaRemoveMessageCommand):
-            found.append(command)
+            movable.removes.append(command)
+        elif isinstance(command, KahaUpdateMessageCommand):
+            message = command.message
+            if message.transaction_info is not None or message.destination.type in TOPIC_TYPES:
+                return None
+            movable.removes.append(
+                KahaRemoveMessageCommand(message.destination, message.message_id)
+            )
         elif isinstance(command, _NEVER_MOVED) or _is_transaction_trace(command):
             return None
-    return None if open_removes else found
+    return None if open_removes else movable
 
 
 def _info(command: KahaCommand) -> KahaTransactionInfo | None:

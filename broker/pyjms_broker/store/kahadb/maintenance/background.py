@@ -1,7 +1,8 @@
 """The background tasks of an open store: checkpoints, cleanups, and watching its lock.
 
     checkpoint   every `checkpoint_interval`, and as soon as 20,000 changes are in memory
-    cleanup      every `cleanup_interval`, and with the last checkpoint (`cleanup_on_stop`)
+    cleanup      every `cleanup_interval`, when senders wait for the space that the store uses
+                 (`reclaim_soon`), and with the last checkpoint (`cleanup_on_stop`)
     lock         every `lock_keep_alive_period`
 
 A failed checkpoint is logged and tried again. While more than 20,000 changes wait for one that
@@ -58,6 +59,7 @@ class Maintenance:
         self._cleaning = anyio.Lock()
         self._tasks: list[BackgroundTask] = []
         self._dirty = anyio.Event()
+        self._space_wanted = anyio.Event()
 
     def start(self) -> None:
         """Start the tasks. On the loop."""
@@ -94,7 +96,17 @@ class Maintenance:
             ResourceAllocationException: the journal has failed.
         """
         async with self._cleaning:
-            await self._cleanup.run()
+            is_space_wanted = self._space_wanted.is_set()
+            if is_space_wanted:
+                self._space_wanted = anyio.Event()
+            await self._cleanup.run(is_space_wanted=is_space_wanted)
+
+    def reclaim_soon(self) -> None:
+        """Clean up soon, and compact acknowledgements if nothing else frees a segment.
+
+        It has no effect without a `cleanup_interval`.
+        """
+        self._space_wanted.set()
 
     def report(self) -> list[SegmentReport]:
         """Return what keeps each segment."""
@@ -121,7 +133,8 @@ class Maintenance:
 
     async def _clean_up_periodically(self) -> None:
         while True:
-            await _clock.sleep(self._settings.cleanup_interval)
+            with _clock.timeout(self._settings.cleanup_interval):
+                await self._space_wanted.wait()
             await self._attempt(self.clean_up)
 
     async def _keep_alive(self) -> None:

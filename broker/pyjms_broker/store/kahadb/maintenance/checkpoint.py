@@ -48,7 +48,8 @@ class Checkpoint:
                 return
             if db.before_checkpoint is not None:
                 db.before_checkpoint()
-            self._pending = db.index.begin_checkpoint(last, record_digest(db.journal.read(last)))
+            digest = record_digest(db.journal.read_unchecked(last))
+            self._pending = db.index.begin_checkpoint(last, digest)
             await self._write(self._pending, sync)
             self._done = last
 

@@ -144,8 +144,10 @@ class Cleanup:
         self._checkpoint = checkpoint
         self._compaction = AckCompaction(db, settings)
 
-    async def run(self) -> list[int]:
+    async def run(self, *, is_space_wanted: bool = False) -> list[int]:
         """Delete the segments that are not needed and return their numbers.
+
+        Where there are none and `is_space_wanted`, acknowledgements are compacted at once.
 
         Raises:
             OSError: the index cannot be written.
@@ -155,7 +157,7 @@ class Cleanup:
         await self._checkpoint.write(sync=True)
         self._move_idle_subscriptions()
         segments = [report.file_id for report in self.report() if not report.needed]
-        if not segments and self._compaction.is_due():
+        if not segments and self._compaction.is_due(is_space_wanted=is_space_wanted):
             moved = await self._compaction.run(self._ack_only())
             segments = [] if moved is None else [moved]
         if segments:
@@ -179,13 +181,11 @@ class Cleanup:
         )
 
     def _ack_only(self) -> list[int]:
-        """Return the segments that are kept only by their references to older ones."""
+        """Return the segments that are kept only by their references to others."""
         return [
             r.file_id
             for r in self.report()
-            if r.refers_to
-            and r.refers_to[-1] < r.file_id
-            and not (r.current or r.messages or r.subscriptions or r.transactions)
+            if r.refers_to and not (r.current or r.messages or r.subscriptions or r.transactions)
         ]
 
     def _move_idle_subscriptions(self) -> None:

@@ -11,7 +11,8 @@ At the start:
    forced: by a setting, or because ActiveMQ has written to the journal since.
 2. It is trusted if the covered record is still in the journal with the same digest, and no
    segment behind it is missing. Otherwise the journal was exchanged, truncated, or restored from
-   a backup, and the index is rebuilt from the first segment.
+   a backup, and the index is rebuilt from the first segment. If the journal ends before the covered
+   record, its end is lost (`find_lost_end`): missing segments make the start fail, as in step 4.
 3. The records behind the covered one are replayed (`Replay`), from the first record of the
    oldest transaction that was open at the checkpoint: its operations are needed at its commit.
    Records are read in a worker thread, 2,000 at a time, and applied on the loop. A checkpoint is
@@ -28,7 +29,7 @@ this only costs time. (activemq-persistence K20 to K23)
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -43,14 +44,16 @@ from pyjms.wire.kahadb.reader import JournalRecord, Skipped
 from pyjms.wire.openwire.commands import TransactionId
 from pyjms_broker.store.damage import is_damage, quarantine_record
 from pyjms_broker.store.journal.journal import Journal
+from pyjms_broker.store.journal.settings import DiskSyncStrategy
 from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex
 from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT, MessageDatabase
+from pyjms_broker.store.kahadb.recovery.lost_end import find_lost_end
 from pyjms_broker.store.kahadb.recovery.replay import Replay
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.kahadb.transactions.operations import OpenTransaction
 from pyjms_broker.store.private_files import make_private_directory
 
-__all__ = ["Progress", "Recovered", "discard_index", "lost_end", "record_digest", "recover_store"]
+__all__ = ["Progress", "Recovered", "discard_index", "record_digest", "recover_store"]
 
 logger = get_logger(__name__)
 
@@ -103,7 +106,8 @@ async def recover_store(
     journal, index, archive = db.journal, db.index, settings.archive_corrupted_index
     await anyio.to_thread.run_sync(lambda: _open(index, path, forced=forced, archive=archive))
     covered = _covered(journal, index)
-    _check_end(journal, index, ignore=settings.ignore_missing_journalfiles)
+    if covered is None:
+        _check_end(journal, index, ignore=settings.ignore_missing_journalfiles)
     if covered is None and index.covered() is not None:
         logger.warning("The index %s does not match the journal: rebuilding it", path)
         await anyio.to_thread.run_sync(lambda: _open(index, path, forced=True, archive=False))
@@ -146,40 +150,25 @@ async def _replay(
     return Recovered(last, replay.transactions, covered is None)
 
 
-def lost_end(index: StoreIndex, segments: Sequence[int]) -> int | None:
-    """Return the segment that is missing behind `segments`: the index covers it; None: none.
-
-    An index that covers even later ones is taken for that of another journal.
-    """
-    known = index.covered()
-    if known is None or not segments or known[0].file_id != segments[-1] + 1:
-        return None
-    return known[0].file_id
-
-
 def _check_end(journal: Journal, index: StoreIndex, *, ignore: bool) -> None:
     """Check that the journal does not end before what the index covers.
 
     Raises:
-        ResourceAllocationException: its last segment is missing, and `ignore` is not set.
+        ResourceAllocationException: its last segments are missing, and `ignore` is not set.
     """
-    lost = lost_end(index, journal.segments())
+    never = journal.settings.disk_sync_strategy is DiskSyncStrategy.NEVER
+    lost = find_lost_end(index, journal.written, journal.read_unchecked, is_empty_missing=not never)
     if lost is None:
         return
-    if not ignore:
-        raise _missing((lost,))
-    logger.error(
-        "The journal ends with db-%d.log, but the index covers db-%d.log: %d messages are lost",
-        lost - 1,
-        lost,
-        index.segments.message_counts().get(lost, 0),
-    )
+    if lost.segments and not ignore:
+        raise _missing(lost.segments, lost.text)
+    logger.error("%s: %s", journal.directory, lost.text)
 
 
-def _missing(file_ids: Iterable[int]) -> ResourceAllocationException:
+def _missing(file_ids: Iterable[int], losses: str = "") -> ResourceAllocationException:
     names = ", ".join(f"db-{file_id}.log" for file_id in sorted(file_ids))
     return ResourceAllocationException(
-        f"Detected missing/corrupt journal files: {names}",
+        f"Detected missing/corrupt journal files: {names}" + (f": {losses}" if losses else ""),
         hint="restore them, or set ignore_missing_journalfiles to lose their messages",
     )
 
@@ -198,7 +187,7 @@ def _covered(journal: Journal, index: StoreIndex) -> Location | None:
     if not wanted or not set(wanted) <= set(segments) or location >= journal.written:
         return None
     try:
-        payload = journal.read(location)
+        payload = journal.read_unchecked(location)
     except JMSException:
         return None
     return location if record_digest(payload) == digest else None

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
+from typing import Final
 
 from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.kahadb.frames import from_kaha_destination
 from pyjms.wire.kahadb.journal import segment_name
+from pyjms.wire.kahadb.reader import Skipped
 from pyjms.wire.openwire.commands import contents
 from pyjms_broker.store.kahadb.index import DestinationIndex, IndexEntry, StoreIndex, TopicIndex
 
-__all__ = ["differences", "missing_segments"]
+__all__ = ["differences", "messages_within", "missing_segments"]
+
+_NAMED: Final = 20
 
 
 def missing_segments(index: StoreIndex, files: JournalFiles) -> list[str]:
@@ -27,6 +32,24 @@ def missing_segments(index: StoreIndex, files: JournalFiles) -> list[str]:
         for file_id, count in sorted(index.segments.message_counts().items())
         if file_id not in there
     ]
+
+
+def messages_within(
+    index: StoreIndex, damaged: Iterable[Skipped]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield segment, offset and a sentence for each damaged range that has indexed messages."""
+    ranges = list(damaged)
+    inside: dict[Skipped, list[str]] = {each: [] for each in ranges}
+    for destination in index.destinations() if ranges else ():
+        for entry in destination.entries():
+            for each in ranges:
+                if entry.file_id == each.file_id and each.start <= entry.offset < each.end:
+                    inside[each].append(f"{entry.message_id} of {_name(destination)}")
+    for each, found in inside.items():
+        if found:
+            more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+            text = f"{len(found)} stored messages are here: {', '.join(found[:_NAMED])}{more}"
+            yield each.file_id, each.start, f"{text}; they are quarantined when they are read"
 
 
 def differences(index: StoreIndex, rebuilt: StoreIndex) -> list[str]:

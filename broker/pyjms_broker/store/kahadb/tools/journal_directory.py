@@ -22,6 +22,7 @@ __all__ = [
     "has_activemq_index",
     "holds_jobs",
     "job_folders_beside",
+    "journal_end",
     "journals_in",
     "lock_journal",
     "read_segments",
@@ -201,3 +202,18 @@ def read_segments(folder: Path, start: Location | None = None) -> Iterator[Segme
             yield Segment(file_id, None)
             continue
         yield Segment(file_id, data)
+
+
+def journal_end(folder: Path) -> Location:
+    """Return where the journal's last segment ends, at its last sound batch.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    segments = JournalFiles(folder).segments()
+    if not segments:
+        return Location(1, 0)
+    reader = SegmentReader((folder / segment_name(segments[-1])).read_bytes(), segments[-1])
+    for _ in reader.batches():
+        pass
+    return Location(segments[-1], reader.end)

@@ -195,7 +195,7 @@ def trusted_location(folder: Path, index: StoreIndex) -> Location | None:
     if not wanted or not set(wanted) <= set(segments):
         return None
     try:
-        payload = files.read(location).payload
+        payload = files.read_unchecked(location).payload
     except (KahaDBFormatError, FileNotFoundError):
         return None
     return location if record_digest(payload) == digest else None

@@ -33,12 +33,17 @@ from pyjms_broker.store.journal.segment_files import empty_segments
 from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex
 from pyjms_broker.store.kahadb.records import RecordFormat
 from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
-from pyjms_broker.store.kahadb.recovery.recovery import lost_end
-from pyjms_broker.store.kahadb.tools.comparison import differences, missing_segments
+from pyjms_broker.store.kahadb.recovery.lost_end import find_lost_end
+from pyjms_broker.store.kahadb.tools.comparison import (
+    differences,
+    messages_within,
+    missing_segments,
+)
 from pyjms_broker.store.kahadb.tools.journal_directory import (
     ReadProgress,
     Segment,
     has_activemq_index,
+    journal_end,
     read_segments,
 )
 from pyjms_broker.store.kahadb.tools.snapshot import Snapshot, copy_index, trusted_location
@@ -94,9 +99,9 @@ def verify_journal(
             if with_index:
                 snapshots = _snapshots(folder, Path(scratch), index_directory, found)
             _check_sizes(folder, found)
-            _read_all(folder, snapshots, found, on_bytes)
+            damaged = _read_all(folder, snapshots, found, on_bytes)
             if snapshots:
-                _compare(folder, snapshots, found)
+                _compare(folder, snapshots, damaged, found)
         finally:
             for snapshot in snapshots:
                 snapshot.close()
@@ -142,12 +147,18 @@ def _copy(
         return []
     found.problems += [Problem(path.name, text) for text in index.check()]
     covered = trusted_location(folder, index)
-    missing = lost_end(index, JournalFiles(folder).segments())
-    if missing is not None:
-        text = "it is missing, though the index covers it: it was the end of the journal"
-        found.problems.append(Problem(segment_name(missing), text))
     if covered is None:
-        text = "it is not of this journal, or of an earlier state: the next start rebuilds it"
+        lost = find_lost_end(
+            index, journal_end(folder), lambda at: JournalFiles(folder).read_unchecked(at).payload
+        )
+        if lost is None:
+            text = "it is not of this journal, or of an earlier state: the next start rebuilds it"
+        else:
+            missing = "it is missing, though the index covers it: it was an end of the journal"
+            found.problems += [Problem(segment_name(each), missing) for each in lost.segments]
+            text = f"{lost.text}; the next start rebuilds it"
+            if lost.segments:
+                text = f"{lost.text}; restore the segments, or set ignore_missing_journalfiles"
         found.problems.append(Problem(path.name, text))
         index.close()
         return []
@@ -170,13 +181,16 @@ def _read_all(
     snapshots: list[Snapshot],
     found: Verification,
     on_bytes: Callable[[int], None],
-) -> None:
+) -> list[Skipped]:
+    """Read all records; return the damaged ranges before the journal's end."""
     record_format = RecordFormat(STORE_OPENWIRE_VERSION)
+    damaged: list[Skipped] = []
     tail: Skipped | None = None
     progress = ReadProgress(on_bytes)
     for segment in read_segments(folder):
         if tail is not None:
             found.problems.append(_skipped_problem(tail))
+            damaged.append(tail)
         found.segments += 1
         reader = segment.reader()
         for record in _records(segment, reader, found):
@@ -191,11 +205,13 @@ def _read_all(
         tail = _tail(reader)
         holes = reader.skipped if tail is None else reader.skipped[:-1]
         found.problems += [_skipped_problem(each) for each in holes]
+        damaged += holes
         progress.report_all_of(segment)
     if tail is not None and _is_permanent(folder, tail):
         location, text = _skipped_problem(tail)
         text += "; it is the end of the journal, which the next start cuts here"
         found.problems.append(Problem(location, text))
+    return damaged
 
 
 def _records(
@@ -267,12 +283,18 @@ def _decode_parts(command: KahaCommand, record_format: RecordFormat) -> None:
             decode_subscription_info(command.subscription_info, record_format.version)
 
 
-def _compare(folder: Path, snapshots: list[Snapshot], found: Verification) -> None:
+def _compare(
+    folder: Path, snapshots: list[Snapshot], damaged: list[Skipped], found: Verification
+) -> None:
     for snapshot in snapshots:
         snapshot.finish()
     rebuilt, *copies = (snapshot.index for snapshot in snapshots)
     found.messages = sum(destination.count for destination in rebuilt.destinations())
     for index in copies:
+        found.problems += [
+            Problem(_location_text(file_id, start), text)
+            for file_id, start, text in messages_within(index, damaged)
+        ]
         found.problems += [
             Problem(OUR_INDEX, text) for text in missing_segments(index, JournalFiles(folder))
         ]

@@ -12,6 +12,8 @@ import org.apache.activemq.broker.ConsumerBrokerExchange;
 import org.apache.activemq.broker.ProducerBrokerExchange;
 import org.apache.activemq.broker.region.Destination;
 import org.apache.activemq.broker.region.Subscription;
+import org.apache.activemq.broker.region.policy.PolicyEntry;
+import org.apache.activemq.broker.region.policy.PolicyMap;
 import org.apache.activemq.command.ActiveMQDestination;
 import org.apache.activemq.command.ActiveMQQueue;
 import org.apache.activemq.command.ConsumerInfo;
@@ -22,7 +24,7 @@ import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
 
 /**
  * ActiveMQ on a data folder, whose filter kills a process group at a named commit, before it happens or after.
- * Arguments: FOLDER PORT SEGMENT_LENGTH. Reads lines: arm POINT NUMBER GROUP | disarm | count QUEUE | archive | stop.
+ * Arguments: FOLDER PORT SEGMENT_LENGTH [FLAG: the store keeps the redelivered flag]. Reads lines: arm POINT NUMBER GROUP | disarm | count QUEUE | archive | stop.
  */
 public final class KillingBroker {
     private static final Map<String, String> WORK = Map.of("OUT", "partition", "PyJMS.Stage", "stage", "PyJMS.Epoch", "epoch");
@@ -35,11 +37,19 @@ public final class KillingBroker {
         store.setCleanupInterval(1000);
         store.setCheckpointInterval(500);
         store.setArchiveDataLogs(true);
+        store.getLocker().setLockAcquireSleepInterval(100);
         BrokerService broker = new BrokerService();
         broker.setUseJmx(false);
         broker.setUseShutdownHook(false);
         broker.setDataDirectoryFile(data);
         broker.setPersistenceAdapter(store);
+        if (arguments.length > 3) {
+            PolicyEntry all = new PolicyEntry();
+            all.setPersistJMSRedelivered(true);
+            PolicyMap policies = new PolicyMap();
+            policies.setDefaultEntry(all);
+            broker.setDestinationPolicy(policies);
+        }
         Killer[] killer = new Killer[1];
         broker.setPlugins(new BrokerPlugin[] {next -> killer[0] = new Killer(next)});
         broker.getSystemUsage().getStoreUsage().setLimit(1L << 30);

@@ -15,7 +15,7 @@ import org.apache.activemq.artemis.core.server.embedded.EmbeddedActiveMQ;
 import org.apache.activemq.artemis.core.settings.impl.AddressSettings;
 
 /**
- * Artemis on a data folder, with OpenWire; the rest as in the broker.xml of its documentation.
+ * Artemis on a data folder, with OpenWire, and 3 seconds as the limit of transactions that are not prepared; the rest as in the broker.xml of its documentation.
  * Arguments: FOLDER PORT IDS DELETING ATTEMPTS: the size of the id cache, 0 for the default; whether addresses made by
  * themselves go when they are empty and unused; how often a message may be delivered.
  * Reads lines: count QUEUE | stop; the count of an address that is not there is -1.
@@ -41,10 +41,11 @@ public final class ArtemisBroker {
                 .setMaxDiskUsage(-1)
                 .setAddressQueueScanPeriod(isDeleting ? 100 : 30000)
                 .setMessageExpiryScanPeriod(500)
+                .setTransactionTimeout(3000).setTransactionTimeoutScanPeriod(500)
                 .addAddressSetting("#", settings)
                 .addQueueConfiguration(QueueConfiguration.of("DLQ").setRoutingType(RoutingType.ANYCAST))
                 .addQueueConfiguration(QueueConfiguration.of("ExpiryQueue").setRoutingType(RoutingType.ANYCAST))
-                .addAcceptorConfiguration("openwire", "tcp://127.0.0.1:" + arguments[1] + "?protocols=OPENWIRE");
+                .addAcceptorConfiguration("openwire", "tcp://127.0.0.1:" + arguments[1] + "?protocols=OPENWIRE&virtualTopicConsumerWildcards=Consumer.*.%3E%3B2");
         EmbeddedActiveMQ embedded = new EmbeddedActiveMQ().setConfiguration(configuration);
         embedded.start();
         ActiveMQServer server = embedded.getActiveMQServer();

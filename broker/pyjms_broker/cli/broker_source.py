@@ -1,0 +1,72 @@
+"""The broker that ActiveMQ's broker URI describes: `broker:`, `properties:`, `xbean:`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from pyjms._logger import get_logger
+from pyjms.errors import ConfigurationException
+from pyjms_broker.service import BrokerService
+
+__all__ = ["service_from_uri"]
+
+logger = get_logger(__name__)
+
+_CONNECTORS: Final = "transportConnectorURIs"
+
+
+def service_from_uri(
+    uri: str, given: Mapping[str, str], *, ignore_unsupported: bool = False
+) -> BrokerService:
+    """Create the broker that a URI describes; blocking. (activemq-broker B12, B13, B16)
+
+    Args:
+        uri: `broker:(tcp://host:port)/name?persistent=false`, `properties:FILE` or `xbean:FILE`.
+        given: values of placeholders in the XML, and attributes that override those of a
+            properties file: ActiveMQ's system properties.
+        ignore_unsupported: start the broker although not everything in the XML is supported.
+
+    Raises:
+        ConfigurationException: the URI or the file is invalid, or something is not supported.
+    """
+    scheme, mark, rest = uri.partition(":")
+    if mark and scheme == "properties":
+        return _from_properties(Path(rest.removeprefix("file:").partition("?")[0]), given)
+    if mark and scheme == "xbean":
+        return _from_xml(rest.partition("?")[0], given, ignore_unsupported)
+    return BrokerService.from_uri(uri)
+
+
+def _from_properties(path: Path, given: Mapping[str, str]) -> BrokerService:
+    from pyjms_broker.security.properties_file import read_properties
+    from pyjms_broker.service.uri import WITHOUT_EFFECT, keywords_from, known_options
+
+    properties = {**read_properties(path), **given}
+    connectors = properties.pop(_CONNECTORS, "").replace(",", " ").split()
+    known = {**known_options(), **dict.fromkeys(WITHOUT_EFFECT)}
+    for name in sorted(properties.keys() - known.keys()):
+        logger.warning("%s: the broker has no attribute %s; it is ignored", path, name)
+    keywords = keywords_from({k: v for k, v in properties.items() if k in known})
+    make: Callable[..., BrokerService] = BrokerService
+    service = make(**keywords)
+    for connector in connectors:
+        service.add_connector(connector)
+    return service
+
+
+def _from_xml(resource: str, given: Mapping[str, str], ignore_unsupported: bool) -> BrokerService:
+    from pyjms_broker.conversion import convert_activemq_xml, file_path
+
+    conversion = convert_activemq_xml(file_path(resource, Path()), given)
+    unsupported = conversion.unsupported
+    if unsupported and not ignore_unsupported:
+        raise ConfigurationException(
+            "\n".join((f"xbean:{resource}: not everything is supported:", *map(str, unsupported))),
+            hint="change the file, or start without that: --ignore-unsupported",
+        )
+    for finding in unsupported:
+        print(finding, file=sys.stderr)
+    return BrokerService.from_settings(conversion.settings())

@@ -1,0 +1,1 @@
+"""`pyjms broker producer` and `consumer`: many test messages, and how long they took."""

@@ -1,0 +1,224 @@
+"""The commands `pyjms broker producer` and `consumer`, with ActiveMQ's options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+
+from pyjms.cli.credentials import PasswordFile, read_credentials
+
+if TYPE_CHECKING:
+    from pyjms.client.factory import ConnectionFactory
+
+__all__ = ["consumer", "producer"]
+
+_MODES: Final = {
+    "AUTO": "AUTO",
+    "CLIENT": "CLIENT",
+    "DUPS_OK": "DUPS_OK",
+    "INDIVIDUAL": "INDIVIDUAL",
+    "AUTO_ACKNOWLEDGE": "AUTO",
+    "CLIENT_ACKNOWLEDGE": "CLIENT",
+    "DUPS_OK_ACKNOWLEDGE": "DUPS_OK",
+    "INDIVIDUAL_ACKNOWLEDGE": "INDIVIDUAL",
+    "SESSION_TRANSACTED": "TRANSACTED",
+}
+
+
+BrokerUrl: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--brokerUrl", "--url", envvar="PYJMS_URL", metavar="URL", help="The broker."),
+]
+User: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        "-u",
+        envvar="PYJMS_USER",
+        help="The user. The password is PYJMS_PASSWORD, in --password-file, or asked for.",
+    ),
+]
+Password: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="The password, as with ActiveMQ; everybody on this machine can see it."),
+]
+DestinationOption: TypeAlias = Annotated[
+    str, typer.Option(help="queue://NAME, topic://NAME, or a queue NAME.")
+]
+Count: TypeAlias = Annotated[
+    int, typer.Option("--messageCount", "--message-count", min=1, help="Messages of each thread.")
+]
+Sleep: TypeAlias = Annotated[
+    int, typer.Option(min=0, metavar="MS", help="Milliseconds between two messages.")
+]
+Parallel: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--parallelThreads", "--parallel-threads", min=1, help="Sessions that work at once."
+    ),
+]
+
+
+def producer(
+    url: BrokerUrl = None,
+    user: User = None,
+    password: Password = None,
+    password_file: PasswordFile = None,
+    destination: DestinationOption = "queue://TEST",
+    persistent: Annotated[str, typer.Option("--persistent", metavar="true|false")] = "true",
+    count: Count = 1000,
+    sleep: Sleep = 0,
+    batch: Annotated[
+        int,
+        typer.Option(
+            "--transactionBatchSize", "--transaction-batch-size", min=0, help="0: no transactions."
+        ),
+    ] = 0,
+    parallel: Parallel = 1,
+    ttl: Annotated[
+        int, typer.Option("--msgTTL", "--msg-ttl", min=0, metavar="MS", help="Time to live.")
+    ] = 0,
+    size: Annotated[
+        int,
+        typer.Option("--messageSize", "--message-size", min=0, help="Send so many bytes each."),
+    ] = 0,
+    text_size: Annotated[
+        int,
+        typer.Option(
+            "--textMessageSize", "--text-message-size", min=0, help="Send texts of that length."
+        ),
+    ] = 0,
+    message: Annotated[str | None, typer.Option(help="The text of each message.")] = None,
+    payload: Annotated[
+        Path | None,
+        typer.Option("--payloadUrl", "--payload-url", metavar="FILE", help="A file of UTF-8 text."),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--msgGroupID", "--msg-group-id", help="JMSXGroupID.")
+    ] = None,
+) -> None:
+    """Send test messages to a broker, and print how long that took."""
+    import anyio
+
+    from pyjms.cli.destinations import read_destination
+    from pyjms_broker.cli.load.work import Production, produce
+    from pyjms_broker.cli.terminal import one_line_errors, progress
+
+    with one_line_errors("producer"):
+        text = _text(message, payload, text_size)
+        is_persistent = _boolean("--persistent", persistent)
+        production = Production(
+            destination=read_destination(destination),
+            count=count,
+            persistent=is_persistent,
+            sleep=sleep / 1000,
+            batch=batch,
+            parallel=parallel,
+            time_to_live=ttl / 1000 or None,
+            size=size,
+            text=text,
+            group=group,
+        )
+        factory = _factory(url, user, password, password_file)
+        typer.echo(f"Producing messages to {production.destination}")
+        typer.echo(f"Using {'' if is_persistent else 'non-'}persistent messages")
+        typer.echo(f"Running {parallel} parallel threads")
+        with progress("sending", count * parallel) as advance:
+            anyio.run(produce, factory, production, typer.echo, advance)
+
+
+def consumer(
+    url: BrokerUrl = None,
+    user: User = None,
+    password: Password = None,
+    password_file: PasswordFile = None,
+    destination: DestinationOption = "queue://TEST",
+    count: Count = 1000,
+    sleep: Sleep = 0,
+    ack_mode: Annotated[
+        str,
+        typer.Option("--ackMode", "--ack-mode", help=f"One of {', '.join(_MODES)}."),
+    ] = "AUTO",
+    batch: Annotated[
+        int,
+        typer.Option(
+            "--batchSize", "--batch-size", min=1, help="Messages acknowledged or committed at once."
+        ),
+    ] = 10,
+    transacted: Annotated[str, typer.Option("--transacted", metavar="true|false")] = "false",
+    durable: Annotated[str, typer.Option("--durable", metavar="true|false")] = "false",
+    client_id: Annotated[
+        str | None, typer.Option("--clientId", "--client-id", help="The connection's client id.")
+    ] = None,
+    parallel: Parallel = 1,
+    verbose: Annotated[bool, typer.Option(help="Print the id of each message.")] = False,
+) -> None:
+    """Receive messages of a broker until the count is reached; print how long that took."""
+    import anyio
+
+    from pyjms.cli.destinations import read_destination
+    from pyjms.enums import AcknowledgeMode
+    from pyjms.errors import ConfigurationException
+    from pyjms_broker.cli.load.work import Consumption, consume
+    from pyjms_broker.cli.terminal import one_line_errors, progress
+
+    with one_line_errors("consumer"):
+        if ack_mode not in _MODES:
+            raise ConfigurationException(
+                f"--ackMode: there is no mode {ack_mode!r}", hint=f"modes are {', '.join(_MODES)}"
+            )
+        found = read_destination(destination)
+        is_durable = _boolean("--durable", durable)
+        is_transacted = _boolean("--transacted", transacted)
+        if is_durable and (client_id is None or not found.is_topic):
+            raise ConfigurationException(
+                "--durable true needs a topic and --clientId",
+                hint="a durable subscription of a topic belongs to a client id",
+            )
+        consumption = Consumption(
+            destination=found,
+            count=count,
+            sleep=sleep / 1000,
+            mode=AcknowledgeMode["TRANSACTED" if is_transacted else _MODES[ack_mode]],
+            batch=batch,
+            parallel=parallel,
+            durable=is_durable,
+            verbose=verbose,
+        )
+        factory = _factory(url, user, password, password_file)
+        if client_id is not None:
+            factory.options.client_id = client_id
+        typer.echo(f"Consuming {found}")
+        typer.echo(f"Running {parallel} parallel threads")
+        with progress("receiving", count * parallel) as advance:
+            anyio.run(consume, factory, consumption, typer.echo, advance)
+
+
+def _boolean(option: str, text: str) -> bool:
+    from pyjms.errors import ConfigurationException
+
+    if text not in ("true", "false"):
+        raise ConfigurationException(f"{option}: {text!r} is neither true nor false")
+    return text == "true"
+
+
+def _text(message: str | None, payload: Path | None, size: int) -> str | None:
+    from pyjms.errors import ConfigurationException
+
+    if payload is not None:
+        try:
+            return payload.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise ConfigurationException(f"--payloadUrl: {payload}: {error}") from None
+    return message if message is not None or not size else "a" * size
+
+
+def _factory(
+    url: str | None, user: str | None, password: str | None, password_file: Path | None
+) -> ConnectionFactory:
+    from pyjms.client.factory import ConnectionFactory
+
+    given = read_credentials(user, password_file, password)
+    return ConnectionFactory(url, user_name=given.user, password=given.password)

@@ -1,0 +1,195 @@
+"""`pyjms broker status`, `list`, `stop` and `restart`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyjms.cli.durations import duration
+from pyjms_broker.cli.management.options import (
+    DEFAULT_URL,
+    Json,
+    ManagementUrl,
+    ManagementUser,
+    Password,
+    PasswordFile,
+    connect,
+)
+
+if TYPE_CHECKING:
+    from pyjms_broker.cli.management.client import Attributes, ManagementClient
+
+__all__ = ["list_", "restart", "status", "stop"]
+
+_SHOWN = (
+    "BrokerName",
+    "BrokerId",
+    "BrokerVersion",
+    "Uptime",
+    "Slave",
+    "CurrentConnectionsCount",
+    "TotalMessageCount",
+    "MemoryPercentUsage",
+    "StorePercentUsage",
+    "TempPercentUsage",
+)
+
+
+def status(
+    url: ManagementUrl = DEFAULT_URL,
+    user: ManagementUser = None,
+    password_file: PasswordFile = None,
+    password: Password = None,
+    json: Json = False,
+) -> None:
+    """Say whether a broker runs, with its version, uptime, messages and use of its limits.
+
+    The exit code is 0 if it runs, and 1 if not.
+    """
+    from pyjms_broker.cli.management.names import brokers
+    from pyjms_broker.cli.terminal import json_line, one_line_errors, plural, safe_text
+
+    with one_line_errors("status"):
+        found = brokers(connect(url, user, password, password_file), *_SHOWN)
+    for values in found.values():
+        if json:
+            json_line(values)
+            continue
+        state = "waits for its store's lock (slave)" if values.get("Slave") else "is running"
+        typer.echo(
+            f"Broker {safe_text(values.get('BrokerName'))} {state}:"
+            f" version {safe_text(values.get('BrokerVersion'))},"
+            f" for {safe_text(values.get('Uptime'))},"
+            f" {plural(_count(values, 'CurrentConnectionsCount'), 'connection')},"
+            f" {plural(_count(values, 'TotalMessageCount'), 'message')};"
+            f" memory {values.get('MemoryPercentUsage')} %, store {values.get('StorePercentUsage')}"
+            f" %, temp {values.get('TempPercentUsage')} %"
+        )
+
+
+def list_(
+    url: ManagementUrl = DEFAULT_URL,
+    user: ManagementUser = None,
+    password_file: PasswordFile = None,
+    password: Password = None,
+    json: Json = False,
+) -> None:
+    """List the brokers at a URL: `brokerName = NAME`."""
+    from pyjms_broker.cli.management.names import broker_of, brokers
+    from pyjms_broker.cli.terminal import json_line, one_line_errors
+
+    with one_line_errors("list"):
+        found = brokers(connect(url, user, password, password_file), "BrokerName")
+    for name in found:
+        if json:
+            json_line({"brokerName": broker_of(name)})
+        else:
+            typer.echo(f"brokerName = {broker_of(name)}")
+
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="BROKER...", help="Names. Default: the only one.")
+]
+All = Annotated[bool, typer.Option("--all", help="All brokers at the URL.")]
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        parser=duration,
+        metavar="DURATION",
+        help="How long to wait until it has stopped; 0: do not wait.",
+    ),
+]
+
+
+def stop(
+    names: Names = None,
+    all_: All = False,
+    timeout: Wait = 30.0,
+    url: ManagementUrl = DEFAULT_URL,
+    user: ManagementUser = None,
+    password_file: PasswordFile = None,
+    password: Password = None,
+) -> None:
+    """Stop a running broker, and wait until it has stopped.
+
+    The broker closes its connectors, gives connections the time to read what is queued for them,
+    and closes its store. The exit code is 1 if it has not stopped within --timeout.
+    """
+    from pyjms import _clock
+    from pyjms_broker.cli.terminal import one_line_errors
+
+    with one_line_errors("stop"):
+        client = connect(url, user, password, password_file)
+        for name in _chosen(client, names, all_=all_):
+            since = _clock.now()
+            client.execute(name, "stop")
+            _report(client, name, since, "stopped", timeout)
+
+
+def restart(
+    names: Names = None,
+    all_: All = False,
+    timeout: Wait = 30.0,
+    url: ManagementUrl = DEFAULT_URL,
+    user: ManagementUser = None,
+    password_file: PasswordFile = None,
+    password: Password = None,
+) -> None:
+    """Let a running broker stop and start again, and wait until it runs.
+
+    The broker refuses if its configuration does not allow it (restart_allowed).
+    """
+    from pyjms import _clock
+    from pyjms_broker.cli.terminal import one_line_errors
+
+    with one_line_errors("restart"):
+        client = connect(url, user, password, password_file)
+        for name in _chosen(client, names, all_=all_):
+            since = _clock.now()
+            client.execute(name, "restart")
+            _report(client, name, since, "restarted", timeout)
+
+
+def _chosen(client: ManagementClient, names: list[str] | None, *, all_: bool) -> list[str]:
+    """Return the names of the views of the chosen brokers."""
+    from pyjms.errors import ConfigurationException
+    from pyjms_broker.cli.management.names import broker_of, brokers
+
+    found = list(brokers(client, "BrokerName"))
+    if all_:
+        return found
+    by_name = {broker_of(name): name for name in found}
+    if not names and len(found) > 1:
+        raise ConfigurationException(
+            f"{client.url} has several brokers", hint=f"name them: {', '.join(by_name)}, or --all"
+        )
+    missing = [name for name in names or [] if name not in by_name]
+    if missing:
+        raise ConfigurationException(
+            f"{client.url} has no broker {missing[0]}", hint=f"there is {', '.join(by_name)}"
+        )
+    return [by_name[name] for name in names or by_name]
+
+
+def _report(client: ManagementClient, name: str, since: float, done: str, timeout: float) -> None:
+    from pyjms.errors import JMSException
+    from pyjms_broker.cli.management.names import broker_of
+    from pyjms_broker.cli.management.waiting import wait_until_changed
+
+    if timeout == 0:
+        typer.echo(f"Broker {broker_of(name)} was asked to be {done}")
+        return
+    running = done == "restarted"
+    if not wait_until_changed(client, name, since, running=running, timeout=timeout):
+        raise JMSException(
+            f"Broker {broker_of(name)} has not {done} within {timeout:g} s",
+            hint="its log says what it waits for; --timeout waits longer",
+        )
+    typer.echo(f"Broker {broker_of(name)} has {done}")
+
+
+def _count(values: Attributes, name: str) -> int:
+    value = values.get(name)
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,172 @@
+"""`pyjms broker purge` and `move`: messages of queues of a running broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from pyjms_broker.cli.management.options import (
+    DEFAULT_URL,
+    ManagementUrl,
+    ManagementUser,
+    Password,
+    PasswordFile,
+    Yes,
+    connect,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyjms_broker.cli.management.client import Attributes, ManagementClient
+
+__all__ = ["DryRun", "Limit", "Selector", "confirm", "move", "purge"]
+
+Selector: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--selector", "-s", metavar="SELECTOR", help="Only messages that it matches."),
+]
+Limit: TypeAlias = Annotated[
+    int | None, typer.Option("--limit", "-n", min=1, help="At most so many messages.")
+]
+DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
+]
+
+
+def purge(
+    queues: Annotated[
+        list[str], typer.Argument(metavar="QUEUE...", help="Names; * stands for any characters.")
+    ],
+    msgsel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--msgsel",
+            "--selector",
+            "-s",
+            metavar="SELECTOR",
+            help="Only messages that it matches, as in \"colour='r*',JMSPriority>3\".",
+        ),
+    ] = None,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Reset the queues' statistics, too.")
+    ] = False,
+    yes: Yes = False,
+    url: ManagementUrl = DEFAULT_URL,
+    user: ManagementUser = None,
+    password_file: PasswordFile = None,
+    password: Password = None,
+) -> None:
+    """Remove messages of queues; asks before. Messages that consumers have stay."""
+    from pyjms_broker.cli.management.names import find_destinations
+    from pyjms_broker.cli.management.selectors import as_selector
+    from pyjms_broker.cli.terminal import one_line_errors
+
+    selector = as_selector(msgsel or [])
+    with one_line_errors("purge"):
+        client = connect(url, user, password, password_file)
+        found = find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")
+        which = "all messages" if selector is None else f"the messages that match {selector}"
+        confirm(f"Remove {which} of", found, yes=yes)
+        for name, values in found.items():
+            _purge(client, name, str(values["Name"]), selector)
+            if reset:
+                client.execute(name, "resetStatistics")
+
+
+def _purge(client: ManagementClient, name: str, queue: str, selector: str | None) -> None:
+    from pyjms_broker.cli.terminal import plural, safe_text
+
+    shown = safe_text(queue)
+    if selector is not None:
+        typer.echo(f"INFO: Purging messages in queue: {shown} with message selector {selector}")
+        removed = client.execute(name, "removeMatchingMessages(java.lang.String)", selector)
+        typer.echo(f"Removed: {removed} messages for message selector {selector}")
+        return
+    typer.echo(f"INFO: Purging all messages in queue: {shown}")
+    client.execute(name, "purge")
+    left = client.read(name, "QueueSize").get("QueueSize")
+    if isinstance(left, int) and left > 0:
+        typer.echo(
+            f"{plural(left, 'message')} of {shown} stayed: consumers have them, or they came since",
+            err=True,
+        )
+
+
+def move(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue that has the messages.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="queue://NAME, topic://NAME, or a queue NAME.")
+    ],
+    selector: Selector = None,
+    limit: Limit = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy them instead.")] = False,
+    yes: Yes = False,
+    url: ManagementUrl = DEFAULT_URL,
+    user: ManagementUser = None,
+    password_file: PasswordFile = None,
+    password: Password = None,
+) -> None:
+    """Move messages of a queue to another destination; asks before.
+
+    Messages that consumers have stay. A message leaves its queue once its copy is stored.
+    """
+    from pyjms.cli.destinations import read_destination
+    from pyjms_broker.cli.management.names import find_destinations
+    from pyjms_broker.cli.terminal import one_line_errors, plural, safe_text
+
+    with one_line_errors("move"):
+        destination = read_destination(target)
+        client = connect(url, user, password, password_file)
+        found = find_destinations(client, [queue], "Queue", "QueueSize", "InFlightCount")
+        verb, done = ("Copy", "copied") if copy else ("Move", "moved")
+        confirm(f"{verb} messages to {destination} from", found, yes=yes)
+        operation = "copyMatchingMessagesTo" if copy else "moveMatchingMessagesTo"
+        maximum = [] if limit is None else [limit]
+        types = "java.lang.String,java.lang.String" + ("" if limit is None else ",int")
+        for name, values in found.items():
+            count = client.execute(
+                name, f"{operation}({types})", selector or "", str(destination), *maximum
+            )
+            assert isinstance(count, int), "the operation returns their number"
+            typer.echo(
+                f"{plural(count, 'message')} {done} from {safe_text(values['Name'])}"
+                f" to {destination}"
+            )
+
+
+def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
+    """Show queues with their sizes, and ask; exits if the answer is no.
+
+    Raises:
+        ConfigurationException: nobody can be asked, because the standard input is no terminal.
+    """
+    import sys
+
+    from pyjms.errors import ConfigurationException
+    from pyjms_broker.cli.terminal import FAILED, plural, safe_text
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigurationException(
+            "This changes messages, and nobody can be asked: the standard input is no terminal",
+            hint="add --yes",
+        )
+    total = 0
+    for values in queues.values():
+        size, taken = (_number(values.get(each)) for each in ("QueueSize", "InFlightCount"))
+        total += size
+        at_consumers = f", of which consumers have {taken}" if taken else ""
+        typer.echo(
+            f"  {safe_text(values['Name'])}: {plural(size, 'message')}{at_consumers}", err=True
+        )
+    count = plural(len(queues), "queue")
+    if not typer.confirm(f"{what} {count} with {plural(total, 'message')}?", err=True):
+        typer.echo("nothing was changed", err=True)
+        raise typer.Exit(FAILED)
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

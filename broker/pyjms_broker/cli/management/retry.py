@@ -1,0 +1,181 @@
+"""`pyjms broker retry`: dead letters back to their original destinations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pyjms_broker.cli.management.changes import DryRun, Limit, Selector, confirm
+from pyjms_broker.cli.management.options import (
+    DEFAULT_URL,
+    Json,
+    ManagementUrl,
+    ManagementUser,
+    Password,
+    PasswordFile,
+    Yes,
+    connect,
+)
+
+if TYPE_CHECKING:
+    from pyjms_broker.cli.management.client import Attributes, ManagementClient
+
+__all__ = ["retry"]
+
+_CAUSE: Final = "dlqDeliveryFailureCause"
+
+
+def retry(
+    queues: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="QUEUE...", help="Default: all queues that the broker keeps dead letters in."
+        ),
+    ] = None,
+    selector: Selector = None,
+    limit: Limit = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    yes: Yes = False,
+    url: ManagementUrl = DEFAULT_URL,
+    user: ManagementUser = None,
+    password_file: PasswordFile = None,
+    password: Password = None,
+) -> None:
+    """Send dead letters back to the destinations that they were sent to; asks before.
+
+    Those without an original destination, and those that a consumer has, stay; the exit code is
+    then 1. --dry-run lists the messages, with the reason why they are dead letters.
+    """
+    from pyjms_broker.cli.terminal import FAILED, one_line_errors, plural, progress, safe_text
+
+    with one_line_errors("retry"):
+        client = connect(url, user, password, password_file)
+        found = _dead_letter_queues(client, queues)
+        if dry_run:
+            _print_letters(client, found, selector, limit, as_json=json)
+            return
+        confirm("Retry the dead letters of", found, yes=yes)
+        outcome = _Outcome()
+        with progress("retrying", limit) as advance:
+            for name in found:
+                _retry_all(client, name, selector, limit, outcome, advance)
+    for problem in outcome.problems:
+        typer.echo(f"stays: {safe_text(problem)}", err=True)
+    typer.echo(f"{plural(outcome.sent, 'message')} sent back to where they came from")
+    if outcome.problems:
+        raise typer.Exit(FAILED)
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What was retried."""
+
+    sent: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def _dead_letter_queues(
+    client: ManagementClient, queues: list[str] | None
+) -> dict[str, Attributes]:
+    from pyjms.errors import JMSException
+    from pyjms_broker.cli.management.names import find_destinations, pattern
+
+    attributes = ("QueueSize", "InFlightCount", "DLQ")
+    if queues:
+        return find_destinations(client, queues, "Queue", *attributes)
+    every = client.read_all(
+        pattern(destinationType="Queue", destinationName="*"), "Name", *attributes
+    )
+    found = {name: values for name, values in every.items() if values.get("DLQ")}
+    if not found:
+        raise JMSException(
+            f"{client.url} has no queue of dead letters", hint="name the queue as an argument"
+        )
+    return found
+
+
+def _letters(
+    client: ManagementClient, name: str, selector: str | None
+) -> Iterator[Mapping[str, object]]:
+    """Iterate over the messages of a queue: the broker returns a page of them at a time.
+
+    The next page has other messages only if those of this one are removed meanwhile.
+    """
+    seen: set[str] = set()
+    while True:
+        page = client.execute(name, "browse(java.lang.String)", selector or "")
+        new = [
+            each
+            for each in (page if isinstance(page, list) else [])
+            if isinstance(each, Mapping) and str(each["JMSMessageID"]) not in seen
+        ]
+        if not new:
+            return
+        seen.update(str(each["JMSMessageID"]) for each in new)
+        yield from new
+
+
+def _retry_all(
+    client: ManagementClient,
+    name: str,
+    selector: str | None,
+    limit: int | None,
+    outcome: _Outcome,
+    on_messages: Callable[[int], None],
+) -> None:
+    from pyjms.errors import ConnectionFailedException, JMSException
+
+    for letter in _letters(client, name, selector):
+        if limit is not None and outcome.sent >= limit:
+            return
+        message_id = str(letter["JMSMessageID"])
+        if not letter.get("OriginalDestination"):
+            outcome.problems.append(f"{message_id}: it has no original destination (use move)")
+            continue
+        try:
+            moved = client.execute(name, "retryMessage", message_id)
+        except ConnectionFailedException:
+            raise
+        except JMSException as error:
+            outcome.problems.append(f"{message_id}: {error}")
+            continue
+        if moved:
+            outcome.sent += 1
+            on_messages(1)
+        else:
+            outcome.problems.append(f"{message_id}: a consumer has it")
+
+
+def _print_letters(
+    client: ManagementClient,
+    queues: Mapping[str, Attributes],
+    selector: str | None,
+    limit: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    from itertools import chain, islice
+
+    from pyjms_broker.cli.terminal import json_line, plural, table
+
+    letters = chain.from_iterable(_letters(client, name, selector) for name in queues)
+    rows = [
+        (letter["JMSMessageID"], letter.get("OriginalDestination") or "-", _cause(letter))
+        for letter in islice(letters, limit)
+    ]
+    heads = ("message", "original destination", "cause")
+    if as_json:
+        for row in rows:
+            json_line(dict(zip(("JMSMessageID", "OriginalDestination", "cause"), row, strict=True)))
+        return
+    table(heads, rows)
+    typer.echo(f"{plural(len(rows), 'message')} would be sent back", err=True)
+
+
+def _cause(letter: Mapping[str, object]) -> str:
+    texts = letter.get("StringProperties")
+    return str(texts.get(_CAUSE, "-")) if isinstance(texts, Mapping) else "-"

@@ -1,0 +1,6 @@
+"""Connectors for clients of several protocols, told apart by subprotocol or first bytes."""
+
+from pyjms_broker.connector.multiprotocol.auto import AutoConnector
+from pyjms_broker.connector.multiprotocol.websocket import WebSocketConnector
+
+__all__ = ["AutoConnector", "WebSocketConnector"]

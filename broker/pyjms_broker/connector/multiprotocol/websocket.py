@@ -1,0 +1,77 @@
+"""OpenWire and STOMP over WebSocket: `ws://host:port?options`, and with TLS: `wss://`.
+
+The subprotocol says what a client speaks: `openwire`, or `v12.stomp`, `v11.stomp`, `v10.stomp` and
+`stomp`, as ActiveMQ has them. STOMP goes out in text messages where it is UTF-8, and comes in in
+either. The option `websocket.allowedOrigins` lists the pages, `https://shop.example.com,...` or
+`*`, from which browsers may connect beside those of the broker's own host.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anyio.abc import ByteStream
+
+from pyjms.errors import ConfigurationException
+from pyjms.transport.base import Transport
+from pyjms.transport.openwire.websocket_factory import SUBPROTOCOL
+from pyjms.transport.uri import TransportURI
+from pyjms.transport.websocket import (
+    STOMP_SUBPROTOCOLS,
+    HandshakePolicy,
+    accept_websocket,
+    require_websockets,
+)
+from pyjms.wire.openwire.commands import Command
+from pyjms.wire.openwire.frame_budget import UnfinishedFrame
+from pyjms_broker.connector.base import BrokerHost
+from pyjms_broker.connector.multiprotocol.connector import MultiProtocolConnector
+from pyjms_broker.connector.multiprotocol.detection import OPENWIRE, STOMP
+
+__all__ = ["WebSocketConnector"]
+
+_PREFIX: Final = "websocket."
+_ORIGINS: Final = "allowedOrigins"
+
+
+class WebSocketConnector(MultiProtocolConnector):
+    """Listens for clients that use WebSocket.
+
+    A handshake runs in the connection's own task, within `connectAttemptTimeout`.
+    """
+
+    schemes = ("ws", "wss")
+
+    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
+        """Read the options of WebSocket, and those of the protocols.
+
+        Raises:
+            ConfigurationException: as there, or the extra `websocket` is not installed.
+        """
+        require_websockets(str(uri))
+        self._policy, rest = _read_policy(uri)
+        super().__init__(host, rest, name)
+
+    async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:
+        layered = UnfinishedFrame(self.host.frame_budget)
+        timeout = self._options.openwire.connect_attempt_timeout
+        websocket = await accept_websocket(stream, self._policy, remote, timeout, layered.update)
+        protocol = STOMP if websocket.subprotocol in STOMP_SUBPROTOCOLS else OPENWIRE
+        return self.transport_of(protocol, websocket, layered)
+
+
+def _read_policy(uri: TransportURI) -> tuple[HandshakePolicy, TransportURI]:
+    """Return whom a connector accepts, and its URL without that.
+
+    Raises:
+        ConfigurationException: an option is unknown.
+    """
+    options, rest = uri.split_options(_PREFIX)
+    origins = options.pop(_ORIGINS, "")
+    if options:
+        raise ConfigurationException(
+            f"Unknown option {_PREFIX}{min(options)} of {uri}", hint=f"there is {_PREFIX}{_ORIGINS}"
+        )
+    named = (origin.strip().rstrip("/") for origin in origins.split(","))
+    subprotocols = (SUBPROTOCOL, *STOMP_SUBPROTOCOLS)
+    return HandshakePolicy(subprotocols, frozenset(filter(None, named))), rest

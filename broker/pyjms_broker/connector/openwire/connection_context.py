@@ -1,0 +1,43 @@
+"""The context of a JMS connection, as the broker sees its client before it has checked it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from pyjms.wire.openwire.commands import ConnectionInfo
+from pyjms_broker.api.context import ClientConnection, ConnectionContext
+from pyjms_broker.connector.base import TransportConnector
+
+__all__ = ["ContextOwner", "client_context"]
+
+
+class ContextOwner(ClientConnection, Protocol):
+    """The connection of a client."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether the client has more to read than it should."""
+
+    @property
+    def peer_certificate(self) -> Mapping[str, Any] | None:
+        """The client's TLS certificate, if it was verified."""
+
+
+def client_context(
+    owner: ContextOwner, connector: TransportConnector, info: ConnectionInfo
+) -> ConnectionContext:
+    """Return a new context; `info` gets the client's address."""
+    info.client_ip = owner.remote_address
+    context = ConnectionContext(owner)
+    context.info = info
+    context.connection_id = info.connection_id
+    context.client_id = info.client_id
+    context.user_name = info.user_name
+    context.certificate = owner.peer_certificate
+    context.connector_name = connector.name
+    context.connector_url = connector.connect_uri
+    context.fault_tolerant = info.fault_tolerant
+    context.allow_link_stealing = connector.allow_link_stealing
+    context.congested = owner.congested
+    return context

@@ -1,0 +1,58 @@
+"""What the connectors of all protocols on a TCP port share: TLS, and the options of the server."""
+
+from __future__ import annotations
+
+from pyjms.transport.options import ServerOptions
+from pyjms.transport.tls import TlsContext, read_server_tls, shared_context
+from pyjms.transport.uri import TransportURI
+from pyjms_broker.connector.base import BrokerHost
+from pyjms_broker.connector.tcp import TcpConnector
+
+__all__ = ["ProtocolConnector"]
+
+
+class ProtocolConnector(TcpConnector):
+    """Listens on a TCP port, with TLS where `encrypted`.
+
+    `uri` is without the options of TLS then. A handshake runs in the connection's own task, within
+    `connectAttemptTimeout`.
+    """
+
+    def __init__(
+        self, host: BrokerHost, uri: TransportURI, name: str | None, *, encrypted: bool
+    ) -> None:
+        """Read the options of TLS; the others are the subclass's to read, from `self.uri`.
+
+        Raises:
+            ConfigurationException: the URI has no port, an option is wrong, or there is no
+                certificate.
+        """
+        self._tls: TlsContext | None = None
+        self._needs_certificates = False
+        if encrypted:
+            tls, uri = read_server_tls(uri)
+            self._tls = shared_context(tls, server_side=True)
+            self._needs_certificates = tls.need_client_auth
+        super().__init__(host, uri, name)
+
+    def _apply(self, server: ServerOptions) -> None:
+        """Use the options of the server."""
+        if server.maximum_connections is not None:
+            self.maximum_connections = server.maximum_connections
+        self.backlog = server.backlog
+        self.allow_link_stealing = server.allow_link_stealing
+
+    @property
+    def checks_clients(self) -> bool:
+        return self._needs_certificates
+
+    async def start(self) -> None:
+        """Read certificate and key, if any, then accept connections.
+
+        Raises:
+            ConfigurationException: they cannot be used.
+            ResourceAllocationException: the address cannot be bound.
+        """
+        if self._tls is not None:
+            await self._tls.current()
+        await super().start()

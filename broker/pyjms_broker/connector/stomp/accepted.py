@@ -1,0 +1,45 @@
+"""A broker's transport for a STOMP connection that it accepted, over TCP, TLS or WebSocket."""
+
+from __future__ import annotations
+
+from anyio.abc import ByteStream
+
+from pyjms.transport.accepted import accepted_tcp
+from pyjms.transport.tls import TlsContext
+from pyjms.wire.openwire.frame_budget import FrameBudget, UnfinishedFrame
+from pyjms.wire.stomp.format import StompFormat
+from pyjms_broker.connector.stomp.options import StompOptions
+from pyjms_broker.connector.stomp.transport import StompTransport
+
+__all__ = ["accepted_stomp"]
+
+
+def accepted_stomp(
+    stream: ByteStream,
+    options: StompOptions,
+    frame_budget: FrameBudget,
+    connection_id: str,
+    *,
+    scheme: str,
+    tls: TlsContext | None = None,
+    layered: UnfinishedFrame | None = None,
+) -> StompTransport:
+    """Return the transport of a client, not started.
+
+    `connection_id` is the id of its JMS connection; `layered` counts the frames of a layer of
+    `stream`, such as WebSocket.
+    """
+    unfinished = UnfinishedFrame(frame_budget)
+    wire_format = StompFormat(options.max_frame_size, unfinished)
+    tcp = accepted_tcp(
+        stream,
+        wire_format,
+        options.tcp,
+        scheme=scheme,
+        timeout=options.connect_attempt_timeout,
+        unfinished=unfinished,
+        tls=tls,
+        layered=layered,
+        discard=wire_format.discard,
+    )
+    return StompTransport(tcp, wire_format, options, connection_id)

@@ -1,0 +1,104 @@
+"""Heart-beats: an end of line when nothing else is sent, and the end of a silent client.
+
+One task per connection compares two counters with their values at its previous check, so no frame
+pays for a timestamp. Sending is checked at half the promised period, so that the client waits no
+longer than that; receiving at the client's period times the grace multiplier, from the second
+period on, so that a silent client is disconnected after three. (activemq-edges ST13)
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConnectionFailedException, RemoteProtocolError
+from pyjms.transport.tcp import TcpTransport
+from pyjms.wire.stomp.frames import HEART_BEAT, Frame
+from pyjms_broker.connector.stomp.values import MAXIMUM_INT, integer
+
+__all__ = ["HeartBeat", "Periods", "read_periods"]
+
+_SHORTEST_CHECK: Final = 0.01
+"""Seconds; a client that asks for more beats than that does not get more of our time."""
+
+
+class Periods(NamedTuple):
+    """How often each side sends at least, in milliseconds; 0: it promises nothing."""
+
+    client: int
+    broker: int
+
+    @property
+    def answer(self) -> str:
+        """The header `heart-beat` of CONNECTED."""
+        return f"{self.broker},{self.client}"
+
+
+def read_periods(text: str) -> Periods:
+    """Read the header `heart-beat` of CONNECT: what the client sends, and what it wants.
+
+    Raises:
+        RemoteProtocolError: it is not two numbers of milliseconds.
+    """
+    parts = text.split(",")
+    try:
+        return Periods(*(integer("heart-beat", part, 0, MAXIMUM_INT) for part in parts))
+    except (TypeError, RemoteProtocolError):  # another count of numbers, or none
+        raise RemoteProtocolError(f"Invalid heart-beat header:{text[:100]}") from None
+
+
+class HeartBeat:
+    """The heart-beats of one connection."""
+
+    def __init__(self, transport: TcpTransport[Frame]) -> None:
+        self._transport = transport
+        self._task: BackgroundTask | None = None
+
+    def start(self, periods: Periods, grace: float) -> None:
+        """Begin; the client may take `grace` times its period. Call it once, on the loop."""
+        if not any(periods):
+            return
+        self._task = spawn(
+            self._watch,
+            max(periods.broker / 2000, _SHORTEST_CHECK) if periods.broker else None,
+            max(periods.client * grace / 1000, _SHORTEST_CHECK) if periods.client else None,
+            name=f"broker {self._transport.remote_address} heart-beat",
+            on_error=self._transport.fail,
+        )
+
+    def end(self) -> None:
+        """Stop without waiting."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        """Stop, and wait for it."""
+        if self._task is not None:
+            self._task.cancel()
+            await self._task.wait()
+
+    async def _watch(self, write: float | None, read: float | None) -> None:
+        transport = self._transport
+        received = sent = -1
+        never = float("inf")
+        now = _clock.now()
+        next_write = never if write is None else now + write
+        next_read = never if read is None else now + 2 * read
+        while True:
+            await _clock.sleep(max(0.0, min(next_write, next_read) - _clock.now()))
+            now = _clock.now()
+            if write is not None and now >= next_write:
+                if sent == transport.sent_commands and not transport.writing:
+                    transport.oneway(HEART_BEAT)
+                sent = transport.sent_commands
+                next_write = now + write
+            if read is not None and now >= next_read:
+                if received == transport.received_bytes and not transport.reading_paused:
+                    raise ConnectionFailedException(
+                        f"{transport.remote_address}: the client sent nothing for {read:g} s, "
+                        "though it promised a heart-beat",
+                        hint="transport.hbGracePeriodMultiplier lets clients take longer",
+                    )
+                received = transport.received_bytes
+                next_read = now + read

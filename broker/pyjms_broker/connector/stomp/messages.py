@@ -1,0 +1,266 @@
+"""SEND frames to messages, and messages to MESSAGE frames. (activemq-edges ST5, ST6)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyjms import _clock
+from pyjms._logger import get_logger
+from pyjms.errors import JMSException, RemoteProtocolError
+from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert
+from pyjms.wire.limits import MAX_PROPERTY_VALUES, inflate, inflate_sized
+from pyjms.wire.openwire.commands import (
+    ActiveMQBytesMessage,
+    ActiveMQMessage,
+    ActiveMQTextMessage,
+    MessageDispatch,
+)
+from pyjms.wire.openwire.primitives import decode_map, decode_text, encode_map, encode_text
+from pyjms.wire.stomp.frames import Frame, can_be_header
+from pyjms_broker.connector.stomp.destinations import DestinationNames
+from pyjms_broker.connector.stomp.transformation import (
+    ADVISORY,
+    KNOWN,
+    received_body,
+    transformed_body,
+)
+from pyjms_broker.connector.stomp.values import MAXIMUM_INT, boolean, integer
+
+__all__ = ["to_frame", "to_message"]
+
+logger = get_logger(__name__)
+
+_DEFAULT_PRIORITY: Final = 4
+_HIGHEST_PRIORITY: Final = 9
+
+_STRIPPED: Final = frozenset(
+    {
+        "destination",
+        "reply-to",
+        "receipt",
+        "transaction",
+        "content-length",
+        "message-id",
+        "redelivered",
+        "subscription",
+        "ack",
+        "JMSXUserID",
+    }
+)
+"""Headers of SEND that are not properties; those of `_FIELDS` are not, either."""
+
+
+def _priority(name: str, text: str) -> int:
+    return min(max(integer(name, text, -MAXIMUM_INT, MAXIMUM_INT), 0), _HIGHEST_PRIORITY)
+
+
+_HEADERS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "correlation-id": ("correlation_id", lambda _, text: text),
+    "type": ("type", lambda _, text: text),
+    "expires": ("expiration", integer),
+    "timestamp": ("timestamp", integer),
+    "priority": ("priority", _priority),
+    "persistent": ("persistent", boolean),
+    "JMSXGroupID": ("group_id", lambda _, text: text),
+    "JMSXGroupSeq": (
+        "group_sequence",
+        lambda name, text: integer(name, text, -MAXIMUM_INT, MAXIMUM_INT),
+    ),
+}
+"""Headers of SEND: the field of the message, and how the text is read."""
+_FIELDS: Final = {
+    **_HEADERS,
+    "JMSCorrelationID": _HEADERS["correlation-id"],
+    "JMSExpiration": _HEADERS["expires"],
+    "JMSPriority": _HEADERS["priority"],
+    "JMSTimestamp": _HEADERS["timestamp"],
+    "JMSType": _HEADERS["type"],
+}
+"""The same under the names of JMS, as ActiveMQ takes them."""
+_JMS_HEADERS: Final = {
+    "JMSDeliveryMode": "persistent",
+    "JMSDestination": "destination",
+    "JMSMessageID": "message-id",
+    "JMSReplyTo": "reply-to",
+}
+"""Names of JMS that are no properties, and STOMP's names for them."""
+_ADVISORIES: Final = "ActiveMQ.Advisory."
+_CONVERTING: Final = KNOWN - {"jms-byte"}
+_KINDS: Final[dict[str, type[ActiveMQMessage]]] = {
+    "text": ActiveMQTextMessage,
+    "bytes": ActiveMQBytesMessage,
+}
+
+
+def to_message(frame: Frame, names: DestinationNames) -> ActiveMQMessage:
+    """Return the message of a SEND frame, without ids.
+
+    Raises:
+        JMSException: a header is missing or wrong, or a temporary destination cannot be created.
+    """
+    headers = frame.headers
+    properties: dict[str, str] = {}
+    message = _body(frame, properties)
+    message.priority = _DEFAULT_PRIORITY
+    message.timestamp = _clock.time_ms()
+    for name, value in headers.items():
+        field = _FIELDS.get(name)
+        if field is not None:
+            setattr(message, field[0], field[1](name, value))
+        elif name in _JMS_HEADERS:
+            raise RemoteProtocolError(
+                f"The header {name} is not a property; write {_JMS_HEADERS[name]}"
+            )
+        elif name not in _STRIPPED or (name == "content-length" and "amq-msg-type" in headers):
+            properties[name] = value
+    reply_to = headers.get("reply-to")
+    if reply_to is not None:
+        message.reply_to = names.prefixed(reply_to)
+        if message.reply_to is None:
+            properties["reply-to"] = reply_to
+    message.destination = names.destination(headers["destination"])
+    if properties:
+        message.marshalled_properties = encode_map(properties)
+    return message
+
+
+def _body(frame: Frame, properties: dict[str, str]) -> ActiveMQMessage:
+    transformation = frame.headers.get("transformation")
+    if transformation in _CONVERTING and "content-length" not in frame.headers:
+        try:
+            return received_body(transformation, frame.body)
+        except JMSException as error:
+            properties["transformation-error"] = error.reason
+    named = frame.headers.get(
+        "amq-msg-type", "bytes" if "content-length" in frame.headers else "text"
+    )
+    kind = _KINDS.get(named.lower())
+    if kind is None:
+        raise RemoteProtocolError(f"Unsupported message type '{named[:100]}'")
+    if kind is ActiveMQBytesMessage:
+        return kind(content=frame.body)
+    try:
+        text = frame.body.decode()
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(
+            "The text of a frame without content-length is not UTF-8"
+        ) from error
+    return kind(content=encode_text(text))
+
+
+def to_frame(
+    dispatch: MessageDispatch,
+    message: ActiveMQMessage,
+    names: DestinationNames,
+    version: str,
+    transformation: str | None = None,
+) -> Frame:
+    """Return the MESSAGE frame of a message, without `subscription` and `ack`.
+
+    `transformation` is what the subscription asks for.
+
+    What cannot be read in the message is left out, with a warning: one message must not end the
+    connection of each consumer that gets it. So is a property that the version cannot express.
+    """
+    headers = {"message-id": str(message.message_id), "priority": str(message.priority)}
+    if dispatch.destination is not None:
+        headers["destination"] = names.text(dispatch.destination)
+    _add_fields(headers, message, names)
+    if dispatch.redelivery_counter > 0:
+        headers["redelivered"] = "true"
+    body: bytes | None = None
+    try:
+        properties = (
+            decode_map(message.marshalled_properties or b"", MAX_PROPERTY_VALUES)
+            if (message.marshalled_properties)
+            else {}
+        )
+        for name, value in properties.items():
+            headers.setdefault(name, _property_text(value))
+        body = _transformed(message, headers, transformation)
+        if body is None:
+            body = _content(message)
+    except JMSException as error:
+        logger.warning("%s cannot be read for a STOMP client: %s", message.message_id, error)
+    body = body or b""
+    if message.TYPE == ActiveMQBytesMessage.TYPE or "content-length" in headers:
+        headers["content-length"] = str(len(body))  # whatever a property of its sender says
+    expressible = {n: v for n, v in headers.items() if can_be_header(n, v, version)}
+    if len(expressible) < len(headers):
+        logger.debug(
+            "%s: STOMP %s cannot express %d of its headers",
+            message.message_id,
+            version,
+            len(headers) - len(expressible),
+        )
+    return Frame("MESSAGE", expressible, body)
+
+
+def _transformed(
+    message: ActiveMQMessage, headers: dict[str, str], asked: str | None
+) -> bytes | None:
+    """Return a converted body, None where there is none. (activemq-edges ST14)"""
+    if asked is not None and message.TYPE != ActiveMQBytesMessage.TYPE:
+        headers["transformation"] = asked
+    elif "transformation" not in headers and _is_advisory(message):
+        asked = ADVISORY
+    else:
+        return None
+    if asked not in KNOWN:
+        return None
+    try:
+        found = transformed_body(message, asked)
+    except JMSException as error:
+        headers["transformation-error"] = error.reason
+        return b""
+    if found is None:
+        return None
+    headers["transformation"] = found.name
+    return found.body
+
+
+def _is_advisory(message: ActiveMQMessage) -> bool:
+    destination = message.destination
+    return destination is not None and destination.physical_name.startswith(_ADVISORIES)
+
+
+def _add_fields(headers: dict[str, str], message: ActiveMQMessage, names: DestinationNames) -> None:
+    if message.correlation_id is not None:
+        headers["correlation-id"] = message.correlation_id
+    headers["expires"] = str(message.expiration)
+    headers["timestamp"] = str(message.timestamp)
+    if message.persistent:
+        headers["persistent"] = "true"
+    if message.reply_to is not None:
+        headers["reply-to"] = names.text(message.reply_to)
+    if message.type is not None:
+        headers["type"] = message.type
+    if message.user_id is not None:
+        headers["JMSXUserID"] = message.user_id
+    if message.original_destination is not None:
+        headers["original-destination"] = names.text(message.original_destination)
+    if message.group_id is not None:
+        headers["JMSXGroupID"] = message.group_id
+        headers["JMSXGroupSeq"] = str(message.group_sequence)
+
+
+def _property_text(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, dict | list | bytes):
+        return str(value)
+    return str(convert(value, "String", PROPERTY_READS, NULLS))
+
+
+def _content(message: ActiveMQMessage) -> bytes:
+    """Return the body for the client; only text and bytes have one. (activemq-edges ST6)"""
+    content = message.content
+    if not content:
+        return b""
+    if message.TYPE == ActiveMQBytesMessage.TYPE:
+        return inflate_sized(content) if message.compressed else content
+    if message.TYPE == ActiveMQTextMessage.TYPE:
+        text = decode_text(inflate(content) if message.compressed else content)
+        return (text or "").encode("utf-8", "replace")
+    return b""

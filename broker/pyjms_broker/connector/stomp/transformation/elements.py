@@ -1,0 +1,43 @@
+"""The tree between values and their XML or JSON, as XStream has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyjms.errors import MessageFormatException
+
+__all__ = ["MAXIMUM_DEPTH", "Counter", "Element"]
+
+MAXIMUM_DEPTH: Final = 64
+_MAXIMUM_ELEMENTS: Final = 100_000
+
+
+@dataclass(slots=True)
+class Element:
+    """A name with a text, or with children; with neither, it is empty."""
+
+    name: str
+    text: str | None = None
+    children: list[Element] = field(default_factory=list)
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+class Counter:
+    """Limits what one body can make: a small text may have many elements."""
+
+    def __init__(self) -> None:
+        self._elements = 0
+
+    def add(self, depth: int) -> None:
+        """Count an element at `depth`.
+
+        Raises:
+            MessageFormatException: there are too many, or they nest too deep.
+        """
+        self._elements += 1
+        if self._elements > _MAXIMUM_ELEMENTS or depth > MAXIMUM_DEPTH:
+            raise MessageFormatException(
+                f"A body has at most {_MAXIMUM_ELEMENTS} elements, nested at most {MAXIMUM_DEPTH} "
+                "deep"
+            )

@@ -1,0 +1,99 @@
+"""Actions on messages, one or all of a queue."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyjms_broker.console.actions.form import Action, Form, Question, checked, messages_text, was
+
+__all__ = ["MESSAGE_ACTIONS"]
+
+
+async def _delete_message(form: Form) -> str:
+    message_id = form.required("id")
+    return checked(
+        await form.destination("removeMessage", message_id),
+        f"The message {message_id} was deleted.",
+        f"The message {message_id[:200]} was not deleted: a consumer has it, or it has left",
+    )
+
+
+def _ask_delete_message(form: Form) -> Question:
+    facts = ("This cannot be undone.",)
+    title = f"Delete the message {form.required('id')} of {form.required('name')}?"
+    return Question(title, facts, "Delete message")
+
+
+async def _copy_message(form: Form) -> str:
+    message_id, target = form.required("id"), form.required("target")
+    return checked(
+        await form.destination("copyMessageTo", message_id, target),
+        f"The message {message_id} was copied to {target}.",
+        f"The message {message_id[:200]} was not copied: it has left the queue",
+    )
+
+
+async def _move_message(form: Form) -> str:
+    message_id, target = form.required("id"), form.required("target")
+    return checked(
+        await form.destination("moveMessageTo", message_id, target),
+        f"The message {message_id} was moved to {target}.",
+        f"The message {message_id[:200]} was not moved: a consumer has it, or it has left",
+    )
+
+
+async def _retry_message(form: Form) -> str:
+    message_id = form.required("id")
+    return checked(
+        await form.destination("retryMessage", message_id),
+        f"The message {message_id} is back in its original destination.",
+        f"The message {message_id[:200]} was not moved: a consumer has it",
+    )
+
+
+async def _retry_all(form: Form) -> str:
+    moved = await form.destination("retryMessages")
+    assert isinstance(moved, int)
+    return f"{messages_text(moved)} of {form.required('name')} went to their original destinations."
+
+
+def _ask_retry_all(form: Form) -> Question:
+    messages = form.count("QueueSize")
+    facts = (
+        f"It has {messages_text(messages)}.",
+        "Each goes to the destination that it was sent to first.",
+        "One that cannot be processed comes back.",
+    )
+    title = f"Retry all messages of {form.required('name')}?"
+    return Question(title, facts, f"Retry {messages_text(messages)}", may_act=messages > 0)
+
+
+async def _move_all(form: Form) -> str:
+    target = form.required("target")
+    moved = await form.destination("moveMatchingMessagesTo", form.get("selector"), target)
+    assert isinstance(moved, int)
+    return f"{messages_text(moved)} of {form.required('name')} {was(moved)} moved to {target}."
+
+
+def _ask_move_all(form: Form) -> Question:
+    messages, target = form.count("QueueSize"), form.required("target")
+    selector = form.get("selector")
+    facts = (
+        f"The queue has {messages_text(messages)}."
+        + (f" Those that match {selector} are moved." if selector else " All are moved."),
+        "Messages that consumers have at the moment stay.",
+    )
+    title = f"Move messages of {form.required('name')} to {target}?"
+    return Question(title, facts, "Move messages", may_act=messages > 0)
+
+
+MESSAGE_ACTIONS: Final[dict[str, Action]] = {
+    "delete-message": Action(
+        _delete_message, "queues", _ask_delete_message, ("kind", "name", "id")
+    ),
+    "copy-message": Action(_copy_message, "queues"),
+    "move-message": Action(_move_message, "queues"),
+    "retry-message": Action(_retry_message, "dead-letters"),
+    "retry-all": Action(_retry_all, "dead-letters", _ask_retry_all),
+    "move-all": Action(_move_all, "queues", _ask_move_all, ("kind", "name", "target", "selector")),
+}

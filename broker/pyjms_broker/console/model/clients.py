@@ -1,0 +1,190 @@
+"""Connections, consumers, producers and durable subscriptions in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyjms_broker.management.errors import InstanceNotFoundException
+from pyjms_broker.management.management import Management
+from pyjms_broker.management.model import View
+from pyjms_broker.management.names import DOMAIN
+from pyjms_broker.management.object_name import ObjectName
+
+__all__ = [
+    "ConnectorRow",
+    "Subscribers",
+    "connection_view",
+    "connectors",
+    "consumers_of",
+    "durable_subscription",
+    "names_of",
+    "producers_of",
+    "subscribers",
+    "values_of",
+]
+
+Values = dict[str, Any]
+"""The attributes of a view that a table shows; `view` is the view's name."""
+
+CONNECTION: Final = ("RemoteAddress", "ClientId", "UserName", "Active", "Slow", "Blocked")
+CONSUMER: Final = (
+    *("ClientId", "ConnectionId", "SessionId", "SubscriptionId", "SubscriptionName"),
+    *("DestinationName", "DestinationTopic", "Selector", "Active", "Durable", "SlowConsumer"),
+    *("PendingQueueSize", "DispatchedQueueSize", "DispatchedCounter", "EnqueueCounter"),
+    *("DequeueCounter", "PrefetchSize", "Exclusive", "Priority", "UserName", "Connection"),
+)
+PRODUCER: Final = (
+    *("ProducerId", "ClientId", "ConnectionId", "SessionId", "DestinationName", "SentCount"),
+    *("ProducerWindowSize", "UserName"),
+)
+
+
+def values_of(view: View[Any], names: Iterable[str]) -> Values:
+    """Return some attributes of a view, and its name as `view`."""
+    return {"view": view.name.text, **{name: view.get(name) for name in names}}
+
+
+def _below(**keys: str) -> str:
+    written = "".join(f",{key}={value}" for key, value in keys.items())
+    return f"{DOMAIN}:type=Broker,brokerName=*{written}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorRow:
+    """A connector and its connections."""
+
+    name: str
+    uri: str
+    connections: list[Values]
+
+
+def connectors(management: Management) -> list[ConnectorRow]:
+    """Return all connectors with their connections, sorted by name and client id."""
+    pattern = _below(
+        connector="clientConnectors",
+        connectorName="*",
+        connectionViewType="clientId",
+        connectionName="*",
+    )
+    found: dict[str, list[Values]] = {}
+    for view in management.find(pattern):
+        rows = found.setdefault(view.name.keys["connectorName"], [])
+        rows.append(values_of(view, CONNECTION))
+    names = management.context.names
+    result = [
+        ConnectorRow(
+            each.name,
+            each.connect_uri,
+            found.pop(names.connector(each.name).keys["connectorName"], []),
+        )
+        for each in management.context.host.connectors
+    ]
+    result += [ConnectorRow(name, "", rows) for name, rows in found.items()]
+    for row in result:
+        row.connections.sort(key=lambda values: str(values["ClientId"]))
+    return sorted(result, key=lambda row: row.name)
+
+
+def connection_view(management: Management, name: str) -> View[Any]:
+    """Return the view of a connection.
+
+    Raises:
+        InstanceNotFoundException: the name is not that of an open connection.
+    """
+    if "connectionViewType" not in ObjectName(name).keys:
+        raise InstanceNotFoundException(
+            f"{name[:200]} is not the name of a connection",
+            hint="choose one on the page connections",
+        )
+    try:
+        return management.view(name)
+    except InstanceNotFoundException as error:
+        raise InstanceNotFoundException(
+            f"There is no connection {name[:200]}", hint="its client has closed it"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribers:
+    """The three tables of the page subscribers."""
+
+    active: list[Values]
+    """Durable subscriptions with a consumer."""
+    offline: list[Values]
+    """Durable subscriptions without one."""
+    plain: list[Values]
+    """Consumers of topics that are not durable."""
+
+
+def subscribers(management: Management, *, everything: bool = False) -> Subscribers:
+    """Return the subscriptions of topics; `everything`: those of advisory topics, too."""
+    result = Subscribers([], [], [])
+    for view in management.find(_below(endpoint="Consumer") + ",*"):
+        if not view.get("DestinationTopic"):
+            continue
+        if not everything and str(view.get("DestinationName")).startswith("ActiveMQ.Advisory."):
+            continue
+        values = values_of(view, CONSUMER)
+        if not values["Durable"]:
+            result.plain.append(values)
+        elif values["Active"]:
+            result.active.append(values)
+        else:
+            result.offline.append(values)
+    for rows in (result.active, result.offline, result.plain):
+        rows.sort(key=lambda v: (str(v["ClientId"]), str(v["SubscriptionName"])))
+    return result
+
+
+def consumers_of(management: Management, parent: ObjectName) -> list[Values]:
+    """Return the consumers of a destination."""
+    return _of(management, parent, CONSUMER, endpoint="Consumer", clientId="*", consumerId="*")
+
+
+def producers_of(management: Management, parent: ObjectName) -> list[Values]:
+    """Return the producers of a destination."""
+    return _of(management, parent, PRODUCER, endpoint="Producer", clientId="*", producerId="*")
+
+
+def _of(
+    management: Management, parent: ObjectName, attributes: Iterable[str], **keys: str
+) -> list[Values]:
+    pattern = ObjectName.of(parent.domain, {**parent.keys, **keys})
+    found = [values_of(view, attributes) for view in management.find(pattern)]
+    return sorted(found, key=lambda values: (str(values["ClientId"]), values["view"]))
+
+
+def listed(management: Management, names: Iterable[str], attributes: Iterable[str]) -> list[Values]:
+    """Return the views with these names; one that has ended meanwhile is left out."""
+    found: list[Values] = []
+    for name in names:
+        try:
+            found.append(values_of(management.view(name), attributes))
+        except InstanceNotFoundException:
+            continue
+    return found
+
+
+def names_of(view: View[Any], attribute: str) -> list[str]:
+    """Return an attribute that is a list of names."""
+    found = view.get(attribute)
+    assert isinstance(found, list), f"{attribute} is a list of names"
+    return found
+
+
+def durable_subscription(management: Management, client_id: str, name: str) -> View[Any]:
+    """Return the view of a durable subscription.
+
+    Raises:
+        InstanceNotFoundException: there is none of that name.
+    """
+    for view in management.find(_below(endpoint="Consumer") + ",*"):
+        key = (view.get("Durable"), view.get("ClientId"), view.get("SubscriptionName"))
+        if key == (True, client_id, name):
+            return view
+    raise InstanceNotFoundException(
+        f"There is no durable subscription {name[:200]} of {client_id[:200]}",
+        hint="it may have been deleted; reload the page subscribers",
+    )

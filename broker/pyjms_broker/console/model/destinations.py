@@ -1,0 +1,171 @@
+"""Queues and topics in tables: filtered, sorted, a page at a time.
+
+The numbers come from the destinations' counters, so that a table of many destinations reads those
+of its page only, and the column that it is sorted by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyjms.errors import InvalidDestinationException
+from pyjms.jms.destination import Destination
+from pyjms_broker.api.destination import RegionDestination
+from pyjms_broker.console.model.paging import Page, page_of
+from pyjms_broker.management.host import Managed, ManagementContext
+from pyjms_broker.management.management import Management
+from pyjms_broker.management.model import View
+from pyjms_broker.management.views.destination import TOPIC
+from pyjms_broker.management.views.queue import QUEUE
+from pyjms_broker.region.queue.queue import Queue
+
+__all__ = [
+    "COLUMNS",
+    "DestinationRow",
+    "dead_letter_queues",
+    "destination_page",
+    "destination_view",
+    "find_destination",
+    "row_of",
+]
+
+_ADVISORY: Final = "ActiveMQ.Advisory."
+_DEAD_LETTERS: Final = ("ActiveMQ.DLQ", "DLQ.")
+"""Names of dead-letter queues of the default strategies: after a restart the mark is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationRow:
+    """A queue or topic with its counters; `pending` contains the messages in flight."""
+
+    name: str
+    is_topic: bool
+    is_temporary: bool
+    pending: int
+    in_flight: int
+    consumers: int
+    producers: int
+    enqueued: int
+    dequeued: int
+    expired: int
+    memory: int
+    """Bytes of its messages in memory."""
+    paused: bool
+    is_dead_letter_queue: bool
+
+    @property
+    def kind(self) -> str:
+        """Return `topic` or `queue`."""
+        return "topic" if self.is_topic else "queue"
+
+
+COLUMNS: Final[dict[str, Callable[[RegionDestination], int | str]]] = {
+    "name": lambda d: d.destination.physical_name.lower(),
+    "pending": lambda d: d.statistics.messages,
+    "consumers": lambda d: d.statistics.consumers,
+    "enqueued": lambda d: d.statistics.enqueues,
+    "dequeued": lambda d: d.statistics.dequeues,
+}
+"""What tables can be sorted by."""
+
+
+def _is_dead_letter_queue(destination: RegionDestination) -> bool:
+    if destination.is_dead_letter_queue:
+        return True
+    name = destination.destination
+    return not name.is_topic and name.physical_name.startswith(_DEAD_LETTERS)
+
+
+def row_of(destination: RegionDestination) -> DestinationRow:
+    """Return the row of a destination."""
+    counters, name = destination.statistics, destination.destination
+    return DestinationRow(
+        name.physical_name,
+        name.is_topic,
+        name.is_temporary,
+        counters.messages,
+        counters.inflight,
+        counters.consumers,
+        counters.producers,
+        counters.enqueues,
+        counters.dequeues,
+        counters.expired,
+        destination.memory.used,
+        isinstance(destination, Queue) and destination.dispatcher.is_paused,
+        _is_dead_letter_queue(destination),
+    )
+
+
+def _is_plain(name: Destination) -> bool:
+    return not name.is_temporary and not name.physical_name.startswith(_ADVISORY)
+
+
+def destination_page(
+    context: ManagementContext,
+    *,
+    topics: bool,
+    text: str = "",
+    everything: bool = False,
+    sort: str = "name",
+    descending: bool = False,
+    number: int = 1,
+    size: int = 50,
+) -> Page[DestinationRow]:
+    """Return a page of the queues or topics whose names contain a text.
+
+    `everything` means temporary and advisory destinations, too. `sort` is a key of `COLUMNS`;
+    unknown ones count as the name.
+    """
+    wanted = text.lower()
+    found = [
+        entry.base
+        for name, entry in context.destinations().items()
+        if name.is_topic == topics
+        and (everything or _is_plain(name))
+        and wanted in name.physical_name.lower()
+    ]
+    found.sort(key=COLUMNS["name"])
+    if sort != "name" and sort in COLUMNS:
+        found.sort(key=COLUMNS[sort], reverse=descending)
+    elif descending:
+        found.reverse()
+    page = page_of(found, number, size)
+    rows = [row_of(each) for each in page.items]
+    return Page(rows, page.number, page.first, page.has_next, page.total)
+
+
+def dead_letter_queues(context: ManagementContext) -> list[DestinationRow]:
+    """Return the dead-letter queues, those with most messages first."""
+    found = (e.base for e in context.destinations().values() if _is_dead_letter_queue(e.base))
+    return sorted((row_of(each) for each in found), key=lambda r: (-r.pending, r.name))
+
+
+def find_destination(
+    context: ManagementContext, kind: str, name: str
+) -> tuple[Destination, RegionDestination] | None:
+    """Return a queue or topic that is not temporary or, if there is none, a temporary one."""
+    for destination, entry in context.destinations().items():
+        if destination.physical_name == name and destination.is_topic == (kind == "topic"):
+            return destination, entry.base
+    return None
+
+
+def destination_view(management: Management, kind: str, name: str) -> View[Any]:
+    """Return the view of a queue or topic.
+
+    Raises:
+        InvalidDestinationException: there is none.
+    """
+    found = find_destination(management.context, kind, name)
+    if found is None:
+        page = "topics" if kind == "topic" else "queues"
+        raise InvalidDestinationException(
+            f"There is no {kind} {name[:200]!r}",
+            hint=f"it may have been deleted; create it on the page {page}",
+        )
+    destination, base = found
+    context = management.context  # no search: among many destinations it takes long
+    name_of_view = context.names.destination(destination)
+    return View(name_of_view, TOPIC if destination.is_topic else QUEUE, Managed(context, base))

@@ -1,0 +1,44 @@
+"""Journal files of the store, and what keeps each of them from being deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyjms_broker.management.host import ManagementContext
+
+__all__ = ["SegmentRow", "kept_segments"]
+
+_MOST: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """A journal file that is kept."""
+
+    name: str
+    reasons: tuple[str, ...]
+
+
+def kept_segments(context: ManagementContext) -> list[SegmentRow] | None:
+    """Return the oldest journal files and why they are kept; None: the store has none."""
+    store: object = context.host.system_usage.store.store
+    report: Callable[[], Sequence[Any]] | None = getattr(store, "segment_report", None)
+    if report is None:
+        return None
+    reports = [each for each in report() if each.needed]
+    return [SegmentRow(f"db-{each.file_id}.log", tuple(_reasons(each))) for each in reports[:_MOST]]
+
+
+def _reasons(report: Any) -> Iterator[str]:
+    if report.current:
+        yield "it is being written"
+    if report.messages:
+        yield f"{report.messages:,} messages in it have not been consumed"
+    for name in report.subscriptions[:5]:
+        yield f"it has the record of the durable subscription {name}"
+    if report.transactions:
+        yield "a transaction that is still open began in it"
+    for other in report.refers_to[:5]:
+        yield f"it has the acknowledgements of messages in db-{other}.log"

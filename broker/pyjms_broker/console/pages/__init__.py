@@ -1,0 +1,1 @@
+"""The pages: each a coroutine function of the console and a request."""

@@ -1,0 +1,18 @@
+"""ActiveMQ's XML configuration, converted into that of this broker.
+
+    conversion = convert_activemq_xml(Path("conf/activemq.xml"))
+    print(conversion.yaml())
+    for finding in conversion.findings: print(finding)
+
+What has a counterpart in broker.yaml is converted, everything else is a finding that names file,
+line, element and attribute: nothing is dropped in silence. The tables of elements and attributes
+are in `pyjms_broker.conversion.tables`.
+"""
+
+from __future__ import annotations
+
+from pyjms_broker.conversion.conversion import Conversion, convert_activemq_xml
+from pyjms_broker.conversion.findings import Finding
+from pyjms_broker.conversion.spring import file_path
+
+__all__ = ["Conversion", "Finding", "convert_activemq_xml", "file_path"]

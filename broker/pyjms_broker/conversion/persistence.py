@@ -1,0 +1,217 @@
+"""`<persistenceAdapter>`, `<persistenceFactory>`: the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+from urllib.parse import quote
+
+from pyjms_broker.conversion.draft import Draft, Path
+from pyjms_broker.conversion.sections import (
+    Handler,
+    Lost,
+    Spec,
+    convert_attributes,
+    convert_children,
+    destination_of,
+    only_child,
+)
+from pyjms_broker.conversion.tables.persistence import (
+    FILTERED_KAHADB,
+    FILTERED_STORE,
+    JDBC,
+    JDBC_CHILDREN_LOST,
+    JOURNALED_JDBC,
+    KAHADB,
+    LOCKERS,
+    MEMORY,
+    MULTI_KAHADB,
+    OLD_STORES,
+    STATEMENTS,
+)
+from pyjms_broker.conversion.xml_reader import Element
+
+__all__ = ["convert_store"]
+
+_POSTGRESQL: Final = "jdbc:postgresql:"
+_PROPERTIES: Final = {
+    "serverName": ("serverName", "servername", "host"),
+    "portNumber": ("portNumber", "port"),
+    "databaseName": ("databaseName",),
+    "user": ("user", "username"),
+    "password": ("password",),
+    "url": ("url", "jdbcUrl"),
+    "driver": ("driverClassName", "driverClass"),
+}
+"""Properties of the DataSource classes in use, by meaning."""
+_DERBY: Final = (
+    "the embedded database of Java becomes an SQLite file in the store's directory; messages are "
+    "not taken over"
+)
+_MOVE: Final = "let consumers empty the queues before the move"
+_NO_EFFECT: Final = "connections to the database are pooled by the broker"
+
+
+def convert_store(draft: Draft, element: Element, path: Path) -> None:
+    """Convert the store of `<persistenceAdapter>` or `<persistenceFactory>`."""
+    store = only_child(draft, element)
+    if store is not None:
+        convert_children(
+            draft, Element("persistence", "", {}, element.origin, [store]), _STORES, path
+        )
+
+
+def _locker(draft: Draft, element: Element, path: Path) -> None:
+    locker = only_child(draft, element)
+    if locker is None:
+        return
+    if locker.name not in LOCKERS:
+        draft.findings.unsupported(locker, "there is no such kind of lock", ", ".join(LOCKERS))
+        return
+    spec, kind = LOCKERS[locker.name]
+    convert_attributes(draft, locker, spec, path)
+    if kind is not None:
+        draft.put((*path, "locker"), kind, locker)
+
+
+def _statements(draft: Draft, element: Element, path: Path) -> None:
+    inner = only_child(draft, element)
+    if inner is not None:
+        convert_attributes(draft, inner, STATEMENTS, (*path, "statements"))
+
+
+def _section(
+    spec: Spec, children: Mapping[str, Handler | Lost], draft: Draft, element: Element, path: Path
+) -> None:
+    here = (*path, "persistence")
+    draft.put(here, {}, element)
+    convert_attributes(draft, element, spec, here)
+    convert_children(draft, element, children, here)
+    if "dataSource" in children and element.child("dataSource") is None:
+        draft.findings.note(element, _DERBY, _MOVE, attribute="dataSource")
+
+
+def _multi(draft: Draft, element: Element, path: Path) -> None:
+    _section(MULTI_KAHADB, _MULTI_CHILDREN, draft, element, path)
+
+
+def _filters(draft: Draft, element: Element, path: Path) -> None:
+    for each in element.read_children():
+        if each.name != "filteredKahaDB":
+            draft.findings.unsupported(each, "only <filteredKahaDB> stands here")
+            continue
+        here = draft.append((*path, "filtered_kahadb"), {}, each)
+        convert_attributes(draft, each, FILTERED_KAHADB, here)
+        convert_children(draft, each, _FILTER_CHILDREN, here)
+
+
+def _any_destination(draft: Draft, element: Element, here: Path) -> None:
+    """Convert an unusual filter: `<destination><queue physicalName="x"/></destination>`."""
+    for each in element.read_children():
+        name = destination_of(each)
+        if name is not None:
+            draft.put((*here, each.name), name.removeprefix("topic://"), each)
+
+
+def _filtered_store(draft: Draft, element: Element, path: Path) -> None:
+    store = only_child(draft, element)
+    if store is None:
+        return
+    if store.name != "kahaDB":
+        draft.findings.unsupported(store, "a filtered store is a <kahaDB>")
+        return
+    convert_attributes(draft, store, FILTERED_STORE, path)
+    convert_children(draft, store, {"locker": Lost("the lock is that of <mKahaDB>")}, path)
+
+
+def _usage(draft: Draft, element: Element, path: Path) -> None:
+    usage = only_child(draft, element)
+    if usage is not None:
+        spec = Spec(FILTERED_KAHADB.model, keys={"limit": "store_limit"})
+        convert_attributes(draft, usage, spec, path)
+
+
+def _data_source(draft: Draft, element: Element, path: Path) -> None:
+    bean = only_child(draft, element)
+    if bean is None:
+        return
+    values = {
+        meaning: bean.attributes[name]
+        for meaning, names in _PROPERTIES.items()
+        for name in names
+        if name in bean.attributes
+    }
+    bean.read_attributes.update(name for names in _PROPERTIES.values() for name in names)
+    bean.read_attributes.update(("class", "destroy-method", "init-method", "name"))
+    kind = " ".join((bean.attributes.get("class", ""), values.get("url", ""))).lower()
+    if "derby" in kind or "hsqldb" in kind or "jdbc:h2" in kind:
+        draft.findings.note(
+            bean,
+            _DERBY,
+            _MOVE,
+        )
+    elif "postgresql" in kind or "pgpooling" in kind:
+        draft.put((*path, "data_source"), _postgresql(values), bean)
+        if "?" in values.get("url", ""):
+            draft.findings.unsupported(
+                bean,
+                "options of the JDBC driver in the URL are left out",
+                "psycopg has options of its own: data_source: postgresql+psycopg://...?sslmode=...",
+                attribute="url",
+            )
+        for name in bean.attributes.keys() - bean.read_attributes:
+            draft.findings.note(bean, _NO_EFFECT, attribute=name)
+    else:
+        draft.findings.unsupported(
+            bean,
+            "there is no store in this database; SQLite is used instead",
+            "set persistence.data_source to the URL of a PostgreSQL database",
+        )
+
+
+def _postgresql(values: Mapping[str, str]) -> str:
+    """Return SQLAlchemy's URL of a PostgreSQL database."""
+    location = values.get("url", "")
+    if location.startswith(_POSTGRESQL):
+        location, _, _options = location.removeprefix(_POSTGRESQL).partition("?")
+        location = location.removeprefix("//")
+        if "/" not in location:
+            location = f"localhost/{location}"
+    else:
+        port = values.get("portNumber", "0")
+        host = values.get("serverName", "localhost") + (f":{port}" if port != "0" else "")
+        location = f"{host}/{values.get('databaseName', '')}"
+    user = quote(values.get("user", ""), safe="")
+    password = quote(values.get("password", ""), safe="")
+    login = f"{user}:{password}@" if password else f"{user}@" if user else ""
+    return f"postgresql+psycopg://{login}{location}"
+
+
+_LOCKED: Final[dict[str, Handler | Lost]] = {"locker": _locker}
+_JDBC_CHILDREN: Final[dict[str, Handler | Lost]] = {
+    **JDBC_CHILDREN_LOST,
+    **_LOCKED,
+    "databaseLocker": _locker,
+    "statements": _statements,
+    "dataSource": _data_source,
+}
+_FILTER_CHILDREN: Final[dict[str, Handler | Lost]] = {
+    "persistenceAdapter": _filtered_store,
+    "usage": _usage,
+    "destination": _any_destination,
+}
+_MULTI_CHILDREN: Final[dict[str, Handler | Lost]] = {
+    **_LOCKED,
+    "filteredPersistenceAdapters": _filters,
+}
+_JOURNALED: Final = partial(_section, JOURNALED_JDBC, _JDBC_CHILDREN)
+_STORES: Final[dict[str, Handler | Lost]] = {
+    **OLD_STORES,
+    "kahaDB": partial(_section, KAHADB, _LOCKED),
+    "mKahaDB": _multi,
+    "memoryPersistenceAdapter": partial(_section, MEMORY, {}),
+    "jdbcPersistenceAdapter": partial(_section, JDBC, _JDBC_CHILDREN),
+    "journalPersistenceAdapterFactory": _JOURNALED,
+    "journaledJDBC": _JOURNALED,
+}

@@ -1,0 +1,167 @@
+"""`<plugins>`: broker plug-ins, users and rights."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path as FilePath
+from typing import Final
+
+from pyjms_broker.conversion.draft import Draft, Path
+from pyjms_broker.conversion.sections import (
+    Handler,
+    Lost,
+    Spec,
+    convert_attributes,
+    convert_children,
+    destination_of,
+    only_child,
+)
+from pyjms_broker.conversion.tables.plugins import (
+    ACCESS,
+    AUTHORIZATION_ENTRY,
+    AUTHORIZATION_LOST,
+    JAAS_PLUGINS,
+    PLUGINS,
+    PLUGINS_LOST,
+    REDELIVERY_POLICY,
+    USER,
+)
+from pyjms_broker.conversion.xml_reader import Element
+
+__all__ = ["convert_plugins"]
+
+
+def convert_plugins(conf: FilePath, draft: Draft, element: Element, path: Path) -> None:
+    """Convert `<plugins>`; `conf` is the directory of the login configuration."""
+    handlers = {
+        **_PLUGINS,
+        **{name: partial(_jaas, conf) for name in JAAS_PLUGINS},
+        "bean": _foreign_plugin,
+    }
+    convert_children(draft, element, handlers, (*path, "plugins"))
+
+
+def _foreign_plugin(draft: Draft, element: Element, _path: Path) -> None:
+    name = element.attributes.get("class", "")
+    draft.findings.unsupported(
+        element,
+        f"{name} is a Java class",
+        "write the plug-in in Python (docs/extending.md)",
+    )
+
+
+def _plugin(
+    spec: Spec, children: dict[str, Handler | Lost], draft: Draft, element: Element, path: Path
+) -> None:
+    here = draft.append(path, {}, element)
+    convert_attributes(draft, element, spec, here)
+    convert_children(draft, element, children, here)
+
+
+def _users(draft: Draft, element: Element, path: Path) -> None:
+    for each in element.read_children():
+        if each.name != "authenticationUser":
+            draft.findings.unsupported(each, "only <authenticationUser> stands here")
+            continue
+        missing = [name for name in ("username", "password") if not each.attributes.get(name)]
+        if missing:
+            who = each.attributes.get("username", "")
+            draft.findings.unsupported(
+                each, f"the user {who!r} is left out: it has no {missing[0]}", "add the user"
+            )
+            continue
+        here = draft.append((*path, "users"), {}, each)
+        convert_attributes(draft, each, USER, here)
+
+
+def _simple_authentication(draft: Draft, element: Element, path: Path) -> None:
+    _plugin(PLUGINS[element.name], _USERS, draft, element, path)
+    here = (*path, len(draft.get(path)) - 1)
+    if not draft.get((*here, "users")) and not draft.get((*here, "anonymous_access_allowed")):
+        draft.findings.unsupported(element, "it has no users: nobody could connect", "add users")
+        draft.drop(here)
+
+
+def _authorization_map(draft: Draft, element: Element, path: Path) -> None:
+    inner = only_child(draft, element)
+    if inner is None:
+        return
+    if inner.name in AUTHORIZATION_LOST:
+        lost = AUTHORIZATION_LOST[inner.name]
+        draft.findings.unsupported(inner, lost.reason, lost.hint)
+        return
+    convert_children(draft, inner, _AUTHORIZATION_MAP, path)
+
+
+def _authorization_entries(draft: Draft, element: Element, path: Path) -> None:
+    for each in element.read_children():
+        name = destination_of(each)
+        if each.name != "authorizationEntry" or name is None:
+            draft.findings.unsupported(each, "it has neither queue nor topic")
+            continue
+        here = draft.append((*path, "entries"), {"destination": name}, each)
+        convert_attributes(draft, each, AUTHORIZATION_ENTRY, here)
+
+
+def _access(key: str, draft: Draft, element: Element, path: Path) -> None:
+    inner = only_child(draft, element)
+    if inner is not None:
+        draft.put((*path, key), {}, inner)
+        convert_attributes(draft, inner, ACCESS, (*path, key))
+
+
+def _redelivery_map(draft: Draft, element: Element, path: Path) -> None:
+    inner = only_child(draft, element)
+    if inner is not None:
+        here = (*path, "redelivery_policy_map")
+        convert_children(draft, inner, _REDELIVERY_MAP, here)
+
+
+def _redelivery_policies(draft: Draft, element: Element, path: Path) -> None:
+    convert_children(draft, element, {"redeliveryPolicy": _redelivery_policy}, path)
+
+
+def _redelivery_policy(draft: Draft, element: Element, path: Path) -> None:
+    here = draft.append(path, {}, element)
+    name = destination_of(element)
+    if name is not None:
+        draft.put((*here, "destination"), name, element)
+    convert_attributes(draft, element, REDELIVERY_POLICY, here)
+
+
+def _jaas(conf: FilePath, draft: Draft, element: Element, path: Path) -> None:
+    """Convert a plug-in whose users are in `login.config` beside the XML."""
+    _plugin(PLUGINS[element.name], {}, draft, element, path)
+    file = conf / "login.config"
+    draft.put((*path, len(draft.get(path)) - 1, "login_config"), str(file), element)
+    if not file.is_file():
+        draft.findings.unsupported(
+            element, f"{file} does not exist", "set its login_config", attribute="configuration"
+        )
+
+
+_USERS: Final[dict[str, Handler | Lost]] = {
+    "users": _users,
+    "userPasswords": Lost("it is a Java map", "use <users>"),
+    "userGroups": Lost("it is a Java map", "use <users>"),
+}
+_AUTHORIZATION_MAP: Final[dict[str, Handler | Lost]] = {
+    "authorizationEntries": _authorization_entries,
+    "entries": _authorization_entries,
+    "defaultEntry": partial(_access, "default_entry"),
+    "tempDestinationAuthorizationEntry": partial(_access, "temp_destination_entry"),
+}
+_REDELIVERY_MAP: Final[dict[str, Handler | Lost]] = {
+    "redeliveryPolicyEntries": _redelivery_policies,
+    "entries": _redelivery_policies,
+    "defaultEntry": _redelivery_policies,
+}
+_CHILDREN: Final[dict[str, dict[str, Handler | Lost]]] = {
+    "authorizationPlugin": {"map": _authorization_map},
+    "redeliveryPlugin": {"redeliveryPolicyMap": _redelivery_map},
+}
+_PLUGINS: Final[dict[str, Handler | Lost]] = {
+    **PLUGINS_LOST,
+    **{name: partial(_plugin, spec, _CHILDREN.get(name, {})) for name, spec in PLUGINS.items()},
+    "simpleAuthenticationPlugin": _simple_authentication,
+}

@@ -1,0 +1,181 @@
+"""`<destinationPolicy>`, and the virtual destinations of `<destinationInterceptors>`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from pyjms_broker.conversion.draft import Draft, Path
+from pyjms_broker.conversion.sections import (
+    Handler,
+    Lost,
+    Spec,
+    convert_attributes,
+    convert_children,
+    destination_of,
+    name_lost,
+    only_child,
+)
+from pyjms_broker.conversion.tables.policies import (
+    CHOICES,
+    CHOICES_LOST,
+    CHOICES_NOTES,
+    FORWARD,
+    FORWARDED,
+    MIRRORED_QUEUE_LOST,
+    POLICY_ENTRY,
+    POLICY_ENTRY_LOST,
+    STRATEGIES,
+    VIRTUAL_DESTINATIONS,
+)
+from pyjms_broker.conversion.xml_reader import Element
+from pyjms_broker.settings.kahadb_attributes import snake_case
+
+__all__ = ["convert_interceptors", "convert_policies"]
+
+
+def convert_policies(draft: Draft, element: Element, path: Path) -> None:
+    """Convert `<destinationPolicy>`."""
+    policy_map = only_child(draft, element)
+    if policy_map is not None:
+        convert_children(draft, policy_map, _MAP_CHILDREN, (*path, "policies"))
+
+
+def _entries(draft: Draft, element: Element, path: Path) -> None:
+    convert_children(draft, element, {"policyEntry": _entry}, path)
+
+
+def _entry(draft: Draft, element: Element, path: Path) -> None:
+    here = draft.append(path, {}, element)
+    name = destination_of(element)
+    if name is not None:
+        draft.put((*here, "destination"), name, element)
+    convert_attributes(draft, element, POLICY_ENTRY, here)
+    convert_children(draft, element, _ENTRY_CHILDREN, here)
+
+
+def _section_of(
+    specs: Mapping[str, Spec], key: str, draft: Draft, element: Element, path: Path
+) -> None:
+    """Convert a strategy, which is a section with a type."""
+    strategy = only_child(draft, element)
+    if strategy is None:
+        return
+    spec = specs.get(strategy.name)
+    if spec is None:
+        _name_unknown(draft, strategy, specs)
+        return
+    here = (*path, key)
+    draft.put(here, {}, strategy)
+    convert_attributes(draft, strategy, spec, here)
+    convert_children(draft, strategy, _STRATEGY_CHILDREN, here)
+
+
+def _word_of(
+    words: Mapping[str, str], key: str, draft: Draft, element: Element, path: Path
+) -> None:
+    """Convert a strategy, which is a word."""
+    strategy = only_child(draft, element)
+    if strategy is None:
+        return
+    word = words.get(strategy.name)
+    if word is None:
+        _name_unknown(draft, strategy, words)
+        return
+    draft.put((*path, key), word, strategy)
+    if strategy.name in CHOICES_NOTES:
+        draft.findings.note(strategy, CHOICES_NOTES[strategy.name])
+    for name, text in strategy.attributes.items():
+        name_lost(draft, strategy, CHOICES_LOST.get(name, _NO_ATTRIBUTES), name, text)
+
+
+def _name_unknown(draft: Draft, element: Element, known: Mapping[str, object]) -> None:
+    lost = CHOICES_LOST.get(element.name)
+    if lost is None:
+        lost = Lost(f"there is no {element.name} here", f"there are {', '.join(known)}")
+    draft.findings.unsupported(element, lost.reason, lost.hint)
+
+
+def _dead_letter_queue(draft: Draft, element: Element, path: Path) -> None:
+    queue = only_child(draft, element)
+    name = None if queue is None else destination_of(queue)
+    if queue is not None and name is not None:
+        draft.put((*path, "dead_letter_queue"), name, queue)
+
+
+def convert_interceptors(draft: Draft, element: Element, path: Path) -> None:
+    """Convert `<destinationInterceptors>`, which replace the default virtual topics."""
+    draft.put((*path, "virtual_destinations"), [], element)
+    convert_children(draft, element, _INTERCEPTORS, path)
+
+
+def _virtual_destinations(draft: Draft, element: Element, path: Path) -> None:
+    convert_children(draft, element, {"virtualDestinations": _virtual}, path)
+
+
+def _virtual(draft: Draft, element: Element, path: Path) -> None:
+    for each in element.read_children():
+        spec = VIRTUAL_DESTINATIONS.get(each.name)
+        if spec is None:
+            _name_unknown(draft, each, VIRTUAL_DESTINATIONS)
+            continue
+        if spec.type != "virtual_topic" and not _targets(each):
+            draft.findings.unsupported(each, "it forwards to no destination")
+            continue
+        here = draft.append((*path, "virtual_destinations"), {}, each)
+        convert_attributes(draft, each, spec, here)
+        convert_children(draft, each, {"forwardTo": _forward}, here)
+
+
+def _targets(element: Element) -> bool:
+    forward = element.child("forwardTo")
+    return forward is not None and any(each.name in FORWARDED for each in forward.children)
+
+
+def _forward(draft: Draft, element: Element, path: Path) -> None:
+    for each in element.read_children():
+        name = destination_of(each)
+        if each.name not in FORWARDED or name is None:
+            draft.findings.unsupported(each, "it names no queue or topic")
+            continue
+        here = draft.append((*path, "forward_to"), {"destination": name}, each)
+        convert_attributes(draft, each, FORWARD, here)
+        convert_children(draft, each, {"filter": Lost("it is a Java object", "use selector")}, here)
+
+
+def _mirrored(draft: Draft, element: Element, path: Path) -> None:
+    draft.put((*path, "use_mirrored_queues"), True, element)
+    for name, text in element.attributes.items():
+        lost = MIRRORED_QUEUE_LOST.get(name, _NO_ATTRIBUTES)
+        name_lost(draft, element, lost, name, text)
+
+
+_NO_ATTRIBUTES: Final = Lost("it has no such attribute here")
+_STRATEGY_CHILDREN: Final[dict[str, Handler | Lost]] = {
+    "deadLetterQueue": _dead_letter_queue,
+    "query": Lost("it is a Java object", "write a query in Python (docs/extending.md)"),
+}
+_ENTRY_CHILDREN: Final[dict[str, Handler | Lost]] = {
+    **POLICY_ENTRY_LOST,
+    **{
+        name: partial(_section_of, specs, key)
+        for name, specs in STRATEGIES.items()
+        for key in [snake_case(name)]
+    },
+    **{
+        name: partial(_word_of, words, key)
+        for name, words in CHOICES.items()
+        for key in [snake_case(name)]
+    },
+}
+_MAP_CHILDREN: Final[dict[str, Handler | Lost]] = {
+    "policyEntries": _entries,
+    "entries": _entries,
+    "policyEntry": _entry,
+    "defaultEntry": _entries,
+}
+_INTERCEPTORS: Final[dict[str, Handler | Lost]] = {
+    "virtualDestinationInterceptor": _virtual_destinations,
+    "mirroredQueue": _mirrored,
+}

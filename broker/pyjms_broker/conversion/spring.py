@@ -1,0 +1,259 @@
+"""The Spring part of ActiveMQ's XML: files, imports, beans, references, properties.
+
+What is left is a tree of ActiveMQ's own elements with their attributes, whichever of Spring's
+forms it was written in: `<kahaDB directory="x"/>`, `<bean class="...KahaDBPersistenceAdapter">`
+with `<property name="directory" value="x"/>`, or `#kaha` with a bean of that id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pyjms.errors import ConfigurationException
+from pyjms_broker.conversion.findings import Findings
+from pyjms_broker.conversion.placeholders import Placeholders
+from pyjms_broker.conversion.tables.spring import (
+    CLASS_ELEMENTS,
+    PLACEHOLDER_CLASSES,
+    TOP_LEVEL,
+)
+from pyjms_broker.conversion.xml_reader import Element, read_xml
+from pyjms_broker.security.properties_file import read_properties
+
+__all__ = ["SpringFiles", "file_path"]
+
+_BROKER: Final = "broker"
+_MAX_IMPORTS: Final = 50
+_ACTIVEMQ_CLASS: Final = re.compile(r"org\.apache\.(?:activemq|kahadb)\.(?:\w+\.)*(\w+)")
+_BROKER_CLASS: Final = re.compile(r"org\.apache\.activemq\.(?!web\.|camel\.)")
+_REFERENCES: Final = re.compile(r"\s*#[\w.-]+\s*(?:,\s*#[\w.-]+\s*)*")
+
+
+def file_path(text: str, directory: Path) -> Path:
+    """Return the path that a Spring resource names: `file:conf/x`, `classpath:x`, `x`."""
+    for prefix in ("file:", "classpath:", "url:"):
+        text = text.removeprefix(prefix)
+    if text.startswith("//"):
+        text = "/" + text.lstrip("/")
+    return directory / text
+
+
+class SpringFiles:
+    """A file with what it imports: the `<broker>`, and the beans that it refers to."""
+
+    def __init__(self, findings: Findings, placeholders: Placeholders) -> None:
+        self._findings = findings
+        self._placeholders = placeholders
+        self._beans: dict[str, Element] = {}
+        self._top_level: list[Element] = []
+        self._used: set[Element] = set()
+        self._read: set[Path] = set()
+
+    def load(self, path: Path) -> Element:
+        """Read a file and its imports; return the broker's element, resolved.
+
+        Raises:
+            ConfigurationException: the file cannot be read, or has not exactly one broker.
+        """
+        self._read_file(path)
+        for element in self._top_level:
+            self._read_placeholder_files(element, path.absolute().parent)
+        brokers = [each for each in self._top_level if self._name_of(each) == _BROKER]
+        if len(brokers) != 1:
+            where = ", ".join(str(each.origin) for each in brokers)
+            raise ConfigurationException(
+                f"{path} has {f'several brokers: {where}' if brokers else 'no <broker>'}",
+                hint="convert a file with one <broker>, ActiveMQ's conf/activemq.xml",
+            )
+        self._used.add(brokers[0])
+        broker = self._resolved(brokers[0], ())
+        self._name_unused()
+        return broker
+
+    def _read_file(self, path: Path, importing: Element | None = None) -> bool:
+        """Read one file; return whether it has anything of a broker."""
+        resolved = path.absolute()
+        if resolved in self._read:
+            return True
+        self._read.add(resolved)
+        if len(self._read) > _MAX_IMPORTS:
+            raise ConfigurationException(f"more than {_MAX_IMPORTS} files are imported")
+        root = read_xml(path)
+        elements = [root] if self._name_of(root) == _BROKER else root.children
+        if importing is not None and not any(map(self._is_of_broker, elements)):
+            return False
+        for element in elements:
+            if element.name == "import":
+                self._import(element, path)
+                continue
+            self._top_level.append(element)
+            for name in (element.attributes.get("id"), element.attributes.get("name")):
+                if name and element.name != _BROKER:
+                    self._beans[name] = element
+        return True
+
+    def _is_of_broker(self, element: Element) -> bool:
+        return (
+            element.name == "import"
+            or "activemq" in element.namespace
+            or _BROKER_CLASS.match(_class(element)) is not None
+            or _class(element) in PLACEHOLDER_CLASSES
+            or "DataSource" in _class(element)
+        )
+
+    def _import(self, element: Element, path: Path) -> None:
+        resource = element.attributes.get("resource", "")
+        try:
+            target = file_path(self._placeholders.resolve(resource), path.absolute().parent)
+            if self._read_file(target, element):
+                return
+        except ConfigurationException as error:
+            self._findings.unsupported(element, error.reason, error.hint, attribute="resource")
+            return
+        for mark, reason, hint in TOP_LEVEL:
+            if mark in target.name:
+                self._findings.unsupported(
+                    element, f"{resource}: {reason}", hint, attribute="resource"
+                )
+                return
+        self._findings.unsupported(
+            element,
+            f"{resource} configures Java objects, nothing of a broker",
+            attribute="resource",
+        )
+
+    def _read_placeholder_files(self, element: Element, directory: Path) -> None:
+        if element.name == "property-placeholder":
+            locations = element.attributes.get("location", "").split(",")
+        elif _class(element) in PLACEHOLDER_CLASSES:
+            locations = list(_locations(element))
+        else:
+            return
+        self._used.add(element)
+        for location in filter(None, map(str.strip, locations)):
+            try:
+                text = self._placeholders.resolve(location)
+                self._placeholders.add_properties(read_properties(file_path(text, directory)))
+            except ConfigurationException as error:
+                self._findings.unsupported(element, error.reason, error.hint)
+
+    def _name_of(self, element: Element) -> str:
+        """Return ActiveMQ's element name; for a bean, that of its class."""
+        if element.name != "bean":
+            return element.name
+        known = _ACTIVEMQ_CLASS.fullmatch(_class(element))
+        if known is None:
+            return "bean"
+        return CLASS_ELEMENTS.get(known[1], known[1][:1].lower() + known[1][1:])
+
+    def _resolved(self, element: Element, within: tuple[Element, ...]) -> Element:
+        """Return a copy without Spring's own forms; `within` is what contains it."""
+        if element in within or len(within) > 64:
+            raise ConfigurationException(f"{element.origin}: <{element.name}> contains itself")
+        inside = (*within, element)
+        made = Element(
+            self._name_of(element), element.namespace, {}, element.origin, text=element.text
+        )
+        for name, text in element.attributes.items():
+            if element.name == "bean" and name == "class" and made.name != "bean":
+                continue  # it is the name now
+            if name != "id":
+                self._add_attribute(made, name, text, inside)
+        for child in element.children:
+            self._add_child(made, child, inside)
+        if made.text:
+            made.text = self._placeholder_text(made, "", made.text) or ""
+        return made
+
+    def _add_attribute(
+        self, made: Element, name: str, text: str, inside: tuple[Element, ...]
+    ) -> None:
+        if _REFERENCES.fullmatch(text):
+            names = [each.strip().removeprefix("#") for each in text.split(",")]
+            made.children.append(self._property(made, name, names, inside))
+            return
+        value = self._placeholder_text(made, name, text)
+        if value is not None:
+            made.attributes[name] = value
+
+    def _add_child(self, made: Element, child: Element, inside: tuple[Element, ...]) -> None:
+        if child.name == "property" and "name" in child.attributes:
+            name = child.attributes["name"]
+            if "value" in child.attributes:
+                self._add_attribute(made, name, child.attributes["value"], inside)
+            elif "ref" in child.attributes:
+                names = [child.attributes["ref"]]
+                made.children.append(self._property(child, name, names, inside))
+            else:
+                renamed = Element(name, child.namespace, {}, child.origin, child.children)
+                self._add_child(made, renamed, inside)
+        elif child.name == "ref":
+            name = child.attributes.get("bean") or child.attributes.get("local", "")
+            made.children.extend(self._referenced(child, [name], inside))
+        elif child.name in ("list", "set", "array"):
+            for item in child.children:
+                self._add_child(made, item, inside)
+        elif child.is_plain_text and child.name != "value":
+            self._add_attribute(made, child.name, child.text, inside)
+        else:
+            made.children.append(self._resolved(child, inside))
+
+    def _property(
+        self, owner: Element, name: str, references: list[str], inside: tuple[Element, ...]
+    ) -> Element:
+        found = list(self._referenced(owner, references, inside))
+        return Element(name, "", {}, owner.origin, found)
+
+    def _referenced(
+        self, owner: Element, names: list[str], inside: tuple[Element, ...]
+    ) -> Iterator[Element]:
+        for name in names:
+            bean = self._beans.get(name)
+            if bean is None:
+                self._findings.unsupported(owner, f"there is no bean {name!r}", "define it")
+                continue
+            self._used.add(bean)
+            yield self._resolved(bean, inside)
+
+    def _placeholder_text(self, element: Element, name: str, text: str) -> str | None:
+        if "${" not in text:
+            return text
+        try:
+            return self._placeholders.resolve(text)
+        except ConfigurationException as error:
+            self._findings.unsupported(element, error.reason, error.hint, attribute=name)
+            return None
+
+    def _name_unused(self) -> None:
+        for element in self._top_level:
+            if element in self._used:
+                continue
+            described = _class(element) or element.name
+            for mark, reason, hint in TOP_LEVEL:
+                if mark in described:
+                    self._findings.unsupported(element, reason, hint)
+                    break
+            else:
+                self._findings.unsupported(
+                    element, f"{described} is a Java object that this broker cannot create"
+                )
+
+
+def _class(element: Element) -> str:
+    return element.attributes.get("class", "")
+
+
+def _locations(element: Element) -> Iterator[str]:
+    for child in element.children:
+        if child.attributes.get("name") in ("location", "locations"):
+            yield child.attributes.get("value", "")
+            yield from (each.text for each in _descendants(child) if each.name == "value")
+
+
+def _descendants(element: Element) -> Iterator[Element]:
+    for child in element.children:
+        yield child
+        yield from _descendants(child)

@@ -1,0 +1,149 @@
+"""Reads XML that is not trusted: no entities, no external files, bounded size and depth.
+
+Every element knows its file and line, for messages about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from xml.parsers import expat
+
+from pyjms._yaml import Origin
+from pyjms.errors import ConfigurationException
+
+__all__ = ["Element", "parse_xml", "read_xml"]
+
+_MAX_BYTES: Final = 4 << 20
+_MAX_DEPTH: Final = 64
+_SEPARATOR: Final = "|"
+_XSI: Final = "http://www.w3.org/2001/XMLSchema-instance|"
+
+
+@dataclass(eq=False)
+class Element:
+    """An element; names are without their namespace."""
+
+    name: str
+    namespace: str
+    attributes: dict[str, str]
+    origin: Origin
+    children: list[Element] = field(default_factory=list)
+    text: str = ""
+    """The text between the tags, without the spaces around it."""
+    is_read: bool = False
+    """Whether the conversion has looked at the element itself."""
+    is_named: bool = False
+    """Whether a finding is about the whole element, with what is in it."""
+    read_attributes: set[str] = field(default_factory=set)
+    """Attributes that the conversion has used, or that a finding names."""
+
+    def read_children(self) -> Iterator[Element]:
+        """Yield the children, and mark them as read."""
+        for child in self.children:
+            child.is_read = True
+            yield child
+
+    @property
+    def is_plain_text(self) -> bool:
+        """Whether the element has text and nothing else."""
+        return bool(self.text) and not self.attributes and not self.children
+
+    def child(self, name: str) -> Element | None:
+        """Return the first child of that name."""
+        return next((each for each in self.children if each.name == name), None)
+
+
+def read_xml(path: Path) -> Element:
+    """Return the root element of a file; blocking.
+
+    Raises:
+        ConfigurationException: the file cannot be read, is no XML, declares entities, or is too
+            large.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationException(
+            f"{path} cannot be read: {error.strerror or error}", hint="check the path"
+        ) from error
+    return parse_xml(data, str(path))
+
+
+def parse_xml(data: bytes, source: str) -> Element:
+    """Return the root element of a document; `source` is its name in messages.
+
+    Raises:
+        ConfigurationException: it is no XML, declares entities, or is too large.
+    """
+    if len(data) > _MAX_BYTES:
+        raise ConfigurationException(f"{source} is larger than {_MAX_BYTES >> 20} MiB")
+    builder = _Builder(source)
+    try:
+        builder.parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise ConfigurationException(
+            f"{source}:{error.lineno}: it is not well-formed XML: {expat.ErrorString(error.code)}",
+            source=source,
+            line=error.lineno,
+        ) from error
+    assert builder.root is not None  # expat reports a document without an element
+    return builder.root
+
+
+class _Builder:
+    """Builds the tree from expat's events, and refuses what could do harm."""
+
+    def __init__(self, source: str) -> None:
+        self.root: Element | None = None
+        self._source = source
+        self._open: list[Element] = []
+        self.parser = parser = expat.ParserCreate(namespace_separator=_SEPARATOR)
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._text
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.EntityDeclHandler = self._entity
+        parser.SkippedEntityHandler = self._entity
+
+    def _refusal(self, reason: str, hint: str) -> ConfigurationException:
+        line = self.parser.CurrentLineNumber
+        return ConfigurationException(
+            f"{self._source}:{line}: {reason}", source=self._source, line=line, hint=hint
+        )
+
+    def _doctype(self, _name: str, _system: object, _public: object, has_subset: int) -> None:
+        if has_subset:
+            raise self._refusal(
+                "declarations in the DOCTYPE are not read", "remove what is in its [brackets]"
+            )
+
+    def _entity(self, name: str, *_: object) -> None:
+        raise self._refusal(f"the entity {name} is not expanded", "write its text in its place")
+
+    def _start(self, name: str, attributes: Mapping[str, str]) -> None:
+        if len(self._open) >= _MAX_DEPTH:
+            raise self._refusal(f"elements are nested more than {_MAX_DEPTH} deep", "")
+        namespace, _, local = name.rpartition(_SEPARATOR)
+        element = Element(
+            local,
+            namespace,
+            {k: v.strip() for k, v in attributes.items() if not k.startswith(_XSI)},
+            Origin(self._source, self.parser.CurrentLineNumber),
+        )
+        if self._open:
+            self._open[-1].children.append(element)
+        else:
+            self.root = element
+        self._open.append(element)
+
+    def _end(self, _name: str) -> None:
+        element = self._open.pop()
+        element.text = element.text.strip()
+
+    def _text(self, text: str) -> None:
+        self._open[-1].text += text

@@ -1,0 +1,142 @@
+"""What the views need: the broker, names, and a context for what operations send."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from pyjms._ids import IdGenerator
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    BrokerId,
+    ConnectionId,
+    MessageId,
+    ProducerId,
+)
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion, checked
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.internal_destinations import is_internal
+from pyjms_broker.connector.base import TransportConnector
+from pyjms_broker.connector.connection_registry import ConnectionRegistry
+from pyjms_broker.management.names import Names
+from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.store.jobs.api import JobSchedulerStore
+
+__all__ = ["Managed", "ManagedBroker", "ManagementContext"]
+
+T = TypeVar("T")
+
+
+class ManagedBroker(Protocol):
+    """The part of the broker service that the views use."""
+
+    restart_requested: bool
+    """Whether the caller should start the broker again once it has stopped."""
+
+    @property
+    def broker_name(self) -> str: ...
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def broker(self) -> Broker:
+        """The outermost filter of the filter chain."""
+
+    @property
+    def region_broker(self) -> RegionBroker: ...
+
+    @property
+    def connections(self) -> ConnectionRegistry: ...
+
+    @property
+    def connectors(self) -> list[TransportConnector]: ...
+
+    @property
+    def system_usage(self) -> SystemUsage: ...
+
+    @property
+    def job_store(self) -> JobSchedulerStore | None: ...
+
+    @property
+    def persistent(self) -> bool: ...
+
+    @property
+    def data_path(self) -> Path: ...
+
+    @property
+    def started(self) -> bool: ...
+
+    @property
+    def slave(self) -> bool: ...
+
+    @property
+    def vm_uri(self) -> str: ...
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since the start."""
+
+    @property
+    def restart_allowed(self) -> bool: ...
+
+    def stop_soon(self) -> None:
+        """Stop in the background."""
+
+    async def start(self) -> None:
+        """Start; ignored while it runs."""
+
+    def add_connector(self, uri: str) -> TransportConnector:
+        """Add a connector, which is to be started."""
+
+
+class ManagementContext:
+    """What all views of one broker share."""
+
+    def __init__(self, host: ManagedBroker) -> None:
+        self.host = host
+        self.names = Names(lambda: host.broker_name)
+        self._producer_id = ProducerId(IdGenerator().generate())
+        self._sequence = itertools.count(1)
+        self.client = ConnectionContext()
+        """The context of operations. What they send does not wait for space, as in ActiveMQ."""
+        self.client.producer_flow_control = False
+        self.client.connection_id = ConnectionId(self._producer_id.connection_id)
+        self.client.client_id = self._producer_id.connection_id
+
+    @property
+    def region(self) -> RegionBroker:
+        """The region broker."""
+        return self.host.region_broker
+
+    def destinations(self) -> dict[Destination, BrokerDestination]:
+        """Return all destinations but the broker's internal ones, which have no views."""
+        every = self.region.destinations()
+        return {name: each for name, each in every.items() if not is_internal(name)}
+
+    def next_message_id(self) -> MessageId:
+        """Return the id of a new message of the broker's own producer."""
+        return MessageId(None, self._producer_id, next(self._sequence))
+
+    def send(self, message: ActiveMQMessage) -> Completion:
+        """Send a message through the whole chain; done when it is stored."""
+        if message.producer_id is None:
+            message.producer_id = self._producer_id
+        message.response_required = True
+        broker = self.host.broker
+        return checked(broker.send(ProducerExchange(self.client), message), broker, "send")
+
+
+@dataclass(frozen=True, slots=True)
+class Managed(Generic[T]):
+    """The object of a view."""
+
+    tree: ManagementContext
+    it: T

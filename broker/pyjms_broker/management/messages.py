@@ -1,0 +1,249 @@
+"""Messages in management requests: what browsing returns, and messages made of text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final
+
+from pyjms import _clock
+from pyjms.errors import JMSException, MessageFormatException
+from pyjms.jms.destination import Destination, parse_destination
+from pyjms.selector import Selector, SelectorLimitException, selector_or_none
+from pyjms.wire.limits import MAX_PROPERTY_VALUES, inflate, inflate_sized
+from pyjms.wire.openwire.commands import (
+    ActiveMQBytesMessage,
+    ActiveMQMapMessage,
+    ActiveMQMessage,
+    ActiveMQTextMessage,
+)
+from pyjms.wire.openwire.primitives import decode_map, decode_text, encode_map, encode_text
+from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.management.host import ManagementContext
+from pyjms_broker.policy.entry import PolicyEntry
+
+__all__ = ["as_item", "browse", "browse_limit", "is_selected", "selected", "text_message"]
+
+_PREVIEW: Final = 255
+"""Bytes of a body that are shown. Source: ActiveMQ OpenTypeSupport."""
+_DEFAULT_PAGE: Final = 400
+
+
+def selected(
+    destination: BrokerDestination, selector: str | None, tree: ManagementContext
+) -> Iterator[MessageReference]:
+    """Iterate over the messages of a queue that a selector matches; None or blank: all.
+
+    Raises:
+        InvalidSelectorException: it is not valid.
+        SelectorLimitException: it takes too much on a message.
+    """
+    compiled = selector_or_none(selector, tree.region.selector_limits)
+    for reference in destination.messages():
+        if compiled is None or is_selected(compiled, reference):
+            yield reference
+
+
+def is_selected(selector: Selector, reference: MessageReference) -> bool:
+    """Whether a selector matches a message; one whose properties cannot be decoded: no.
+
+    Raises:
+        SelectorLimitException: it takes too much on the message.
+    """
+    try:
+        return selector.matches(reference.lookup)
+    except SelectorLimitException:
+        raise
+    except JMSException:  # its properties cannot be decoded, as for consumers (activemq-broker Q11)
+        return False
+
+
+def browse(
+    destination: BrokerDestination, tree: ManagementContext, selector: str | None = None
+) -> list[dict[str, object]]:
+    """Return the first messages that match, at most `max_browse_page_size` of the policy."""
+    limit = browse_limit(tree.region.policy_map.entry_for(destination.destination))
+    return [as_item(each) for each in islice(selected(destination, selector, tree), limit)]
+
+
+def browse_limit(policy: PolicyEntry) -> int:
+    """Return how many messages a browse operation returns at most."""
+    return policy.max_browse_page_size or _DEFAULT_PAGE
+
+
+def as_item(reference: MessageReference) -> dict[str, object]:
+    """Return a message as ActiveMQ's browse operations show it."""
+    message = reference.message
+    item = {name: read(reference) for name, read in _FIELDS.items()}
+    item.update(_properties(reference))
+    for kind, read_body in _BODIES.items():
+        if isinstance(message, kind):
+            try:
+                item.update(read_body(_content(message)))
+            except JMSException as error:
+                item["Text"] = f"The body cannot be read: {type(error).__name__}"
+    return item
+
+
+def _content(message: ActiveMQMessage) -> bytes:
+    content = bytes(message.content or b"")
+    if not message.compressed or not content:
+        return content
+    return inflate_sized(content) if isinstance(message, ActiveMQBytesMessage) else inflate(content)
+
+
+def _bytes_body(content: bytes) -> dict[str, object]:
+    return {"BodyLength": len(content), "BodyPreview": list(content[:_PREVIEW])}
+
+
+def _map_body(content: bytes) -> dict[str, object]:
+    values = decode_map(content, MAX_PROPERTY_VALUES) if content else {}
+    return {"ContentMap": {key: str(value) for key, value in values.items()}}
+
+
+_BODIES: Final[dict[type[ActiveMQMessage], Callable[[bytes], dict[str, object]]]] = {
+    ActiveMQTextMessage: lambda content: {"Text": decode_text(content) if content else None},
+    ActiveMQBytesMessage: _bytes_body,
+    ActiveMQMapMessage: _map_body,
+}
+
+
+def _date(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _optional(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+_FIELDS: Final[dict[str, Callable[[MessageReference], object]]] = {
+    "JMSMessageID": lambda r: str(r.message_id),
+    "JMSDestination": lambda r: str(r.message.destination),
+    "JMSCorrelationID": lambda r: r.message.correlation_id,
+    "JMSReplyTo": lambda r: _optional(r.message.reply_to),
+    "JMSType": lambda r: r.message.type,
+    "JMSDeliveryMode": lambda r: "PERSISTENT" if r.message.persistent else "NON-PERSISTENT",
+    "JMSPriority": lambda r: r.message.priority,
+    "JMSRedelivered": lambda r: r.redelivery_counter > 0,
+    "JMSTimestamp": lambda r: _date(r.message.timestamp),
+    "JMSExpiration": lambda r: r.message.expiration,
+    "JMSXGroupID": lambda r: r.message.group_id,
+    "JMSXGroupSeq": lambda r: r.message.group_sequence,
+    "JMSXUserID": lambda r: r.message.user_id,
+    "BrokerPath": lambda r: str([str(each) for each in r.message.broker_path or ()]),
+    "OriginalDestination": lambda r: _optional(r.message.original_destination),
+}
+
+
+def _properties(reference: MessageReference) -> dict[str, object]:
+    try:
+        properties = reference.properties
+    except JMSException:
+        return {"PropertiesText": "{}"}
+    by_kind: dict[str, dict[str, object]] = {
+        f"{kind}Properties": {}
+        for kind in ("String", "Boolean", "Byte", "Short", "Int", "Long", "Float", "Double")
+    }
+    for name, value in properties.items():
+        by_kind[f"{_KINDS.get(type(value).__name__, 'String')}Properties"][name] = value
+    text = ", ".join(f"{name}={value}" for name, value in properties.items())
+    return {"PropertiesText": f"{{{text}}}", **by_kind}
+
+
+_KINDS: Final = {
+    "bool": "Boolean",
+    "Byte": "Byte",
+    "Short": "Short",
+    "int": "Int",
+    "Int": "Int",
+    "Long": "Long",
+    "Float": "Float",
+    "float": "Double",
+    "Double": "Double",
+}
+
+
+def text_message(
+    destination: Destination,
+    body: str | None,
+    headers: Mapping[str, object],
+    tree: ManagementContext,
+) -> ActiveMQTextMessage:
+    """Return a new text message; what is no header becomes a property.
+
+    Source: ActiveMQ DestinationView.sendTextMessage.
+
+    Raises:
+        MessageFormatException: a header's value has the wrong type.
+    """
+    message = ActiveMQTextMessage(
+        destination=destination,
+        message_id=tree.next_message_id(),
+        persistent=True,
+        priority=4,
+        timestamp=_clock.time_ms(),
+        content=None if body is None else encode_text(body),
+    )
+    properties: dict[str, object] = {}
+    for name, value in headers.items():
+        write = _HEADERS.get(name)
+        if write is None:
+            properties[name] = json.dumps(value) if isinstance(value, dict | list) else value
+            continue
+        try:
+            write(message, value)
+        except (ValueError, TypeError) as error:
+            raise MessageFormatException(
+                f"Header {name} of a message to {destination} cannot be set",
+                hint="give a number for numeric headers and text for others",
+            ) from error
+    if properties:
+        message.marshalled_properties = encode_map(properties)
+    return message
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        return int(value)
+    raise TypeError
+
+
+def _persistent(message: ActiveMQMessage, value: object) -> None:
+    message.persistent = str(value).upper() in ("PERSISTENT", "2")
+
+
+def _time_to_live(message: ActiveMQMessage, value: object) -> None:
+    lifetime = _whole(value)
+    message.expiration = message.timestamp + lifetime if lifetime > 0 else 0
+
+
+def _number_field(field: str) -> Callable[[ActiveMQMessage, object], None]:
+    return lambda message, value: setattr(message, field, _whole(value))
+
+
+def _text_field(field: str) -> Callable[[ActiveMQMessage, object], None]:
+    return lambda message, value: setattr(message, field, _optional(value))
+
+
+def _priority(message: ActiveMQMessage, value: object) -> None:
+    message.priority = max(0, min(9, _whole(value)))
+
+
+def _reply_to(message: ActiveMQMessage, value: object) -> None:
+    message.reply_to = parse_destination(_optional(value)) if value else None
+
+
+_HEADERS: Final[dict[str, Callable[[ActiveMQMessage, object], None]]] = {
+    "JMSPriority": _priority,
+    "JMSDeliveryMode": _persistent,
+    "JMSExpiration": _number_field("expiration"),
+    "timeToLive": _time_to_live,
+    "JMSCorrelationID": _text_field("correlation_id"),
+    "JMSReplyTo": _reply_to,
+    "JMSType": _text_field("type"),
+    "JMSXGroupID": _text_field("group_id"),
+    "JMSXGroupSeq": _number_field("group_sequence"),
+}

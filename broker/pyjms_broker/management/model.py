@@ -1,0 +1,181 @@
+"""Views: what can be read, written and invoked of one object of the broker.
+
+A kind of view is two tables, attributes and operations, with ActiveMQ's names and Java's types; a
+view applies the tables of its kind to one object. Nothing is copied: an attribute is read from the
+object when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pyjms_broker.api.completion import Completion, wait_for
+from pyjms_broker.management.conversion import converted
+from pyjms_broker.management.errors import (
+    AttributeNotFoundException,
+    OperationNotFoundException,
+)
+from pyjms_broker.management.object_name import ObjectName
+from pyjms_broker.security.audit import audited
+
+__all__ = ["Attribute", "Operation", "Parameter", "View", "ViewKind", "table"]
+
+T = TypeVar("T")
+N = TypeVar("N", bound="Attribute[Any] | Operation[Any]")
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute(Generic[T]):
+    """A value of a view; without `set` it cannot be written."""
+
+    name: str
+    type: str
+    description: str
+    get: Callable[[T], object]
+    set: Callable[[T, Any], None] | None = None
+
+
+class Parameter(NamedTuple):
+    """A parameter of an operation."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T]):
+    """A call of a view, with the object and the arguments; it may return what is awaited."""
+
+    name: str
+    type: str
+    description: str
+    call: Callable[..., object]
+    parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def signature(self) -> str:
+        """The name with the types of the parameters, which distinguishes overloads."""
+        return f"{self.name}({','.join(p.type for p in self.parameters)})"
+
+
+def table(*members: N) -> dict[str, list[N]]:
+    """Return attributes or operations by name; operations may share one."""
+    named: dict[str, list[N]] = {}
+    for member in members:
+        named.setdefault(member.name, []).append(member)
+    return named
+
+
+@dataclass(frozen=True, slots=True)
+class ViewKind(Generic[T]):
+    """A kind of view: the Java class that ActiveMQ registers, and the tables."""
+
+    java_class: str
+    description: str
+    attributes: Mapping[str, Sequence[Attribute[T]]]
+    operations: Mapping[str, Sequence[Operation[T]]] = field(default_factory=dict)
+
+
+class View(Generic[T]):
+    """One managed object under its name. Belongs to the broker's event loop."""
+
+    __slots__ = ("kind", "name", "target")
+
+    def __init__(self, name: ObjectName, kind: ViewKind[T], target: T) -> None:
+        self.name = name
+        self.kind = kind
+        self.target = target
+
+    def get(self, attribute: str) -> object:
+        """Return the value of an attribute.
+
+        Raises:
+            AttributeNotFoundException: there is none of that name.
+        """
+        return self._attribute(attribute).get(self.target)
+
+    def get_all(self) -> dict[str, object]:
+        """Return the values of all attributes by name."""
+        target = self.target
+        return {name: each[0].get(target) for name, each in self.kind.attributes.items()}
+
+    def set(self, attribute: str, value: object) -> object:
+        """Set an attribute; return its former value.
+
+        Raises:
+            AttributeNotFoundException: there is none of that name, or it cannot be written.
+            InvalidArgumentException: the value has another type.
+        """
+        found = self._attribute(attribute)
+        if found.set is None:
+            writable = [name for name, each in self.kind.attributes.items() if each[0].set]
+            raise AttributeNotFoundException(
+                f"Attribute {attribute} of {self.name} cannot be written",
+                hint=f"writable are: {', '.join(writable) or 'none'}",
+            )
+        with audited(f"set {found.name} of {self.name}"):
+            former = found.get(self.target)
+            found.set(self.target, converted(value, found.type, f"Attribute {attribute}"))
+        return former
+
+    async def invoke(self, operation: str, *arguments: object) -> object:
+        """Invoke an operation and return its result once its changes are stored. Cancellable.
+
+        Args:
+            operation: the name, or the name with parameter types as in `browse(java.lang.String)`.
+            arguments: as many as the operation has parameters; text is converted.
+
+        Raises:
+            OperationNotFoundException: there is none of that name with so many parameters.
+            InvalidArgumentException: an argument has another type.
+            JMSException: the operation has failed.
+        """
+        found = self._operation(operation, len(arguments))
+        values = [
+            converted(value, parameter.type, f"Parameter {parameter.name} of {found.name}")
+            for value, parameter in zip(arguments, found.parameters, strict=True)
+        ]
+        with audited(f"invoke {found.name} of {self.name}"):
+            result = found.call(self.target, *values)
+            if isinstance(result, Completion):
+                await wait_for(result)
+                return None
+            return await _awaited(result) if isawaitable(result) else result
+
+    def _attribute(self, name: str) -> Attribute[T]:
+        found = self.kind.attributes.get(name)
+        if found is None:
+            raise AttributeNotFoundException(
+                f"{self.name} has no attribute {name[:100]!r}",
+                hint=f"attributes are: {', '.join(self.kind.attributes)}",
+            )
+        return found[0]
+
+    def _operation(self, operation: str, count: int) -> Operation[T]:
+        name, has_types, _ = operation.partition("(")
+        known = self.kind.operations.get(name, ())
+        fitting = [
+            each
+            for each in known
+            if len(each.parameters) == count
+            and (not has_types or each.signature == operation.replace(" ", ""))
+        ]
+        if not fitting:
+            signatures = ", ".join(each.signature for each in known)
+            raise OperationNotFoundException(
+                f"{self.name} has no operation {operation[:100]!r} with {count} arguments",
+                hint=f"there is {signatures}"
+                if known
+                else f"operations are: {', '.join(self.kind.operations) or 'none'}",
+            )
+        return fitting[0]
+
+    def __repr__(self) -> str:
+        return f"View({self.name.text!r})"
+
+
+async def _awaited(result: Awaitable[object]) -> object:
+    return await result

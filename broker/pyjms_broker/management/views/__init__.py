@@ -1,0 +1,1 @@
+"""The kinds of views, each a table of attributes and one of operations."""

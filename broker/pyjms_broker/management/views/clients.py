@@ -1,0 +1,246 @@
+"""Views of connectors, connections and producers.
+
+(ActiveMQ ConnectorView, ConnectionView, ProducerView; activemq-edges 7)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pyjms import _clock
+from pyjms.jms.destination import Destination
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.connector.openwire.connection import BrokerConnection
+from pyjms_broker.connector.openwire.connection_state import ConnectionState
+from pyjms_broker.management.conversion import BOOLEAN, INT, LONG, STRING
+from pyjms_broker.management.host import Managed, ManagementContext
+from pyjms_broker.management.model import Attribute, Operation, ViewKind, table
+from pyjms_broker.management.object_name import ObjectName
+
+__all__ = ["CONNECTION", "CONNECTOR", "PRODUCER", "Client", "clients", "producer_name", "producers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A JMS connection and the transport that it uses."""
+
+    transport: BrokerConnection
+    state: ConnectionState
+
+
+_Connection: TypeAlias = Managed[Client]
+
+
+def clients(tree: ManagementContext) -> Iterator[Client]:
+    """Iterate over the JMS connections of all connectors."""
+    for connection_id, transport in tree.host.connections.by_id.items():
+        if isinstance(transport, BrokerConnection):
+            state = transport.resources.connections.get(connection_id)
+            if state is not None:
+                yield Client(transport, state)
+
+
+def producers(client: Client) -> Iterator[ProducerExchange]:
+    """Iterate over the producers of a JMS connection."""
+    for exchange in client.transport.producers.values():
+        if exchange.context is client.state.context and exchange.info is not None:
+            yield exchange
+
+
+def producer_name(tree: ManagementContext, exchange: ProducerExchange) -> ObjectName:
+    """Return the name of a producer's view."""
+    info = exchange.info
+    assert info is not None, "only the broker's own exchanges have none"
+    client_id = exchange.context.client_id or "NOTSET"
+    return tree.names.producer(info.destination, client_id, str(info.producer_id))
+
+
+def _producer_names(c: _Connection) -> list[str]:
+    return [str(producer_name(c.tree, each)) for each in producers(c.it)]
+
+
+def _consumer_names(c: _Connection) -> list[str]:
+    return [
+        str(c.tree.names.consumer(each))
+        for each in c.tree.region.subscriptions.all()
+        if each.context is c.it.state.context
+    ]
+
+
+_NAMES: Final = "[Ljavax.management.ObjectName;"
+_NO_CLUSTER: Final = "Always false: there are no networks of brokers."
+
+
+def _kind(
+    name: str, what: str, is_one: Callable[[Destination], bool]
+) -> Attribute[Managed[ProducerExchange]]:
+    def get(p: Managed[ProducerExchange]) -> bool:
+        destination = None if p.it.info is None else p.it.info.destination
+        return destination is not None and is_one(destination)
+
+    return Attribute(name, BOOLEAN, f"Whether it sends to {what}.", get)
+
+
+def _is_blocked(p: Managed[ProducerExchange]) -> bool:
+    own = None if p.it.info is None else p.it.info.producer_id
+    return any(each.message.producer_id == own for each in p.it.context.blocked_sends)
+
+
+def _reset_blocked(p: Managed[ProducerExchange]) -> None:
+    p.it.blocked_sends = 0
+    p.it.blocked_time = 0.0
+
+
+def _reset_producer(p: Managed[ProducerExchange]) -> None:
+    p.it.sent_count = 0
+    _reset_blocked(p)
+
+
+def _oldest_transaction(c: _Connection) -> int | None:
+    began = [each.began for each in c.it.state.context.transactions.values()]
+    return int((_clock.now() - min(began)) * 1000) if began else None
+
+
+CONNECTOR: Final[ViewKind[Any]] = ViewKind(
+    "org.apache.activemq.broker.jmx.ConnectorView",
+    "A connector.",
+    table(
+        Attribute("Started", BOOLEAN, "Whether it accepts.", lambda c: not c.it.stopping),
+        Attribute("StatisticsEnabled", BOOLEAN, "Always true.", lambda _: True),
+        Attribute("RebalanceClusterClients", BOOLEAN, _NO_CLUSTER, lambda _: False),
+        Attribute("UpdateClusterClients", BOOLEAN, _NO_CLUSTER, lambda _: False),
+        Attribute("UpdateClusterClientsOnRemove", BOOLEAN, _NO_CLUSTER, lambda _: False),
+        Attribute("UpdateClusterFilter", STRING, "Always null.", lambda _: None),
+        Attribute(
+            "AllowLinkStealingEnabled",
+            BOOLEAN,
+            "Whether a client may take over a client id.",
+            lambda c: c.it.allow_link_stealing,
+        ),
+    ),
+    table(
+        Operation("start", "void", "Accept connections.", lambda c: c.it.start()),
+        Operation("stop", "void", "Close all connections.", lambda c: c.it.stop()),
+        Operation("connectionCount", INT, "Its connections.", lambda c: len(c.it.connections)),
+    ),
+)
+
+CONNECTION: Final[ViewKind[Any]] = ViewKind(
+    "org.apache.activemq.broker.jmx.ConnectionView",
+    "A JMS connection.",
+    table(
+        Attribute(
+            "RemoteAddress",
+            STRING,
+            "The client's address.",
+            lambda c: c.it.transport.remote_address,
+        ),
+        Attribute("ClientId", STRING, "The client id.", lambda c: c.it.state.context.client_id),
+        Attribute("UserName", STRING, "The login name.", lambda c: c.it.state.context.user_name),
+        Attribute("Active", BOOLEAN, "Always true.", lambda _: True),
+        Attribute("Connected", BOOLEAN, "Always true.", lambda _: True),
+        Attribute(
+            "Slow", BOOLEAN, "Whether it reads too slowly.", lambda c: c.it.transport.congested
+        ),
+        Attribute(
+            "Blocked",
+            BOOLEAN,
+            "Whether a send waits for space.",
+            lambda c: bool(c.it.state.context.blocked_sends),
+        ),
+        Attribute(
+            "NetworkConnection",
+            BOOLEAN,
+            "Whether it is another broker's.",
+            lambda c: c.it.state.context.network_connection,
+        ),
+        Attribute(
+            "FaultTolerantConnection",
+            BOOLEAN,
+            "Whether its client fails over.",
+            lambda c: c.it.state.context.fault_tolerant,
+        ),
+        Attribute(
+            "ActiveTransactionCount",
+            INT,
+            "Its open local transactions.",
+            lambda c: len(c.it.state.context.transactions),
+        ),
+        Attribute(
+            "OldestActiveTransactionDuration",
+            "java.lang.Long",
+            "Time since the oldest of them began, in ms; null: there is none.",
+            _oldest_transaction,
+        ),
+        Attribute("Consumers", _NAMES, "The names of its consumers.", _consumer_names),
+        Attribute("Producers", _NAMES, "The names of its producers.", _producer_names),
+    ),
+    table(
+        Operation("stop", "void", "Close it.", lambda c: c.it.transport.stop_soon()),
+    ),
+)
+
+PRODUCER: Final[ViewKind[Any]] = ViewKind(
+    "org.apache.activemq.broker.jmx.ProducerView",
+    "A producer.",
+    table(
+        Attribute("ProducerId", STRING, "Its id.", lambda p: str(p.it.info.producer_id)),
+        Attribute("ClientId", STRING, "The client id.", lambda p: p.it.context.client_id),
+        Attribute(
+            "ConnectionId",
+            STRING,
+            "The connection's id.",
+            lambda p: p.it.info.producer_id.connection_id,
+        ),
+        Attribute(
+            "SessionId", LONG, "The session's number.", lambda p: p.it.info.producer_id.session_id
+        ),
+        Attribute(
+            "DestinationName",
+            STRING,
+            "What it sends to; null: any destination.",
+            lambda p: p.it.info.destination and p.it.info.destination.physical_name,
+        ),
+        _kind("DestinationQueue", "a queue", lambda d: not d.is_topic),
+        _kind("DestinationTopic", "a topic", lambda d: d.is_topic),
+        _kind("DestinationTemporary", "a temporary destination", lambda d: d.is_temporary),
+        Attribute(
+            "DispatchAsync",
+            BOOLEAN,
+            "What the client asked for.",
+            lambda p: p.it.info.dispatch_async,
+        ),
+        Attribute("ProducerBlocked", BOOLEAN, "Whether a send waits for space.", _is_blocked),
+        Attribute(
+            "TotalTimeBlocked",
+            LONG,
+            "For how long sends have waited, in ms.",
+            lambda p: int(p.it.blocked_time),
+        ),
+        Attribute(
+            "PercentageBlocked",
+            INT,
+            "Percentage of its messages that had to wait.",
+            lambda p: p.it.blocked_sends * 100 // p.it.sent_count if p.it.sent_count else 0,
+        ),
+        Attribute("SentCount", LONG, "Messages that it has sent.", lambda p: p.it.sent_count),
+        Attribute(
+            "ProducerWindowSize",
+            INT,
+            "Bytes it may have unconfirmed; 0: no window.",
+            lambda p: p.it.info.window_size,
+        ),
+        Attribute("UserName", STRING, "The login name.", lambda p: p.it.context.user_name),
+    ),
+    table(
+        Operation(
+            "resetFlowControlStats",
+            "void",
+            "Set the counters of waiting sends to zero.",
+            _reset_blocked,
+        ),
+        Operation("resetStatistics", "void", "Set all counters to zero.", _reset_producer),
+    ),
+)

@@ -1,0 +1,291 @@
+"""Views of topics, and what those of queues share with them.
+
+(ActiveMQ DestinationView, TopicView; activemq-edges 7)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+from pyjms.errors import MessageFormatException
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.api.destination import DestinationStatistics
+from pyjms_broker.management.conversion import BOOLEAN, DOUBLE, FLOAT, INT, LONG, MAP, STRING
+from pyjms_broker.management.host import Managed
+from pyjms_broker.management.messages import browse, text_message
+from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, table
+from pyjms_broker.management.views.counters import minimum, size_attributes
+from pyjms_broker.policy.slow_consumers import AbortSlowConsumerAttributes
+from pyjms_broker.region.base_destination import BaseDestination
+from pyjms_broker.region.queue.queue import Queue
+from pyjms_broker.region.topic.topic import Topic
+
+__all__ = ["ATTRIBUTES", "OPERATIONS", "SELECTOR", "TOPIC", "VOID", "policy_attribute"]
+
+_Destination: TypeAlias = Managed[BaseDestination]
+_Properties: TypeAlias = dict[str, object]
+
+_TABLE: Final = "javax.management.openmbean.TabularData"
+_ITEMS: Final = "[Ljavax.management.openmbean.CompositeData;"
+_NAMES: Final = "[Ljavax.management.ObjectName;"
+_NAME: Final = "javax.management.ObjectName"
+VOID: Final = "void"
+
+
+def _statistics(d: _Destination) -> DestinationStatistics:
+    return d.it.statistics
+
+
+def _counter(name: str, field: str, description: str) -> Attribute[_Destination]:
+    return Attribute(name, LONG, description, lambda d: getattr(d.it.statistics, field))
+
+
+def policy_attribute(
+    name: str, field: str, kind: str, description: str, *, writable: bool = False
+) -> Attribute[_Destination]:
+    def write(d: _Destination, value: object) -> None:
+        d.it.policy = replace(d.it.policy, **{field: value})  # type: ignore[arg-type]
+
+    return Attribute(
+        name, kind, description, lambda d: getattr(d.it.policy, field), write if writable else None
+    )
+
+
+def _average_blocked_time(d: _Destination) -> float:
+    blocked = d.it.statistics.blocked_sends
+    return d.it.statistics.blocked_time / blocked if blocked else 0.0
+
+
+def _store_size(d: _Destination) -> int:
+    store = d.it.store if isinstance(d.it, Queue | Topic) else None
+    return 0 if store is None else store.message_size
+
+
+def _subscriptions(d: _Destination) -> list[str]:
+    names = d.tree.names
+    return [str(names.consumer(each)) for each in d.it.consumers]
+
+
+def _strategy(d: _Destination) -> str | None:
+    strategy = d.it.policy.slow_consumer_strategy
+    names = (
+        str(d.tree.names.slow_consumer_strategy(each))
+        for each in d.tree.region.slow_consumers.strategies()
+        if each.strategy is strategy and isinstance(strategy, AbortSlowConsumerAttributes)
+    )
+    return next(names, None)
+
+
+def _set_warning_interval(d: _Destination, milliseconds: int) -> None:
+    d.it.policy = replace(d.it.policy, blocked_producer_warning_interval=milliseconds / 1000)
+
+
+def _set_dead_letters(d: _Destination, value: bool) -> None:
+    d.it.is_dead_letter_queue = value
+
+
+async def _send(d: _Destination, headers: _Properties, body: str | None) -> str:
+    message = text_message(d.it.destination, body, headers, d.tree)
+    message_id = str(message.message_id)
+    await wait_for(d.tree.send(message))
+    return message_id
+
+
+async def _send_properties(d: _Destination, text: str, delimiter: str = ",") -> str:
+    properties: _Properties = {}
+    for part in text.split(delimiter):
+        name, equals, value = part.strip().partition("=")
+        if not equals:
+            raise MessageFormatException(
+                "A part of the properties is not name=value",
+                hint=f"write name=value{delimiter}name=value{delimiter}body=...",
+            )
+        properties[name] = value
+    for credential in ("username", "password"):
+        properties.pop(credential, None)
+    body = properties.pop("body", None)
+    return await _send(d, properties, None if body is None else str(body))
+
+
+SELECTOR: Final = Parameter("selector", STRING)
+_BODY: Final = Parameter("body", STRING)
+_HEADERS: Final = Parameter("headers", MAP)
+_LOGIN: Final = (Parameter("user", STRING), Parameter("password", STRING))
+
+
+def _browse_operations() -> tuple[Operation[_Destination], ...]:
+    def shown(d: _Destination, selector: str | None = None) -> list[dict[str, object]]:
+        return browse(d.it, d.tree, selector)
+
+    about = "Return the first messages, at most max_browse_page_size of the policy."
+    return tuple(
+        Operation(name, kind, about, shown, parameters)
+        for name, kind in (
+            ("browse", _ITEMS),
+            ("browseAsTable", _TABLE),
+            ("browseMessages", "java.util.List"),
+        )
+        for parameters in ((), (SELECTOR,))
+    )
+
+
+ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
+    Attribute("Name", STRING, "The name.", lambda d: d.it.destination.physical_name),
+    _counter("QueueSize", "messages", "Messages that it has, in flight or not; topics: 0."),
+    _counter("EnqueueCount", "enqueues", "Messages that have arrived."),
+    _counter("DequeueCount", "dequeues", "Messages acknowledged, expired or removed."),
+    _counter("DispatchCount", "dispatched", "Messages sent to consumers."),
+    _counter("InFlightCount", "inflight", "Messages dispatched and not acknowledged."),
+    _counter("ExpiredCount", "expired", "Messages that have expired."),
+    Attribute("ForwardCount", LONG, "Messages forwarded to other brokers: 0.", lambda _: 0),
+    _counter("ConsumerCount", "consumers", "Subscriptions that are attached."),
+    _counter("ProducerCount", "producers", "Producers that are attached."),
+    Attribute("DuplicateFromStoreCount", LONG, "Duplicates of the store: 0.", lambda _: 0),
+    Attribute("StoreMessageSize", LONG, "Bytes of its messages in the store.", _store_size),
+    Attribute(
+        "AverageEnqueueTime",
+        DOUBLE,
+        "Average time from arrival to first dispatch, in ms.",
+        lambda d: d.it.statistics.average_time,
+    ),
+    _counter("MaxEnqueueTime", "max_time", "Longest such time, in ms."),
+    Attribute(
+        "MinEnqueueTime",
+        LONG,
+        "Shortest such time, in ms.",
+        lambda d: minimum(d.it.statistics.min_time),
+    ),
+    *size_attributes(_statistics),
+    Attribute(
+        "MemoryPercentUsage", INT, "Percentage of MemoryLimit.", lambda d: d.it.memory.percent
+    ),
+    Attribute("MemoryUsageByteCount", LONG, "Bytes in memory.", lambda d: d.it.memory.used),
+    Attribute(
+        "MemoryLimit",
+        LONG,
+        "Bytes it may have in memory; 0: no limit of its own.",
+        lambda d: d.it.memory.limit,
+        lambda d, limit: d.it.memory.change_limit(limit),
+    ),
+    Attribute("MemoryUsagePortion", FLOAT, "Share of the broker's memory: 1.", lambda _: 1.0),
+    Attribute(
+        "TempUsageLimit",
+        LONG,
+        "Limit of the temp store, in bytes.",
+        lambda d: d.it.temp_usage.limit,
+        lambda d, limit: d.it.temp_usage.change_limit(limit),
+    ),
+    Attribute("TempUsagePercentUsage", INT, "Percentage of it.", lambda d: d.it.temp_usage.percent),
+    _counter("BlockedSends", "blocked_sends", "Sends that had to wait for space."),
+    Attribute(
+        "AverageBlockedTime", DOUBLE, "Average of their times, in ms.", _average_blocked_time
+    ),
+    Attribute(
+        "TotalBlockedTime",
+        LONG,
+        "For how long sends have waited for space, in ms.",
+        lambda d: int(d.it.statistics.blocked_time),
+    ),
+    Attribute(
+        "ProducerFlowControl",
+        BOOLEAN,
+        "Whether senders wait.",
+        lambda d: d.it.policy.producer_flow_control,
+        lambda d, enabled: d.it.control_flow(enabled=enabled),
+    ),
+    policy_attribute(
+        "AlwaysRetroactive",
+        "always_retroactive",
+        BOOLEAN,
+        "Whether every topic consumer is retroactive.",
+        writable=True,
+    ),
+    Attribute(
+        "BlockedProducerWarningInterval",
+        LONG,
+        "Time between two warnings about waiting senders, in ms.",
+        lambda d: int(d.it.policy.blocked_producer_warning_interval * 1000),
+        _set_warning_interval,
+    ),
+    policy_attribute(
+        "MaxProducersToAudit", "max_producers_to_audit", INT, "Producers of the audit."
+    ),
+    policy_attribute(
+        "MaxAuditDepth", "max_audit_depth", INT, "Messages of each that it remembers."
+    ),
+    policy_attribute("MaxPageSize", "max_page_size", INT, "Messages that are paged in at a time."),
+    policy_attribute(
+        "UseCache", "use_cache", BOOLEAN, "Whether memory caches the store.", writable=True
+    ),
+    policy_attribute(
+        "PrioritizedMessages", "prioritized_messages", BOOLEAN, "Whether priorities count."
+    ),
+    Attribute("Options", STRING, "Options of the name: none.", lambda _: ""),
+    Attribute(
+        "DLQ",
+        BOOLEAN,
+        "Whether it is a dead-letter queue.",
+        lambda d: d.it.is_dead_letter_queue,
+        _set_dead_letters,
+    ),
+    Attribute("SendDuplicateFromStoreToDLQ", BOOLEAN, "Never: false.", lambda _: False),
+    Attribute("Subscriptions", _NAMES, "The names of its consumers.", _subscriptions),
+    Attribute("SlowConsumerStrategy", _NAME, "The name of its view; null: none.", _strategy),
+)
+
+OPERATIONS: Final[tuple[Operation[Any], ...]] = (
+    Operation(
+        "resetStatistics", VOID, "Set the counters to zero.", lambda d: d.it.statistics.reset()
+    ),
+    *_browse_operations(),
+    Operation(
+        "sendTextMessage",
+        STRING,
+        "Send a persistent text message; return its id.",
+        lambda d, body: _send(d, {}, body),
+        (_BODY,),
+    ),
+    Operation(
+        "sendTextMessage",
+        STRING,
+        "Send it with headers and properties.",
+        _send,
+        (_HEADERS, _BODY),
+    ),
+    Operation(
+        "sendTextMessage",
+        STRING,
+        "Send it; the login is not used.",
+        lambda d, body, _user, _password: _send(d, {}, body),
+        (_BODY, *_LOGIN),
+    ),
+    Operation(
+        "sendTextMessage",
+        STRING,
+        "Send it with headers; the login is not used.",
+        lambda d, headers, body, _user, _password: _send(d, headers, body),
+        (_HEADERS, _BODY, *_LOGIN),
+    ),
+    Operation(
+        "sendTextMessageWithProperties",
+        STRING,
+        "Send a message of name=value,...,body=...; return its id.",
+        _send_properties,
+        (Parameter("properties", STRING),),
+    ),
+    Operation(
+        "sendTextMessageWithProperties",
+        STRING,
+        "The same with another delimiter.",
+        _send_properties,
+        (Parameter("properties", STRING), Parameter("delimiter", STRING)),
+    ),
+)
+
+TOPIC: Final[ViewKind[Any]] = ViewKind(
+    "org.apache.activemq.broker.jmx.TopicView",
+    "A topic.",
+    table(*ATTRIBUTES),
+    table(*OPERATIONS),
+)

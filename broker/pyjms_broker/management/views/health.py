@@ -1,0 +1,117 @@
+"""The view of the broker's health. (ActiveMQ HealthView; activemq-edges 7)
+
+The checks, their ids and texts are ActiveMQ's: queues that have producers and no consumer, stores
+near their limits, and limits that the disk has no room for.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+from pyjms_broker.management.conversion import STRING
+from pyjms_broker.management.host import Managed, ManagedBroker, ManagementContext
+from pyjms_broker.management.model import Attribute, Operation, ViewKind, table
+from pyjms_broker.region.flow.disk_usage import DiskUsage
+from pyjms_broker.region.flow.system_usage import STORE_LIMIT
+
+__all__ = ["HEALTH"]
+
+_Health: TypeAlias = Managed[ManagedBroker]
+
+_NEARLY_FULL: Final = 90
+"""Percentage of a limit above which there is a warning."""
+_MEGABYTE: Final = 1 << 20
+
+
+class HealthStatus(NamedTuple):
+    """One warning, as a row of the table."""
+
+    health_id: str
+    level: str
+    message: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.health_id}: {self.level} {self.message} from {self.resource}"
+
+
+def _warning(name: str, message: str, resource: object) -> HealthStatus:
+    return HealthStatus(f"org.apache.activemq.{name}", "WARNING", message, str(resource))
+
+
+def _unread_queues(tree: ManagementContext) -> Iterator[HealthStatus]:
+    for destination, found in tree.destinations().items():
+        statistics = found.statistics
+        if destination.is_queue and statistics.producers and not statistics.consumers:
+            message = f"Queue {destination.physical_name} has no consumers"
+            yield _warning("noConsumer", message, tree.names.destination(destination))
+
+
+def _limits(usage: DiskUsage, what: str, name: str) -> Iterator[HealthStatus]:
+    if usage.limit and usage.percent > _NEARLY_FULL:
+        message = f"{what} size is within {usage.percent}% of its limit"
+        yield _warning(name, message, usage.name)
+
+
+def _disk(usage: DiskUsage, what: str, directory: Path) -> Iterator[HealthStatus]:
+    if usage.limit == STORE_LIMIT:
+        return  # the default, which nobody has promised; ActiveMQ lowers it to the disk's size
+    free = shutil.disk_usage(directory).free
+    if usage.limit - usage.used > free:
+        message = (
+            f"{what} limit is {usage.limit // _MEGABYTE} mb, whilst the data directory: "
+            f"{directory.absolute()} only has {free // _MEGABYTE} mb of usable space"
+        )
+        yield _warning("FreeDiskSpaceLeft", message, usage.name)
+
+
+def _check(h: _Health) -> list[HealthStatus]:
+    host = h.it
+    found = list(_unread_queues(h.tree))
+    usage = host.system_usage
+    if host.persistent:
+        found += _limits(usage.store, "Message Store", "StoreLimit")
+        found += _limits(usage.temp, "TempMessage Store", "TempStoreLimit")
+        if host.data_path.is_dir():
+            found += _disk(usage.store, "Store", host.data_path)
+    if host.job_store is not None:
+        found += _limits(usage.job_scheduler, "JobSchedulerMessage Store", "JobSchedulerLimit")
+    return found
+
+
+def _status(h: _Health) -> str:
+    found = _check(h)
+    if not found:
+        return "Good"
+    return f"Getting Worried {{{''.join(f'{each} , ' for each in found)} }}"
+
+
+def _rows(h: _Health) -> list[dict[str, object]]:
+    return [
+        {
+            "healthId": each.health_id,
+            "level": each.level,
+            "message": each.message,
+            "resource": each.resource,
+        }
+        for each in _check(h)
+    ]
+
+
+HEALTH: Final[ViewKind[_Health]] = ViewKind(
+    "org.apache.activemq.broker.jmx.HealthView",
+    "Warnings about what needs an operator.",
+    table(
+        Attribute("CurrentStatus", STRING, '"Good", or all warnings as one text.', _status),
+    ),
+    table(
+        Operation(
+            "health", "javax.management.openmbean.TabularData", "Return the warnings.", _rows
+        ),
+        Operation("healthList", "java.util.List", "Return the warnings.", _rows),
+        Operation("healthStatus", STRING, "Return CurrentStatus.", _status),
+    ),
+)

@@ -1,0 +1,134 @@
+"""The view of the scheduler's jobs. (ActiveMQ JobSchedulerView; activemq-edges 7)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.management.conversion import INT, STRING
+from pyjms_broker.management.errors import InvalidArgumentException
+from pyjms_broker.management.host import Managed
+from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, table
+from pyjms_broker.store.jobs.api import JobScheduler, ScheduledJob
+
+__all__ = ["JOB_SCHEDULER"]
+
+_Jobs: TypeAlias = Managed[JobScheduler]
+
+_FORMAT: Final = "%Y-%m-%d %H:%M:%S"
+_TABLE: Final = "javax.management.openmbean.TabularData"
+_VOID: Final = "void"
+
+
+def _time(milliseconds: int) -> str:
+    """Return a time as ActiveMQ writes it, in the broker's time zone. Source: JobSupport."""
+    return datetime.fromtimestamp(milliseconds / 1000).astimezone().strftime(_FORMAT)
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        return int(datetime.strptime(text, _FORMAT).astimezone().timestamp()) * 1000
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgumentException(
+            f"{text[:100]!r} is not a time", hint="write it as 2026-01-31 23:59:59"
+        ) from error
+
+
+def _row(job: ScheduledJob) -> dict[str, object]:
+    return {
+        "jobId": job.job_id,
+        "cronEntry": job.cron_entry,
+        "start": _time(job.start_time),
+        "delay": job.delay,
+        "next": _time(job.next_time),
+        "period": job.period,
+        "repeat": job.repeat,
+    }
+
+
+def _rows(jobs: Iterable[ScheduledJob]) -> list[dict[str, object]]:
+    return [_row(job) for job in jobs]
+
+
+def _range(start: str, finish: str) -> tuple[int, int]:
+    """Return the milliseconds of two times; the second is included whole."""
+    return _milliseconds(start), _milliseconds(finish) + 999
+
+
+def _next_jobs(s: _Jobs) -> list[dict[str, object]]:
+    first = s.it.next_time
+    return [] if first is None else _rows(s.it.jobs(first, first))
+
+
+def _next_time(s: _Jobs) -> str:
+    return "" if s.it.next_time is None else _time(s.it.next_time)
+
+
+def _execution_count(s: _Jobs, job_id: str) -> int:
+    job = s.it.get(job_id)
+    return 0 if job is None else job.execution_count
+
+
+def _remove_at(s: _Jobs, time: str) -> Completion:
+    return s.it.remove_range(*_range(time, time))
+
+
+_RANGE: Final = (Parameter("start", STRING), Parameter("finish", STRING))
+_JOB_ID: Final = Parameter("jobId", STRING)
+
+JOB_SCHEDULER: Final[ViewKind[_Jobs]] = ViewKind(
+    "org.apache.activemq.broker.jmx.JobSchedulerView",
+    "The scheduled messages.",
+    table(
+        Attribute("AllJobs", _TABLE, "All jobs, by time.", lambda s: _rows(s.it.jobs())),
+        Attribute("NextScheduleJobs", _TABLE, "The jobs that are due first.", _next_jobs),
+        Attribute("NextScheduleTime", STRING, "When; empty: there are no jobs.", _next_time),
+        Attribute(
+            "DelayedMessageCount",
+            INT,
+            "Jobs with a delay.",
+            lambda s: sum(job.delay > 0 for job in s.it.jobs()),
+        ),
+        Attribute("ScheduledMessageCount", INT, "Jobs.", lambda s: len(s.it)),
+    ),
+    table(
+        Operation(
+            "getAllJobs",
+            _TABLE,
+            "Return the jobs that are due between two times, both included.",
+            lambda s, start, finish: _rows(s.it.jobs(*_range(start, finish))),
+            _RANGE,
+        ),
+        Operation(
+            "getExecutionCount",
+            INT,
+            "Return how often a job's message was sent; 0: there is no such job.",
+            _execution_count,
+            (_JOB_ID,),
+        ),
+        Operation(
+            "removeJob",
+            _VOID,
+            "Remove a job; an unknown one is no error.",
+            lambda s, job_id: s.it.remove(job_id, sync=True),
+            (_JOB_ID,),
+        ),
+        Operation("removeAllJobs", _VOID, "Remove all jobs.", lambda s: s.it.remove_range()),
+        Operation(
+            "removeAllJobs",
+            _VOID,
+            "Remove the jobs that are due between two times, both included.",
+            lambda s, start, finish: s.it.remove_range(*_range(start, finish)),
+            _RANGE,
+        ),
+        Operation(
+            "removeAllJobsAtScheduledTime",
+            _VOID,
+            "Remove the jobs that are due in one second.",
+            _remove_at,
+            (Parameter("time", STRING),),
+        ),
+    ),
+)

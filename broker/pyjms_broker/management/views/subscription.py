@@ -1,0 +1,297 @@
+"""Views of consumers and durable subscriptions.
+
+(ActiveMQ SubscriptionView, DurableSubscriptionView, TopicSubscriptionView; activemq-edges 7)
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from pyjms.errors import IllegalStateException, InvalidDestinationException
+from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.destination import RegionDestination
+from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.management.conversion import BOOLEAN, BYTE, INT, LONG, STRING
+from pyjms_broker.management.host import Managed
+from pyjms_broker.management.messages import as_item, browse_limit
+from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, table
+from pyjms_broker.policy.wildcard import matches
+from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
+from pyjms_broker.region.topic.subscription import TopicSubscription
+
+__all__ = ["DURABLE", "INACTIVE_DURABLE", "SUBSCRIPTION", "TOPIC_SUBSCRIPTION"]
+
+_Consumer: TypeAlias = Managed[Subscription]
+_Durable: TypeAlias = Managed[DurableTopicSubscription]
+
+
+def _client_id(c: _Consumer) -> str | None:
+    if isinstance(c.it, DurableTopicSubscription):
+        return c.it.key.client_id
+    return c.it.context.client_id
+
+
+def _info(name: str, field: str, kind: str, description: str) -> Attribute[_Consumer]:
+    return Attribute(name, kind, description, lambda c: getattr(c.it.info, field))
+
+
+def _count(name: str, field: str, description: str, kind: str = LONG) -> Attribute[_Consumer]:
+    return Attribute(name, kind, description, lambda c: getattr(c.it, field))
+
+
+def _session_id(c: _Consumer) -> int:
+    return 0 if c.it.consumer_id is None else c.it.consumer_id.session_id
+
+
+def _number(c: _Consumer) -> int:
+    return 0 if c.it.consumer_id is None else c.it.consumer_id.value
+
+
+def _connection_id(c: _Consumer) -> str | None:
+    return None if c.it.consumer_id is None else c.it.consumer_id.connection_id
+
+
+def _is_active(c: _Consumer) -> bool:
+    return not isinstance(c.it, DurableTopicSubscription) or c.it.is_active
+
+
+def _pending(c: _Consumer) -> int:
+    return c.it.pending_count
+
+
+def _connection(c: _Consumer) -> str | None:
+    context = c.it.context
+    if not _is_active(c) or context.connector_name is None or context.client_id is None:
+        return None
+    return str(
+        c.tree.names.connector(
+            context.connector_name,
+            connectionViewType="clientId",
+            connectionName=context.client_id,
+        )
+    )
+
+
+def _matches(kind: type[Destination]) -> Operation[_Consumer]:
+    name = "isMatchingTopic" if kind is Topic else "isMatchingQueue"
+    return Operation(
+        name,
+        BOOLEAN,
+        "Whether it subscribes to that name.",
+        lambda c, text: (
+            c.it.requested.is_topic == (kind is Topic) and matches(c.it.requested, kind(text))
+        ),
+        (Parameter("name", STRING),),
+    )
+
+
+_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
+    Attribute("ClientId", STRING, "The client id.", _client_id),
+    Attribute("ConnectionId", STRING, "The connection's id.", _connection_id),
+    Attribute("SessionId", LONG, "The session's number.", _session_id),
+    Attribute("SubscriptionId", LONG, "The consumer's number in its session.", _number),
+    Attribute(
+        "DestinationName", STRING, "What it subscribes to.", lambda c: c.it.requested.physical_name
+    ),
+    Attribute(
+        "DestinationQueue", BOOLEAN, "Whether to a queue.", lambda c: not c.it.requested.is_topic
+    ),
+    Attribute(
+        "DestinationTopic", BOOLEAN, "Whether to a topic.", lambda c: c.it.requested.is_topic
+    ),
+    Attribute(
+        "DestinationTemporary",
+        BOOLEAN,
+        "Whether to a temporary destination.",
+        lambda c: c.it.requested.is_temporary,
+    ),
+    _info("Selector", "selector", STRING, "Its selector."),
+    Attribute("Active", BOOLEAN, "Whether a consumer uses it.", _is_active),
+    Attribute(
+        "Network", BOOLEAN, "Whether of another broker.", lambda c: c.it.info.network_subscription
+    ),
+    Attribute("PendingQueueSize", INT, "Messages that wait for room in its window.", _pending),
+    _count("DispatchedQueueSize", "in_flight", "Messages dispatched and not acknowledged.", INT),
+    _count("MessageCountAwaitingAcknowledge", "in_flight", "The same.", INT),
+    _count("DispatchedCounter", "dispatched_count", "Messages dispatched to it."),
+    _count("EnqueueCounter", "enqueue_count", "Messages that matched it."),
+    _count("DequeueCounter", "dequeue_count", "Messages that it has acknowledged."),
+    _count("ConsumedCount", "dequeue_count", "The same."),
+    _count("PrefetchSize", "prefetch_size", "Messages it may have unacknowledged.", INT),
+    _info(
+        "MaximumPendingMessageLimit",
+        "maximum_pending_message_limit",
+        INT,
+        "Messages that may wait for it; 0: the policy decides.",
+    ),
+    _info("Retroactive", "retroactive", BOOLEAN, "Whether it gets earlier messages."),
+    _info("Exclusive", "exclusive", BOOLEAN, "Whether it gets all messages of its queue."),
+    Attribute(
+        "Durable",
+        BOOLEAN,
+        "Whether it is a durable subscription.",
+        lambda c: isinstance(c.it, DurableTopicSubscription),
+    ),
+    _info("NoLocal", "no_local", BOOLEAN, "Whether it ignores its own connection's messages."),
+    _info("DispatchAsync", "dispatch_async", BOOLEAN, "What the client asked for."),
+    _info("Priority", "priority", BYTE, "Its priority among consumers."),
+    Attribute("SlowConsumer", BOOLEAN, "Whether messages wait for it.", lambda c: c.it.is_slow),
+    _info("SubscriptionName", "subscription_name", STRING, "The durable subscription's name."),
+    Attribute("UserName", STRING, "The login name.", lambda c: c.it.context.user_name),
+    Attribute("Connection", "javax.management.ObjectName", "Its connection's view.", _connection),
+)
+
+_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
+    _matches(Queue),
+    _matches(Topic),
+    Operation(
+        "resetStatistics",
+        "void",
+        "Set the counters to zero; what is in flight stays counted as dispatched.",
+        lambda c: c.it.reset_statistics(),
+    ),
+)
+
+
+def _messages(c: _Durable) -> list[MessageReference]:
+    """Return what the subscription has not acknowledged: in flight, then what waits."""
+    policy = c.tree.region.policy_map.entry_for(c.it.requested)
+    limit = browse_limit(policy)
+    found = list(islice(c.it.dispatched.values(), limit))
+    return found + c.it.backlog.waiting(limit - len(found))
+
+
+def _browse(c: _Durable) -> list[dict[str, object]]:
+    return [as_item(each) for each in _messages(c)]
+
+
+def _remove_message(c: _Durable, message_id: str) -> None:
+    """Remove a message that waits; others, and unknown ones, are errors."""
+    subscription = c.it
+    backlog = subscription.backlog
+    for each in backlog.waiting(max(1, subscription.pending_count)):
+        if str(each.message_id) != message_id:
+            continue
+        is_in_memory = backlog.pending.remove(each)
+        if is_in_memory or backlog.remove_paged_out(each):
+            subscription.store_acknowledgement(NO_TRANSACTION, each)
+        if is_in_memory:
+            subscription.settle(each)
+        return
+    raise InvalidDestinationException(
+        f"{subscription.key} has no waiting message {message_id[:200]!r}",
+        hint="browse it; what its consumer has is not removed",
+    )
+
+
+def _topics(c: _Durable) -> list[RegionDestination]:
+    return [each.base for each in c.it.destinations]
+
+
+def _has_space(c: _Durable) -> bool:
+    mark = c.it.policy.cursor_memory_high_water_mark
+    return not any(topic.memory.is_above(mark) for topic in _topics(c))
+
+
+def _cursor_bytes(c: _Durable) -> int:
+    return sum(each.size for each in c.it.backlog.pending)
+
+
+def _cursor_percent(c: _Durable) -> int:
+    limits = [t.memory.limit or c.tree.host.system_usage.memory.limit for t in _topics(c)]
+    limit = sum(limits)
+    return _cursor_bytes(c) * 100 // limit if limit else 0
+
+
+def _destroy(c: _Durable) -> Completion:
+    if c.it.is_active:
+        raise IllegalStateException(
+            f"Durable subscription {c.it.key} is in use", hint="close its consumer first"
+        )
+    client_id, name = c.it.key
+    info = RemoveSubscriptionInfo(client_id=client_id, subscription_name=name)
+    return c.tree.host.broker.remove_subscription(c.tree.client, info)
+
+
+_DURABLE_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
+    Attribute(
+        "CursorFull",
+        BOOLEAN,
+        "Whether waiting messages are left to the store.",
+        lambda c: not _has_space(c),
+    ),
+    Attribute("CursorMemoryUsage", LONG, "Bytes of waiting messages in memory.", _cursor_bytes),
+    Attribute("CursorPercentUsage", INT, "Percentage of the memory limit.", _cursor_percent),
+)
+
+_DURABLE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
+    Operation(
+        "browse",
+        "[Ljavax.management.openmbean.CompositeData;",
+        "Return its first messages, at most max_browse_page_size of the policy.",
+        _browse,
+    ),
+    Operation(
+        "browseAsTable", "javax.management.openmbean.TabularData", "Return the same.", _browse
+    ),
+    Operation(
+        "removeMessage",
+        "void",
+        "Remove a message that waits for it.",
+        _remove_message,
+        (Parameter("messageId", STRING),),
+    ),
+    Operation(
+        "doesCursorHaveSpace",
+        BOOLEAN,
+        "Whether memory has room for more waiting messages.",
+        _has_space,
+    ),
+    Operation(
+        "doesCursorHaveMessagesBuffered",
+        BOOLEAN,
+        "Whether messages wait.",
+        lambda c: c.it.pending_count > 0,
+    ),
+    Operation("cursorSize", INT, "Messages that wait for it.", _pending),
+    Operation("destroy", "void", "End the subscription, while inactive.", _destroy),
+)
+
+_TOPIC_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
+    _count("DiscardedCount", "discarded_count", "Messages evicted: too many waited.", INT),
+    Attribute(
+        "MaximumPendingQueueSize",
+        INT,
+        "Messages that may wait; -1: any number.",
+        lambda c: c.it.maximum_pending_message_limit if isinstance(c.it, TopicSubscription) else -1,
+    ),
+)
+
+SUBSCRIPTION: Final[ViewKind[Any]] = ViewKind(
+    "org.apache.activemq.broker.jmx.SubscriptionView",
+    "A consumer of a queue.",
+    table(*_ATTRIBUTES),
+    table(*_OPERATIONS),
+)
+TOPIC_SUBSCRIPTION: Final[ViewKind[Any]] = ViewKind(
+    "org.apache.activemq.broker.jmx.TopicSubscriptionView",
+    "A consumer of a topic.",
+    table(*_ATTRIBUTES, *_TOPIC_ATTRIBUTES),
+    table(*_OPERATIONS),
+)
+DURABLE: Final[ViewKind[Any]] = ViewKind(
+    "org.apache.activemq.broker.jmx.DurableSubscriptionView",
+    "A durable subscription with a consumer.",
+    table(*_ATTRIBUTES, *_DURABLE_ATTRIBUTES),
+    table(*_OPERATIONS, *_DURABLE_OPERATIONS),
+)
+INACTIVE_DURABLE: Final[ViewKind[Any]] = ViewKind(
+    "org.apache.activemq.broker.jmx.InactiveDurableSubscriptionView",
+    "A durable subscription without a consumer.",
+    DURABLE.attributes,
+    DURABLE.operations,
+)

@@ -1,0 +1,53 @@
+"""Views of prepared XA transactions. (ActiveMQ RecoveredXATransactionView; activemq-edges 7)"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from pyjms.wire.openwire.commands import XATransactionId
+from pyjms_broker.management.conversion import INT
+from pyjms_broker.management.host import Managed
+from pyjms_broker.management.model import Attribute, Operation, ViewKind, table
+
+__all__ = ["XA_TRANSACTION"]
+
+_Branch: TypeAlias = Managed[XATransactionId]
+
+_BYTES: Final = "[B"
+
+
+def _bytes(data: bytes | None) -> list[int]:
+    """Return bytes as Java's: from -128 to 127."""
+    return [byte - 256 if byte > 127 else byte for byte in data or b""]
+
+
+XA_TRANSACTION: Final[ViewKind[_Branch]] = ViewKind(
+    "org.apache.activemq.broker.jmx.RecoveredXATransactionView",
+    "A prepared XA transaction that waits for its transaction manager.",
+    table(
+        Attribute("FormatId", INT, "The transaction manager.", lambda t: t.it.format_id),
+        Attribute(
+            "GlobalTransactionId",
+            _BYTES,
+            "The global transaction.",
+            lambda t: _bytes(t.it.global_transaction_id),
+        ),
+        Attribute(
+            "BranchQualifier", _BYTES, "Its branch.", lambda t: _bytes(t.it.branch_qualifier)
+        ),
+    ),
+    table(
+        Operation(
+            "heuristicCommit",
+            "void",
+            "Commit it without its transaction manager.",
+            lambda t: t.tree.host.broker.commit_transaction(t.tree.client, t.it, one_phase=False),
+        ),
+        Operation(
+            "heuristicRollback",
+            "void",
+            "Roll it back without its transaction manager.",
+            lambda t: t.tree.host.broker.rollback_transaction(t.tree.client, t.it),
+        ),
+    ),
+)

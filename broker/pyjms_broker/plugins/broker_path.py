@@ -1,0 +1,78 @@
+"""traceBrokerPathPlugin: a property lists the brokers that a message has passed.
+
+ActiveMQ appends the name when it dispatches the message, so that its redelivery to another consumer
+lists the same broker twice. Here it is appended when the broker accepts the message: once.
+(activemq-broker 1.1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pyjms._logger import get_logger
+from pyjms.errors import ConfigurationException, JMSException
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.attribute import Attribute
+from pyjms_broker.scheduler.schedule_properties import properties_of
+
+__all__ = ["TraceBrokerPathPlugin"]
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceBrokerPathPlugin:
+    """Records the way of each message. Source: ActiveMQ TraceBrokerPathPlugin.
+
+    Raises:
+        ConfigurationException: the name of the property is empty.
+    """
+
+    stamp_property: Annotated[
+        str, Attribute("Name of the property; its value is the brokers' names, with commas.")
+    ] = "BrokerPath"
+
+    def __post_init__(self) -> None:
+        if not self.stamp_property:
+            raise ConfigurationException("stamp_property is empty")
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Return the filter around `broker`."""
+        return TraceBrokerPathBroker(broker, self.stamp_property)
+
+
+class TraceBrokerPathBroker(BrokerFilter):
+    """Appends the broker's name to a property of each message that clients and brokers send."""
+
+    def __init__(self, next_broker: Broker, stamp_property: str) -> None:
+        super().__init__(next_broker)
+        self._property = stamp_property
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        if not exchange.context.is_broker:  # a dead letter has been stamped already
+            self._stamp(message)
+        return self.next.send(exchange, message)
+
+    def _stamp(self, message: ActiveMQMessage) -> None:
+        try:
+            properties = properties_of(message)
+        except JMSException as error:
+            logger.warning(
+                "%s: message %s gets no property %s: its properties cannot be decoded: %s",
+                message.destination,
+                message.message_id,
+                self._property,
+                error,
+            )
+            return
+        passed = properties.get(self._property)
+        name = self.broker_name
+        properties[self._property] = name if passed is None else f"{passed},{name}"
+        message.marshalled_properties = encode_map(properties)
+        message.raw = None

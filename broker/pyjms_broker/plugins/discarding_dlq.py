@@ -1,0 +1,127 @@
+"""discardingDLQBrokerPlugin: messages that would be dead-lettered are discarded.
+
+(activemq-broker 1.1)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from pyjms._logger import get_logger
+from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import Throwable
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.attribute import Attribute
+
+__all__ = ["DiscardingDLQBrokerPlugin"]
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscardingDLQBrokerPlugin:
+    """Chooses the messages that are discarded. Source: ActiveMQ DiscardingDLQBrokerPlugin.
+
+    Raises:
+        ConfigurationException: `drop_only` has an invalid regular expression.
+    """
+
+    drop_all: Annotated[
+        bool, Attribute("Whether the messages of all destinations are discarded.")
+    ] = True
+    drop_temporary_topics: Annotated[bool, Attribute("Whether those of temporary topics are.")] = (
+        True
+    )
+    drop_temporary_queues: Annotated[bool, Attribute("Whether those of temporary queues are.")] = (
+        True
+    )
+    drop_only: Annotated[
+        str | None,
+        Attribute(
+            "Regular expressions, separated by spaces: messages of destinations whose whole name "
+            "matches one are discarded; null: none."
+        ),
+    ] = None
+    report_interval: Annotated[
+        int,
+        Attribute(
+            "After how many discarded messages each time the log has their number; 0: never.",
+            minimum=0,
+        ),
+    ] = 1000
+
+    def __post_init__(self) -> None:
+        self.patterns()
+
+    def patterns(self) -> tuple[re.Pattern[str], ...]:
+        """Return the regular expressions of `drop_only`.
+
+        Raises:
+            ConfigurationException: one is invalid.
+        """
+        found = []
+        for text in (self.drop_only or "").split():
+            try:
+                found.append(re.compile(text))
+            except re.error as error:
+                raise ConfigurationException(
+                    f"drop_only: {text!r} is not a regular expression: {error}",
+                    hint=r"write for example orders\..*",
+                ) from error
+        return tuple(found)
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Return the filter around `broker`."""
+        return DiscardingDLQBroker(broker, self)
+
+
+class DiscardingDLQBroker(BrokerFilter):
+    """Dead-letters only what is not to be discarded; the acknowledgement goes on in any case."""
+
+    def __init__(self, next_broker: Broker, options: DiscardingDLQBrokerPlugin) -> None:
+        super().__init__(next_broker)
+        self._options = options
+        self._patterns = options.patterns()
+        self._discarded = 0
+
+    def send_to_dead_letter_queue(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+        cause: Throwable | None,
+    ) -> bool:
+        destination = reference.destination.destination
+        option = self._option_for(destination)
+        if option is None:
+            return self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
+        logger.debug("%s: message %s discarded: %s", destination, reference.message_id, option)
+        self._discarded += 1
+        interval = self._options.report_interval
+        if interval and self._discarded % interval == 0:
+            logger.info(
+                "Total of %d messages were discarded, since their destination was the dead letter "
+                "queue",
+                self._discarded,
+            )
+        return False
+
+    def _option_for(self, destination: Destination) -> str | None:
+        """Return the option by which the messages of a destination are discarded, if any."""
+        options = self._options
+        if options.drop_all:
+            return "drop_all"
+        if destination.is_temporary:
+            if options.drop_temporary_topics and destination.is_topic:
+                return "drop_temporary_topics"
+            if options.drop_temporary_queues and destination.is_queue:
+                return "drop_temporary_queues"
+        name = destination.physical_name
+        return "drop_only" if any(each.fullmatch(name) for each in self._patterns) else None

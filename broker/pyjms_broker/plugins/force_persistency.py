@@ -1,0 +1,46 @@
+"""forcePersistencyModeBrokerPlugin: every message is persistent, or none is.
+
+(activemq-broker 1.1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.attribute import Attribute
+
+__all__ = ["ForcePersistencyModeBrokerPlugin"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForcePersistencyModeBrokerPlugin:
+    """Overrides the delivery mode. Source: ActiveMQ ForcePersistencyModeBrokerPlugin."""
+
+    persistence_flag: Annotated[
+        bool,
+        Attribute("Whether all messages are persistent, dead letters included; false: none is."),
+    ] = False
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Return the filter around `broker`."""
+        return ForcePersistencyModeBroker(broker, self.persistence_flag)
+
+
+class ForcePersistencyModeBroker(BrokerFilter):
+    """Sets the delivery mode of each message that has another one."""
+
+    def __init__(self, next_broker: Broker, persistent: bool) -> None:
+        super().__init__(next_broker)
+        self._persistent = persistent
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        if message.persistent is not self._persistent:
+            message.persistent = self._persistent
+            message.raw = None
+        return self.next.send(exchange, message)

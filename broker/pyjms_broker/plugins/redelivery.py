@@ -1,0 +1,237 @@
+"""redeliveryPlugin: the broker delivers a message again, later, instead of dead-lettering it.
+
+A poison acknowledgement makes it a scheduled message of the same queue. Its removal there waits
+until the schedule is stored, so that a crash loses nothing. (activemq-broker R10)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pyjms._ids import IdGenerator
+from pyjms._logger import get_logger
+from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import Destination
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_ID
+from pyjms.jms.transaction.redelivery import next_delay
+from pyjms.jms.types import Long
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, Throwable
+from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import COMPLETED, all_of, checked
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.copying import copy_command
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.policy.wildcard import matches, specificity
+from pyjms_broker.scheduler.schedule_properties import number_of, properties_of
+
+__all__ = ["REDELIVERY_DELAY", "RedeliveryPlugin", "RedeliveryPolicy"]
+
+logger = get_logger(__name__)
+
+REDELIVERY_DELAY: Final = "redeliveryDelay"
+"""Property with the delay of the last redelivery, in milliseconds."""
+_LEAST_DELAY: Final = 1.0
+_UNLIMITED: Final = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedeliveryPolicy:
+    """How often and when the messages of a destination are delivered again.
+
+    Source: ActiveMQ RedeliveryPolicy, as the broker uses it.
+
+    Raises:
+        ConfigurationException: a delay is below one second.
+    """
+
+    destination: Destination | None = None
+    """The queue or topic, which may have wildcards; None: all without a policy of their own."""
+    maximum_redeliveries: Annotated[
+        int,
+        Attribute("How often a message is delivered again; -1: without end.", minimum=_UNLIMITED),
+    ] = 6
+    initial_redelivery_delay: Annotated[
+        float, Attribute("Time before the first redelivery, 1s or more.", unit=Unit.SECONDS)
+    ] = 1.0
+    redelivery_delay: Annotated[
+        float, Attribute("Time before each later one, 1s or more.", unit=Unit.SECONDS)
+    ] = 1.0
+    use_exponential_back_off: Annotated[
+        bool, Attribute("Whether the time is multiplied before each later redelivery.")
+    ] = False
+    back_off_multiplier: Annotated[
+        float, Attribute("By how much it is multiplied; 1 or less: not at all.")
+    ] = 5.0
+    maximum_redelivery_delay: Annotated[
+        float, Attribute("The longest time; 0: unlimited.", unit=Unit.SECONDS)
+    ] = 0.0
+    use_collision_avoidance: Annotated[
+        bool, Attribute("Whether each later time varies at random.")
+    ] = False
+    collision_avoidance_percent: Annotated[
+        int, Attribute("By how many percent at most.", minimum=0, maximum=100)
+    ] = 15
+
+    def __post_init__(self) -> None:
+        for name in ("initial_redelivery_delay", "redelivery_delay"):
+            delay = getattr(self, name)
+            if delay < _LEAST_DELAY:
+                where = "" if self.destination is None else f" for {self.destination}"
+                raise ConfigurationException(
+                    f"{name} of a redelivery policy{where} is {delay:g} s",
+                    hint="the broker delivers again after one second at the earliest; for shorter "
+                    "times use the redelivery policy of the client",
+                )
+
+    def allows(self, redeliveries: int) -> bool:
+        """Whether a message that was delivered again so often may be once more."""
+        return self.maximum_redeliveries == _UNLIMITED or redeliveries < self.maximum_redeliveries
+
+    def delay(self, redeliveries: int, previous: float) -> float:
+        """Return the seconds before the next redelivery; `previous` are those before the last."""
+        longest = self.maximum_redelivery_delay
+        last = previous if redeliveries else None
+        return next_delay(self, last, longest if longest > 0 else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedeliveryPlugin:
+    """Delivers messages again according to policies. Source: ActiveMQ RedeliveryPlugin.
+
+    Raises:
+        ConfigurationException: several policies are for the same destination.
+    """
+
+    send_to_dlq_if_max_retries_exceeded: Annotated[
+        bool,
+        Attribute(
+            "Whether a message is dead-lettered after its last redelivery; false: it is discarded."
+        ),
+    ] = True
+    fallback_to_dead_letter: Annotated[
+        bool,
+        Attribute(
+            "Whether messages without a policy are dead-lettered; false: they are discarded."
+        ),
+    ] = True
+    redelivery_policy_map: tuple[RedeliveryPolicy, ...] = ()
+    """The policies; the most specific one applies, and the one without a destination to others."""
+
+    def __post_init__(self) -> None:
+        destinations = [policy.destination for policy in self.redelivery_policy_map]
+        for each in destinations:
+            if destinations.count(each) > 1:
+                what = "without a destination" if each is None else f"for {each}"
+                raise ConfigurationException(
+                    f"redelivery_policy_map: there is more than one policy {what}",
+                    hint="keep one of them",
+                )
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Return the filter around `broker`.
+
+        Raises:
+            ConfigurationException: the broker has no scheduler.
+        """
+        if not broker.scheduler_support:
+            raise ConfigurationException(
+                "The redelivery plug-in needs the scheduler", hint="set scheduler_support: true"
+            )
+        return RedeliveryBroker(broker, self)
+
+
+class RedeliveryBroker(BrokerFilter):
+    """Schedules what would be dead-lettered, unless it has expired."""
+
+    def __init__(self, next_broker: Broker, options: RedeliveryPlugin) -> None:
+        super().__init__(next_broker)
+        self._options = options
+        self._producer_id = ProducerId(IdGenerator().generate())
+        self._numbers = itertools.count(1)
+
+    def send_to_dead_letter_queue(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+        cause: Throwable | None,
+    ) -> bool:
+        options = self._options
+        destination = reference.destination.destination
+        policy = _policy_for(destination, options.redelivery_policy_map)
+        if reference.is_expired():
+            dead = True
+        elif policy is None:
+            dead = options.fallback_to_dead_letter
+        elif policy.allows(reference.redelivery_counter):
+            self._schedule(reference, policy)
+            return False
+        else:
+            dead = options.send_to_dlq_if_max_retries_exceeded
+        if dead:
+            return self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
+        logger.debug("%s: message %s discarded", destination, reference.message_id)
+        return False
+
+    def _schedule(self, reference: MessageReference, policy: RedeliveryPolicy) -> None:
+        message = _redelivery_of(reference, policy)
+        # To duplicate audits it is another message: they have seen the failed one. A queue has
+        # lost that, so the text, which is JMSMessageID, stays. A topic may have it for others.
+        is_queue = reference.destination.destination.is_queue
+        text = str(reference.message_id) if is_queue else None
+        message.message_id = MessageId(text, self._producer_id, next(self._numbers))
+        context = ConnectionContext()
+        context.is_broker = True
+        context.user_name = message.user_id
+        exchange = ProducerExchange(context)
+        exchange.is_redelivery = True
+        stored = checked(self.next.send(exchange, message), self.next, "send")
+        if reference.dead_letter.done:
+            reference.dead_letter = COMPLETED
+        if stored is not COMPLETED:
+            reference.dead_letter = all_of([reference.dead_letter, stored])
+
+
+def _redelivery_of(reference: MessageReference, policy: RedeliveryPolicy) -> ActiveMQMessage:
+    """Return the message that is scheduled; the caller sets its id."""
+    message = reference.message
+    properties = properties_of(message)
+    redeliveries = reference.redelivery_counter
+    previous = (number_of(properties, REDELIVERY_DELAY) or 0) / 1000
+    delay = Long(round(policy.delay(redeliveries, previous) * 1000))
+    for name in (AMQ_SCHEDULED_ID, DUPLICATE_ID_PROPERTY):  # it is not the same delivery
+        properties.pop(name, None)
+    properties |= {REDELIVERY_DELAY: delay, AMQ_SCHEDULED_DELAY: delay}
+    copy = copy_command(message)
+    copy.destination = reference.destination.destination
+    copy.transaction_id = None
+    copy.redelivery_counter = redeliveries + 1
+    copy.jms_xgroup_first_for_consumer = False
+    copy.marshalled_properties = encode_map(properties)
+    copy.response_required = True  # the send completes when the schedule is stored
+    copy.raw = None
+    return copy
+
+
+def _policy_for(
+    destination: Destination, policies: Iterable[RedeliveryPolicy]
+) -> RedeliveryPolicy | None:
+    """Return the most specific policy of a destination, None if it has none."""
+    default: RedeliveryPolicy | None = None
+    found: list[tuple[bool, tuple[tuple[int, str], ...], RedeliveryPolicy]] = []
+    for policy in policies:
+        target = policy.destination
+        if target is None:
+            default = policy
+        elif target == destination or matches(target, destination):
+            found.append((target != destination, specificity(target), policy))
+    return min(found, key=lambda each: each[:2])[2] if found else default

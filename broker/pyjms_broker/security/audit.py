@@ -1,0 +1,127 @@
+"""The audit log: who has done what as an administrator, from where, and what came of it.
+
+Logger `pyjms_broker.audit`, one line for each act: changes and operations of management, and
+refusals for want of a right or a password, always; destinations and durable subscriptions that
+clients create and remove with the plug-in `audit`. Passwords, messages and arguments are not in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, TypeVar
+
+from pyjms._logger import get_logger
+from pyjms.errors import JMSSecurityException
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.filter import BrokerFilter
+
+__all__ = ["AuditBroker", "acting_as", "audit", "audited", "audited_client"]
+
+logger = get_logger("pyjms_broker.audit")
+
+_SHOWN: Final = 200
+"""Characters of a name that a client has given."""
+_actor: ContextVar[tuple[str, str]] = ContextVar("actor", default=("the program itself", "here"))
+T = TypeVar("T")
+
+
+@contextmanager
+def acting_as(user: str, address: str) -> Iterator[None]:
+    """Let the acts of management in the block be those of a user at an address."""
+    token = _actor.set((user, address))
+    try:
+        yield
+    finally:
+        _actor.reset(token)
+
+
+def audit(user: str | None, address: str | None, act: str, result: str, *, level: int) -> None:
+    """Log an act. Never blocks."""
+    if logger.isEnabledFor(level):
+        name = "null" if user is None else user
+        logger.log(level, "'%s' from %s: %s: %s", name[:_SHOWN], address, act[:_SHOWN], result)
+
+
+@contextmanager
+def audited(act: str) -> Iterator[None]:
+    """Log an act of management, and whether it has failed."""
+    user, address = _actor.get()
+    try:
+        yield
+    except BaseException as error:
+        audit(user, address, act, f"failed: {type(error).__name__}", level=logging.WARNING)
+        raise
+    audit(user, address, act, "done", level=logging.INFO)
+
+
+def audited_client(
+    context: ConnectionContext, act: str, result: str, level: int = logging.INFO
+) -> None:
+    """Log what a client did."""
+    user = context.user_name if context.security is None else context.security.user_name
+    address = None if context.connection is None else context.connection.remote_address
+    audit(user, address, act, result, level=level)
+
+
+class AuditBroker(BrokerFilter):
+    """Logs destinations and durable subscriptions that clients create and remove.
+
+    Temporary destinations and the topics of advisories are not logged, and refusals are logged by
+    the filter that refuses.
+    """
+
+    def add_destination(
+        self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
+    ) -> BrokerDestination:
+        if _is_unlogged(context, destination) or destination in self.next.destinations():
+            return super().add_destination(context, destination, create_temporary)
+        return _logged(
+            context,
+            f"create {destination.qualified_name}",
+            lambda: self.next.add_destination(context, destination, create_temporary),
+        )
+
+    def remove_destination(
+        self, context: ConnectionContext, destination: Destination, timeout: float
+    ) -> None:
+        if _is_unlogged(context, destination):
+            super().remove_destination(context, destination, timeout)
+            return
+        _logged(
+            context,
+            f"remove {destination.qualified_name}",
+            lambda: self.next.remove_destination(context, destination, timeout),
+        )
+
+    def remove_subscription(
+        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+    ) -> Completion:
+        return _logged(
+            context,
+            f"remove durable subscription {info.subscription_name} of {info.client_id}",
+            lambda: self.next.remove_subscription(context, info),
+        )
+
+
+def _is_unlogged(context: ConnectionContext, destination: Destination) -> bool:
+    name = destination.physical_name
+    return context.is_broker or destination.is_temporary or name.startswith("ActiveMQ.Advisory.")
+
+
+def _logged(context: ConnectionContext, act: str, call: Callable[[], T]) -> T:
+    try:
+        result = call()
+    except JMSSecurityException:
+        raise
+    except Exception as error:
+        audited_client(context, act, f"failed: {type(error).__name__}", logging.WARNING)
+        raise
+    audited_client(context, act, "done")
+    return result

@@ -1,0 +1,182 @@
+"""The filter that lets users do what their groups may do. (activemq-edges SE4 to SE7)
+
+What virtual destinations forward is not checked again: a sender needs its right on the topic, a
+consumer on its queue. The broker's own calls are not checked. (activemq-edges SE7)
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from pyjms.errors import JMSSecurityException
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConnectionInfo,
+    ConsumerInfo,
+    ProducerInfo,
+    RemoveSubscriptionInfo,
+)
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext, SecurityContext
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.ranges.leases import RANGES
+from pyjms_broker.scheduler.management import is_management
+from pyjms_broker.security.access import AuthorizationMap, Right
+from pyjms_broker.security.audit import audited_client
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.destination import BrokerDestination
+    from pyjms_broker.api.subscription import Subscription
+
+__all__ = ["AuthorizationBroker", "UserAccess"]
+
+_REMEMBERED: Final = 1000
+"""Destinations that one connection is known to be allowed to write to."""
+
+
+class UserAccess:
+    """The rights of one connection's user (`pyjms_broker.api.context.Access`)."""
+
+    def __init__(
+        self, rights: AuthorizationMap, user: SecurityContext, context: ConnectionContext
+    ) -> None:
+        self._rights = rights
+        self._user = user
+        self._context = context
+        self.writable: set[Destination] = set()
+        """Destinations that were checked: messages to them are not checked again."""
+
+    def may(self, right: Right, destination: Destination) -> bool:
+        """Whether the user has a right."""
+        return self._rights.is_allowed(self._user.groups, right, destination)
+
+    def may_read(self, destination: Destination) -> bool:
+        """Whether the user may receive from a destination."""
+        return self.may(Right.READ, destination)
+
+    def check_read(self, destination: Destination) -> None:
+        """Check that the user may receive from a destination.
+
+        Raises:
+            JMSSecurityException: it is not allowed.
+        """
+        if not self.may(Right.READ, destination):
+            self.refuse(Right.READ.value, destination)
+
+    def check_write(self, destination: Destination) -> None:
+        """Check that the user may send to a destination.
+
+        Raises:
+            JMSSecurityException: it is not allowed.
+        """
+        if not self.may(Right.WRITE, destination):
+            self.refuse(Right.WRITE.value, destination)
+        if _is_answered(destination):
+            return  # each request is checked
+        if len(self.writable) >= _REMEMBERED:
+            self.writable.clear()
+        self.writable.add(destination)
+
+    def refuse(self, action: str, destination: Destination) -> NoReturn:
+        """Raise ActiveMQ's error for what a user may not do; it is in the audit log."""
+        name = destination.qualified_name
+        audited_client(self._context, f"{action} {name}", "refused", logging.WARNING)
+        raise JMSSecurityException(
+            f"User {self._user.user_name} is not authorized to {action}: {name}"
+        )
+
+
+class AuthorizationBroker(BrokerFilter):
+    """Checks what clients read, write, create and remove.
+
+    Source: ActiveMQ AuthorizationBroker.
+
+    Args:
+        next_broker: the rest of the chain.
+        rights: who may do what.
+    """
+
+    def __init__(self, next_broker: Broker, rights: AuthorizationMap) -> None:
+        super().__init__(next_broker)
+        self._rights = rights
+
+    def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
+        super().add_connection(context, info)
+        if context.security is not None:  # an authentication inside this filter has set it, if any
+            context.access = UserAccess(self._rights, context.security, context)
+
+    # messages
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        context, destination = exchange.context, message.destination
+        if not context.is_broker and destination is not None:
+            access = _access(context)
+            if destination not in access.writable:
+                access.check_write(destination)
+                if message.reply_to is not None and _is_answered(destination):
+                    access.check_write(message.reply_to)
+        return self.next.send(exchange, message)
+
+    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        if info.destination is not None and not context.is_broker:
+            _access(context).check_write(info.destination)
+        super().add_producer(context, info)
+
+    # consumers
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        if info.destination is not None and not context.is_broker:
+            _access(context).check_read(info.destination)
+        return super().add_consumer(context, info)
+
+    def remove_subscription(
+        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+    ) -> Completion:
+        if not context.is_broker:
+            _access(context)
+            if info.client_id not in {None, "", context.client_id}:
+                raise JMSSecurityException(
+                    f"Client {context.client_id} cannot remove a subscription of {info.client_id}"
+                )
+        return super().remove_subscription(context, info)
+
+    # destinations
+    def add_destination(
+        self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
+    ) -> BrokerDestination:
+        if not context.is_broker:
+            access = _access(context)
+            is_allowed = access.may(Right.ADMIN, destination)
+            if not is_allowed and destination not in self.next.destinations():
+                access.refuse("create", destination)
+        return super().add_destination(context, destination, create_temporary)
+
+    def remove_destination(
+        self, context: ConnectionContext, destination: Destination, timeout: float
+    ) -> None:
+        if not context.is_broker:
+            access = _access(context)
+            if not access.may(Right.ADMIN, destination):
+                access.refuse("remove", destination)
+        super().remove_destination(context, destination, timeout)
+
+
+def _access(context: ConnectionContext) -> UserAccess:
+    """Return a client's rights.
+
+    Raises:
+        JMSSecurityException: nobody has authenticated the client.
+    """
+    access = context.access
+    if not isinstance(access, UserAccess):
+        raise JMSSecurityException("User is not authenticated.")
+    return access
+
+
+def _is_answered(destination: Destination) -> bool:
+    """Whether the broker itself answers what is sent there, with its own rights."""
+    return any(
+        member == RANGES or is_management(member) for member in destination.composite_destinations
+    )

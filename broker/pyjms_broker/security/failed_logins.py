@@ -1,0 +1,91 @@
+"""A limit of failed logins by address, so that passwords cannot be guessed at full speed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Final
+
+from pyjms import _clock
+from pyjms._logger import get_logger
+from pyjms.errors import JMSSecurityException
+
+__all__ = ["FailedLogins", "address_key"]
+
+logger = get_logger(__name__)
+
+_MAXIMUM_ADDRESSES: Final = 10_000
+"""Addresses with failed logins; beyond, the oldest is forgotten."""
+_IPV6_NETWORK: Final = 64
+"""Bits of an IPv6 address: a customer usually has all addresses with the same ones."""
+
+
+class FailedLogins:
+    """Counts the failed logins of each address within a period.
+
+    Args:
+        maximum: failed logins of one address, after which it is refused; 0: no limit.
+        period: seconds from the first of them until they are forgotten.
+    """
+
+    def __init__(self, maximum: int, period: float) -> None:
+        self._maximum = maximum
+        self._period = period
+        self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        """By address: when the period began, and the failures since then."""
+
+    def check(self, address: str | None) -> None:
+        """Refuse an address with too many failed logins; None: never.
+
+        Raises:
+            JMSSecurityException: the address has failed too often.
+        """
+        began, count = self._current(address)
+        if self._maximum and count >= self._maximum:
+            left = began + self._period - _clock.now()
+            raise JMSSecurityException(
+                f"Too many failed logins from {address}: no more are accepted for {left:.0f} s"
+            )
+
+    def failed(self, address: str | None) -> None:
+        """Count a failed login."""
+        if address is None or not self._maximum:
+            return
+        began, count = self._current(address)
+        self._failures[address] = began, count + 1
+        if count + 1 == self._maximum:
+            logger.warning(
+                "%d logins from %s have failed: it is refused for %g s",
+                self._maximum,
+                address,
+                began + self._period - _clock.now(),
+            )
+        while len(self._failures) > _MAXIMUM_ADDRESSES:
+            self._failures.popitem(last=False)
+
+    def _current(self, address: str | None) -> tuple[float, int]:
+        now = _clock.now()
+        known = None if address is None else self._failures.get(address)
+        if known is not None and known[0] + self._period <= now:
+            del self._failures[address or ""]
+            known = None
+        return (now, 0) if known is None else known
+
+
+def address_key(remote_address: str | None) -> str | None:
+    """Return what the failed logins of a client count for; None for clients in the process.
+
+    It is the IPv4 address, or the network of an IPv6 address.
+    """
+    if remote_address is None or remote_address.startswith("vm:"):
+        return None
+    host = remote_address.rpartition("://")[2].rpartition(":")[0].strip("[]")
+    try:
+        address: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return remote_address.rpartition(":")[0]
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(IPv6Network((address, _IPV6_NETWORK), strict=False))
+    return str(address)

@@ -1,0 +1,250 @@
+"""Users of an LDAP directory, with the extra `ldap`. (activemq-edges SE3)"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pyjms._distribution import install_command
+from pyjms._logger import get_logger
+from pyjms.errors import ConfigurationException
+from pyjms_broker.api.context import SecurityContext
+from pyjms_broker.security.login_modules import (
+    LoginModule,
+    LoginRefusedError,
+    LoginUnavailableError,
+    is_true,
+)
+from pyjms_broker.security.logins import Credentials
+
+__all__ = ["LdapLogin", "ldap_module"]
+
+logger = get_logger(__name__)
+
+_TIMEOUT: Final = 5
+"""Seconds that a connection or an answer may take."""
+_MAXIMUM_ROLES: Final = 1000
+"""Roles of a user; more are an error of the directory's administrator or a cycle."""
+_KNOWN: Final = frozenset(
+    [
+        "initialContextFactory",
+        "connectionURL",
+        "connectionUsername",
+        "connectionPassword",
+        "connectionProtocol",
+        "authentication",
+        "userBase",
+        "userSearchMatching",
+        "userSearchSubtree",
+        "roleBase",
+        "roleName",
+        "roleSearchMatching",
+        "roleSearchSubtree",
+        "userRoleName",
+        "expandRoles",
+        "expandRolesMatching",
+        "debug",
+        "encryptionPassword",
+        "passwordEnvName",
+        "encryptionAlgorithm",
+    ]
+)
+
+Connect = Callable[[str | None, str | None], Any]
+"""Returns an open ldap3 connection for a name and a password that are not bound yet."""
+
+
+class LdapLogin(LoginModule):
+    """Finds the user, binds as that user with the password, and collects the roles.
+
+    Source: ActiveMQ LDAPLoginModule. A name that finds several entries is refused, and so is an
+    empty password, with which a directory would accept everybody.
+
+    Args:
+        options: those of the login module.
+        connect: opens connections.
+    """
+
+    def __init__(self, options: Mapping[str, str], connect: Connect) -> None:
+        self._options = options
+        self._connect = connect
+
+    def login(self, credentials: Credentials) -> SecurityContext | None:
+        """Ask the directory; None: the client has given no name.
+
+        Raises:
+            LoginRefusedError: the user is unknown, or the password wrong.
+            LoginUnavailableError: the directory does not answer.
+        """
+        from ldap3.core.exceptions import LDAPException  # noqa: PLC0415 - an extra
+
+        name, password = credentials.user_name, credentials.password
+        if name is None:
+            return None
+        if not name or not password:
+            raise LoginRefusedError
+        try:
+            return SecurityContext(name, self._groups(name, password))
+        except LDAPException as error:
+            logger.error(
+                "The directory %s cannot be asked: %s",
+                self._options.get("connectionURL"),
+                type(error).__name__,
+            )
+            raise LoginUnavailableError from error
+
+    def _groups(self, name: str, password: str) -> frozenset[str]:
+        options = self._options
+        binds = options.get("authentication", "simple").lower() != "none"
+        directory = self._connect(
+            options.get("connectionUsername") if binds else None,
+            options.get("connectionPassword") if binds else None,
+        )
+        try:
+            if not directory.bind():
+                logger.error(
+                    "The directory %s refuses connectionUsername", options.get("connectionURL")
+                )
+                raise LoginUnavailableError
+            attribute = options.get("userRoleName")
+            found = self._search(
+                directory, "user", options["userSearchMatching"], (name,), attribute
+            )
+            if len(found) != 1:
+                raise LoginRefusedError
+            (dn, roles), *_ = found.items()
+            self._check_password(dn, password)
+            return frozenset(roles | self._roles(directory, dn, name))
+        finally:
+            directory.unbind()
+
+    def _check_password(self, dn: str, password: str) -> None:
+        user = self._connect(dn, password)
+        try:
+            if not user.bind():
+                raise LoginRefusedError
+        finally:
+            user.unbind()
+
+    def _roles(self, directory: Any, dn: str, name: str) -> set[str]:
+        options = self._options
+        attribute = options.get("roleName")
+        if not attribute or not options.get("roleSearchMatching"):
+            return set()
+        found = self._search(
+            directory, "role", options["roleSearchMatching"], (dn, name), attribute
+        )
+        waiting = list(found) if is_true(options, "expandRoles") else []
+        while waiting and len(found) < _MAXIMUM_ROLES:
+            matching = options.get("expandRolesMatching", "(member={0})")
+            more = self._search(directory, "role", matching, (waiting.pop(),), attribute)
+            waiting += more.keys() - found.keys()
+            found |= more
+        return set().union(*found.values())
+
+    def _search(
+        self, directory: Any, kind: str, matching: str, values: Iterable[str], attribute: str | None
+    ) -> dict[str, set[str]]:
+        """Return the values of an attribute by the names of the entries found."""
+        from ldap3 import LEVEL, SUBTREE  # noqa: PLC0415 - an extra
+
+        directory.search(
+            self._options[f"{kind}Base"],
+            _filled(matching, values),
+            search_scope=SUBTREE if is_true(self._options, f"{kind}SearchSubtree") else LEVEL,
+            attributes=[attribute] if attribute else None,
+        )
+        return {
+            entry["dn"]: _texts(entry["attributes"].get(attribute) if attribute else None)
+            for entry in directory.response or ()
+            if entry["type"] == "searchResEntry"
+        }
+
+
+def _filled(matching: str, values: Iterable[str]) -> str:
+    """Return a filter with `{0}` and `{1}` replaced by values in which nothing is special."""
+    from ldap3.utils.conv import escape_filter_chars  # noqa: PLC0415 - an extra
+
+    pieces = {f"{{{index}}}": escape_filter_chars(text) for index, text in enumerate(values)}
+    filled, rest = "", matching
+    while rest:
+        mark = rest[:3]
+        if mark in pieces:
+            filled, rest = filled + pieces[mark], rest[3:]
+        else:
+            filled, rest = filled + rest[0], rest[1:]
+    return filled
+
+
+def _texts(values: object) -> set[str]:
+    if values is None:
+        return set()
+    if isinstance(values, str | bytes):
+        values = [values]
+    assert isinstance(values, Iterable)
+    return {value.decode() if isinstance(value, bytes) else str(value) for value in values}
+
+
+def ldap_module(options: Mapping[str, str], _directory: Path) -> LoginModule:
+    """Return LDAPLoginModule.
+
+    Raises:
+        ConfigurationException: the extra is absent, or an option is missing or unknown.
+    """
+    for key in ("connectionURL", "userBase", "userSearchMatching"):
+        if not options.get(key):
+            raise ConfigurationException(f"the login module has no option {key}")
+    if (
+        options.get("roleName")
+        and options.get("roleSearchMatching")
+        and not options.get("roleBase")
+    ):
+        raise ConfigurationException("the login module has no option roleBase")
+    unknown = sorted(set(options) - _KNOWN)
+    if unknown:
+        raise ConfigurationException(f"the login module has no option named {unknown[0]}")
+    return LdapLogin(options, _connector(options))
+
+
+def _connector(options: Mapping[str, str]) -> Connect:
+    try:
+        from ldap3 import ANONYMOUS, NONE, SIMPLE, Connection, Server, Tls  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigurationException(
+            "the login module needs the package ldap3",
+            hint=install_command("ldap"),
+        ) from error
+    url = urlsplit(options["connectionURL"])
+    method = options.get("authentication", "simple").lower()
+    if url.scheme not in {"ldap", "ldaps"} or not url.hostname or url.path.strip("/"):
+        raise ConfigurationException(
+            f"connectionURL is {options['connectionURL']}",
+            hint="write ldap://host:389 or ldaps://host",
+        )
+    if method not in {"simple", "none"}:
+        raise ConfigurationException(f"authentication={method}: only simple and none are supported")
+    uses_tls = url.scheme == "ldaps" or options.get("connectionProtocol", "").lower() == "ssl"
+    server = Server(
+        url.hostname,
+        port=url.port,
+        use_ssl=uses_tls,
+        tls=Tls(validate=ssl.CERT_REQUIRED) if uses_tls else None,
+        get_info=NONE,
+        connect_timeout=_TIMEOUT,
+    )
+
+    def connect(user: str | None, password: str | None) -> Any:
+        return Connection(
+            server,
+            user=user,
+            password=password,
+            authentication=SIMPLE if user else ANONYMOUS,
+            receive_timeout=_TIMEOUT,
+            auto_referrals=False,
+            read_only=True,
+        )
+
+    return connect

@@ -1,0 +1,77 @@
+"""Java's properties files, as `java.util.Properties.load` reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pyjms.errors import ConfigurationException
+
+__all__ = ["parse_properties", "read_properties"]
+
+_LIMIT: Final = 16 << 20
+"""Bytes of a file."""
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_PAIR: Final = re.compile(r"((?:\\.|[^\\:=\s])*)[ \t\f]*[:=]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Read a file; blocking.
+
+    Raises:
+        ConfigurationException: it cannot be read, or is larger than 16 MiB.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LIMIT + 1)
+    except OSError as error:
+        raise ConfigurationException(
+            f"{path} cannot be read: {error.strerror or error}",
+            hint="check the path, which is relative to the working directory, and its permissions",
+        ) from error
+    if len(data) > _LIMIT:
+        raise ConfigurationException(f"{path} is larger than {_LIMIT >> 20} MiB")
+    return parse_properties(data.decode("latin-1"))
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Return the properties; the last of several values of one key counts."""
+    found: dict[str, str] = {}
+    for line in _logical_lines(text):
+        pair = _PAIR.fullmatch(line)
+        if pair is not None:
+            found[_unescaped(pair[1])] = _unescaped(pair[2])
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Yield the lines without comments and blank ones, continued lines as one."""
+    continued: str | None = None
+    for natural in _LINE_END.split(text):
+        line = natural.lstrip(" \t\f")
+        if continued is None and (not line or line[0] in "#!"):
+            continue
+        line = line if continued is None else continued + line
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            continued = line[:-1]
+            continue
+        continued = None
+        yield line
+    if continued:
+        yield continued
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(_replacement, text) if "\\" in text else text
+
+
+def _replacement(escape: re.Match[str]) -> str:
+    name = escape[1]
+    if len(name) > 1:
+        return chr(int(name[1:], 16))
+    return _CONTROLS.get(name, name)

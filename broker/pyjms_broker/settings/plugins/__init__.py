@@ -1,0 +1,162 @@
+"""ActiveMQ's broker plug-ins in broker.yaml: `plugins`, by `type`. (activemq-broker 1.1)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Final, Literal, Self
+
+from pydantic import model_validator
+
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.filter import BrokerPlugin
+from pyjms_broker.management import Management, StatisticsBrokerPlugin
+from pyjms_broker.plugins.broker_path import TraceBrokerPathPlugin
+from pyjms_broker.plugins.discarding_dlq import DiscardingDLQBrokerPlugin
+from pyjms_broker.plugins.event_logging import LoggingBrokerPlugin
+from pyjms_broker.plugins.force_persistency import ForcePersistencyModeBrokerPlugin
+from pyjms_broker.plugins.path_separator import DestinationPathSeparatorPlugin
+from pyjms_broker.plugins.redelivery import RedeliveryPlugin, RedeliveryPolicy
+from pyjms_broker.plugins.time_stamping import TimeStampingBrokerPlugin
+from pyjms_broker.settings.extensions import PluginSettings
+from pyjms_broker.settings.plugins.authorization import AuditSettings, AuthorizationSettings
+from pyjms_broker.settings.plugins.jaas import (
+    JaasAuthenticationSettings,
+    JaasCertificateAuthenticationSettings,
+    JaasDualAuthenticationSettings,
+)
+from pyjms_broker.settings.plugins.security import (
+    PropertiesAuthenticationSettings,
+    SimpleAuthenticationSettings,
+)
+from pyjms_broker.settings.values import DestinationName, Section, arguments_of, check_by
+
+__all__ = ["BUILT_IN_PLUGINS", "RedeliveryPolicySettings"]
+
+
+class _BuiltInPlugin(PluginSettings):
+    """The settings of a plug-in, from the table of its options."""
+
+    plugin: ClassVar[type[BrokerPlugin]]
+    type: str
+
+    def build(self) -> BrokerPlugin:
+        """Create the plug-in."""
+        plugin: Callable[..., BrokerPlugin] = self.plugin
+        return plugin(**arguments_of(self.plugin, self))
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Return the plug-in's filter around `broker`."""
+        return self.build().install_plugin(broker)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_by(self.build)
+        return self
+
+
+class TimeStampingSettings(_BuiltInPlugin, TimeStampingBrokerPlugin):
+    """Messages get the broker's time, and keep their time to live."""
+
+    plugin = TimeStampingBrokerPlugin
+    type: Literal["time_stamping"] = "time_stamping"
+
+
+class ForcePersistencyModeSettings(_BuiltInPlugin, ForcePersistencyModeBrokerPlugin):
+    """Every message is persistent, or none is."""
+
+    plugin = ForcePersistencyModeBrokerPlugin
+    type: Literal["force_persistency_mode"] = "force_persistency_mode"
+
+
+class DestinationPathSeparatorSettings(_BuiltInPlugin, DestinationPathSeparatorPlugin):
+    """Clients may write another separator than a dot."""
+
+    plugin = DestinationPathSeparatorPlugin
+    type: Literal["destination_path_separator"] = "destination_path_separator"
+
+
+class LoggingSettings(_BuiltInPlugin, LoggingBrokerPlugin):
+    """Events are logged; message headers, but no bodies, properties or passwords."""
+
+    plugin = LoggingBrokerPlugin
+    type: Literal["logging"] = "logging"
+
+
+class TraceBrokerPathSettings(_BuiltInPlugin, TraceBrokerPathPlugin):
+    """A property lists the brokers that a message has passed."""
+
+    plugin = TraceBrokerPathPlugin
+    type: Literal["trace_broker_path"] = "trace_broker_path"
+
+
+class DiscardingDLQSettings(_BuiltInPlugin, DiscardingDLQBrokerPlugin):
+    """Messages that would be dead-lettered are discarded."""
+
+    plugin = DiscardingDLQBrokerPlugin
+    type: Literal["discarding_dlq"] = "discarding_dlq"
+
+
+class RedeliveryPolicySettings(Section, RedeliveryPolicy):
+    """How often and when the messages of a destination are delivered again."""
+
+    destination: DestinationName | None = None
+    """Name or pattern; null: all destinations without a policy of their own."""
+
+    def build(self) -> RedeliveryPolicy:
+        """Create the policy."""
+        return RedeliveryPolicy(**arguments_of(RedeliveryPolicy, self))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_by(self.build)
+        return self
+
+
+class RedeliverySettings(_BuiltInPlugin, RedeliveryPlugin):
+    """The broker delivers a message again, later, instead of dead-lettering it."""
+
+    plugin = RedeliveryPlugin
+    type: Literal["redelivery"] = "redelivery"
+    redelivery_policy_map: tuple[RedeliveryPolicySettings, ...] = ()
+    """The policies; the most specific one applies, and the one without a destination to others."""
+
+    def build(self) -> BrokerPlugin:
+        """Create the plug-in."""
+        policies = tuple(policy.build() for policy in self.redelivery_policy_map)
+        options = {**arguments_of(RedeliveryPlugin, self), "redelivery_policy_map": policies}
+        return RedeliveryPlugin(**options)
+
+
+class StatisticsSettings(_BuiltInPlugin):
+    """Clients ask for statistics with messages."""
+
+    plugin = StatisticsBrokerPlugin
+    type: Literal["statistics"] = "statistics"
+
+    def build(self) -> StatisticsBrokerPlugin:
+        """Create the plug-in."""
+        return StatisticsBrokerPlugin()
+
+    def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
+        """Return the plug-in's filter around `broker`."""
+        return self.build().install_managed_plugin(broker, management)
+
+
+BUILT_IN_PLUGINS: Final[dict[str, type[PluginSettings]]] = {
+    "time_stamping": TimeStampingSettings,
+    "force_persistency_mode": ForcePersistencyModeSettings,
+    "destination_path_separator": DestinationPathSeparatorSettings,
+    "logging": LoggingSettings,
+    "trace_broker_path": TraceBrokerPathSettings,
+    "discarding_dlq": DiscardingDLQSettings,
+    "statistics": StatisticsSettings,
+    "simple_authentication": SimpleAuthenticationSettings,
+    "properties_authentication": PropertiesAuthenticationSettings,
+    "jaas_authentication": JaasAuthenticationSettings,
+    "jaas_certificate_authentication": JaasCertificateAuthenticationSettings,
+    "jaas_dual_authentication": JaasDualAuthenticationSettings,
+    "authorization": AuthorizationSettings,
+    "audit": AuditSettings,
+    "redelivery": RedeliverySettings,
+}
+"""The plug-ins that need no other distribution, by type."""

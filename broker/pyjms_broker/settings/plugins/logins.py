@@ -1,0 +1,34 @@
+"""What all plug-ins that authenticate clients have in broker.yaml."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from pydantic import Field
+
+from pyjms._yaml import Duration
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.security.authentication import AuthenticationBroker
+from pyjms_broker.security.failed_logins import FailedLogins
+from pyjms_broker.security.logins import Authenticator
+from pyjms_broker.settings.extensions import PluginSettings
+
+__all__ = ["LoginSettings"]
+
+
+class LoginSettings(PluginSettings):
+    """The limit of failed logins; a subclass says who decides."""
+
+    maximum_failed_logins: int = Field(default=10, ge=0)
+    """Failed logins of one address after which it is refused for a time; 0: no limit."""
+    failed_login_period: Duration = Field(default=60.0, gt=0)
+    """Time after which an address's failed logins are forgotten."""
+
+    @abstractmethod
+    def authenticator(self) -> Authenticator:
+        """Create what decides who clients are; called at each start of the broker."""
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Return the filter that authenticates clients."""
+        limit = FailedLogins(self.maximum_failed_logins, self.failed_login_period)
+        return AuthenticationBroker(broker, self.authenticator(), limit)

@@ -1,0 +1,51 @@
+"""Connectors in broker.yaml (`connectors`), and their encryption (`tls`)."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import model_validator
+
+from pyjms.settings.tls import TlsCommonSettings
+from pyjms.transport.tls import SERVER_TLS, TLS_SCHEMES, with_tls
+from pyjms.transport.uri import TransportURI
+from pyjms_broker.settings.values import Section
+
+__all__ = ["ConnectorSettings", "ConnectorTlsSettings"]
+
+
+class ConnectorTlsSettings(Section, TlsCommonSettings):
+    """Certificate and key of a connector (`tls`)."""
+
+    need_client_auth: bool = False
+    """Whether clients must have a certificate of the trust store's issuers."""
+    want_client_auth: bool = False
+    """Whether clients may have one; it is checked, too."""
+
+
+class ConnectorSettings(Section):
+    """Where clients connect (`connectors`)."""
+
+    uri: str
+    """Address to listen on; 0.0.0.0: all interfaces, port 0: any free port."""
+    name: str | None = None
+    """Name in logs; null: the URI."""
+    allow_link_stealing: bool = False
+    """Whether a new client with the same client id replaces the connected one."""
+    tls: ConnectorTlsSettings | None = None
+    """Certificate and key of an ssl:// connector; options of the URI override them."""
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if self.tls is not None and self.uri.partition(":")[0].lower() not in TLS_SCHEMES:
+            raise ValueError("tls is set, and uri is not encrypted: write ssl://host:port")
+        return self
+
+    def transport_uri(self) -> TransportURI:
+        """Return the address with the options of `tls`.
+
+        Raises:
+            ConfigurationException: the URI cannot be read.
+        """
+        uri = TransportURI.parse(self.uri)
+        return uri if self.tls is None else with_tls(uri, self.tls.options(), SERVER_TLS)

@@ -1,0 +1,216 @@
+"""What every request passes before a part of the site gets it: host, origin, login and right."""
+
+from __future__ import annotations
+
+from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import quote
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pyjms._logger import get_logger
+from pyjms.errors import JMSSecurityException
+from pyjms_broker.security.audit import acting_as
+from pyjms_broker.web.body import limited
+from pyjms_broker.web.context import SESSION, USER, WebContext, client_address
+from pyjms_broker.web.errors import WebError, response_to
+from pyjms_broker.web.login import basic_credentials, logged_in
+from pyjms_broker.web.sessions import COOKIE, Session
+from pyjms_broker.web.user import NOBODY, Access, WebUser
+
+__all__ = ["Gate", "check_origin"]
+
+logger = get_logger(__name__)
+
+_NO_NAME: Final = "anybody without a login"
+"""In the audit log."""
+_SAFE: Final = frozenset({"GET", "HEAD"})
+_HEADERS: Final = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'self'; frame-ancestors 'none'",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+"""Headers of all responses that do not set them."""
+
+
+class Gate:
+    """ASGI middleware around the whole site.
+
+    Args:
+        app: the site.
+        context: says who may do what.
+    """
+
+    def __init__(self, app: ASGIApp, context: WebContext) -> None:
+        self._app = app
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request. (ASGI)"""
+        if scope["type"] != "http":
+            raise WebError(400, f"There is no {scope['type']} here", "send a request of HTTP")
+        request = HTTPConnection(scope)
+        given = scope[SESSION] = self._context.sessions.get(_cookie(request))
+        completed = _with_headers(scope, given, send)
+        try:
+            try:
+                await self._admit(request)
+                limits = self._context.configuration
+                receive = limited(
+                    request, receive, limits.maximum_body_size, limits.request_timeout
+                )
+            except (WebError, JMSSecurityException) as error:
+                await self._refusal(request, error)(scope, receive, completed)
+            else:
+                name = request.scope[USER].name if USER in scope else ""
+                with acting_as(name or _NO_NAME, client_address(request)):
+                    await self._app(scope, receive, completed)
+        except ClientDisconnect:
+            logger.debug("The client has left: %s", scope["path"])
+        except Exception:  # the site has answered with status 500
+            logger.exception("The request %s has failed", scope["path"][:200])
+
+    async def _admit(self, request: HTTPConnection) -> None:
+        """Find out who sends the request, and check that the user may."""
+        context = self._context
+        method, path = request.scope["method"], request.scope["path"]
+        required = context.required(path, method)
+        if not context.service.started:
+            if required is Access.ANYBODY:
+                return
+            state = "waits for another broker's lock" if context.service.slave else "starts"
+            raise WebError(503, f"The broker {state}", "try again later", {"Retry-After": "5"})
+        has_users = context.service.broker.authenticates_clients
+        if not has_users:
+            _check_host(request, context)
+        if method not in _SAFE:
+            check_origin(request, context)
+        user = await self._user(request) if has_users else _OPERATOR
+        request.scope[USER] = user
+        if required is Access.ANYBODY:
+            return
+        if user is NOBODY:
+            raise WebError(401, "This needs a login", "send user and password (HTTP Basic)")
+        context.require(request, required)
+
+    async def _user(self, request: HTTPConnection) -> WebUser:
+        header = request.headers.get("authorization")
+        if header is None:
+            session = request.scope[SESSION]
+            return session.user if session is not None and session.logged_in else NOBODY
+        try:
+            name, password = basic_credentials(header)
+            context = self._context
+            return await logged_in(
+                context.service, context.configuration, name, password, client_address(request)
+            )
+        except JMSSecurityException as error:
+            raise WebError(401, error.reason, error.hint) from error
+
+    def _refusal(self, request: HTTPConnection, error: WebError | JMSSecurityException) -> Response:
+        if not isinstance(error, WebError) or error.status != 401:
+            return response_to(request, error)
+        page = self._context.login_page
+        is_page = "text/html" in request.headers.get("accept", "")
+        if page is not None and is_page and request.scope["method"] in _SAFE:
+            return RedirectResponse(f"{page}?next={quote(request.scope['path'])}", 303)
+        response = response_to(request, error)
+        if request.headers.get("x-requested-with") != "XMLHttpRequest":  # it shows its own message
+            response.headers["www-authenticate"] = 'Basic realm="pyjms", charset="UTF-8"'
+        return response
+
+
+_OPERATOR: Final = WebUser("", frozenset(), Access.ADMINISTRATOR)
+"""Everybody who reaches a broker without users."""
+
+
+def _cookie(request: HTTPConnection) -> str | None:
+    header = request.headers.get("cookie")
+    if header is None:
+        return None
+    try:
+        found = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return None
+    return None if found is None else found.value
+
+
+def _host(request: HTTPConnection) -> str:
+    """Return host and port as the client has them in its URL."""
+    return request.headers.get("host", "")
+
+
+def _check_host(request: HTTPConnection, context: WebContext) -> None:
+    """Check that a page of the Internet has not given its own name to this machine.
+
+    Such a page would be of the same origin as this site, and there is no login to protect it.
+
+    Raises:
+        WebError: the name in the URL is not this machine's.
+    """
+    if context.service.allow_anonymous_remote:
+        return
+    name = _host(request)
+    name = name[1 : name.find("]")] if name.startswith("[") else name.partition(":")[0]
+    if name.lower() in ("localhost", *context.configuration.allowed_hosts):
+        return
+    try:
+        if ip_address(name).is_loopback:
+            return
+    except ValueError:
+        pass  # a name, and not one of those above
+    raise WebError(
+        403,
+        f"The host {name[:100]!r} in the URL is not this machine's",
+        "write localhost, configure users, or name the host in web: allowed_hosts",
+    )
+
+
+def check_origin(request: HTTPConnection, context: WebContext) -> None:
+    """Check that a request comes from a page of this site, or from no page at all.
+
+    Raises:
+        WebError: it comes from the page of another site.
+    """
+    origin = request.headers.get("origin")
+    site = request.headers.get("sec-fetch-site", "none")
+    own = f"{request.scope['scheme']}://{_host(request)}"
+    if origin is not None and origin in (own, *context.configuration.allowed_origins):
+        return
+    referer = request.headers.get("referer")
+    same = referer is None or f"{referer}/".startswith(f"{own}/")  # of browsers without the others
+    if origin is None and site in ("none", "same-origin") and same:
+        return
+    raise WebError(
+        403,
+        f"Pages of {str(origin or 'other sites')[:100]} may not do that",
+        "name the page's origin in web: allowed_origins",
+    )
+
+
+def _with_headers(scope: Scope, given: Session | None, send: Send) -> Send:
+    """Return `send` that adds the headers of all responses, and the cookie of a new session."""
+
+    async def completed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            session = scope[SESSION]
+            if session is not given:
+                headers.append("set-cookie", _set_cookie(scope, session))
+        await send(message)
+
+    return completed
+
+
+def _set_cookie(scope: Scope, session: Session | None) -> str:
+    secure = "; Secure" if scope["scheme"] == "https" else ""
+    value = "; Max-Age=0" if session is None else session.id
+    return f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}"

@@ -1,0 +1,1 @@
+"""Jolokia's protocol over the management model: `/api/jolokia`. (activemq-edges JX3)"""

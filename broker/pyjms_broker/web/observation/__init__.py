@@ -1,0 +1,1 @@
+"""What shows how the broker is doing: metrics and events."""

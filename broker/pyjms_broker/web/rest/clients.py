@@ -1,0 +1,187 @@
+"""The connections of REST requests: one for a request, or one that a client id names."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+
+from pyjms import _clock
+from pyjms._logger import get_logger
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.client.connection import ActiveMQConnection
+from pyjms.client.delivery import ActiveMQMessageConsumer
+from pyjms.client.factory import ConnectionFactory
+from pyjms.client.session import ActiveMQSession
+from pyjms.enums import AcknowledgeMode
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination
+from pyjms_broker.web.errors import WebError
+from pyjms_broker.web.host import WebHost
+from pyjms_broker.web.user import WebUser
+
+__all__ = ["RestClient", "RestClients"]
+
+logger = get_logger(__name__)
+
+_MAXIMUM: Final = 200
+"""Named clients; each has a connection."""
+_MAXIMUM_CONSUMERS: Final = 20
+"""Consumers of one named client."""
+_IDLE: Final = 300.0
+"""Seconds without a request after which a named client is closed."""
+
+
+class RestClient:
+    """A connection in a user's name, with a session and its consumers."""
+
+    def __init__(self, connection: ActiveMQConnection, session: ActiveMQSession) -> None:
+        self._connection = connection
+        self.session = session
+        self._consumers: dict[tuple[Destination, str | None], ActiveMQMessageConsumer] = {}
+        self.busy = False
+        self.used = _clock.now()
+
+    async def consumer(
+        self, destination: Destination, selector: str | None
+    ) -> ActiveMQMessageConsumer:
+        """Return the consumer of a destination; it stays open.
+
+        Raises:
+            JMSException: the user may not receive from it, or the selector is wrong.
+            WebError: the client has too many consumers.
+        """
+        key = destination, selector
+        found = self._consumers.get(key)
+        if found is None:
+            if len(self._consumers) >= _MAXIMUM_CONSUMERS:
+                raise WebError(
+                    429,
+                    f"The client has {_MAXIMUM_CONSUMERS} consumers, one for each destination and "
+                    "selector",
+                    "close it with POST and action=unsubscribe, or use another clientId",
+                )
+            found = await self.session.create_consumer(destination, selector)
+            self._consumers[key] = found
+        return found
+
+    async def forget(self, destination: Destination, selector: str | None) -> None:
+        """Close a consumer: what it has and has not given out goes back. Idempotent."""
+        consumer = self._consumers.pop((destination, selector), None)
+        if consumer is not None:
+            await consumer.close()
+
+    async def close(self) -> None:
+        """Close the connection; an error is logged."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._connection.close()
+            except JMSException as error:
+                logger.debug("The connection of a REST client did not close: %s", error)
+
+
+class RestClients:
+    """All connections of REST requests.
+
+    Args:
+        service: the broker.
+    """
+
+    def __init__(self, service: WebHost) -> None:
+        self._service = service
+        self._named: dict[tuple[str, str], RestClient] = {}
+        self._sweeping: BackgroundTask | None = None
+
+    @asynccontextmanager
+    async def client(self, user: WebUser, client_id: str | None) -> AsyncIterator[RestClient]:
+        """Use the client of that id, or one for this request alone.
+
+        Raises:
+            WebError: another request uses it, or there are too many.
+            JMSException: the broker refuses the connection.
+        """
+        if client_id is None:
+            client = await self._connected(user)
+            try:
+                yield client
+            finally:
+                await client.close()
+            return
+        client = await self._of_name(user, client_id)
+        if client.busy:
+            raise WebError(
+                500,
+                f"Another request uses the client {client_id[:100]!r}",
+                "wait for its answer, or use another clientId",
+            )
+        client.busy = True
+        try:
+            yield client
+        finally:
+            client.busy = False
+            client.used = _clock.now()
+
+    async def _of_name(self, user: WebUser, client_id: str) -> RestClient:
+        key = user.name, client_id
+        found = self._named.get(key)
+        if found is not None:
+            return found
+        if len(self._named) >= _MAXIMUM:
+            raise WebError(
+                503,
+                f"There are {_MAXIMUM} clients with a clientId",
+                "close some with POST and action=unsubscribe, or leave clientId out",
+            )
+        made = await self._connected(user)
+        found = self._named.setdefault(key, made)
+        if found is not made:  # another request was faster
+            await made.close()
+        if self._sweeping is None or self._sweeping.done:
+            self._sweeping = spawn(self._sweep, name="REST clients")
+        return found
+
+    async def _connected(self, user: WebUser) -> RestClient:
+        factory = ConnectionFactory(
+            f"{self._service.vm_uri}?create=false"
+            "&jms.prefetchPolicy.all=1&jms.watchTopicAdvisories=false"
+        )
+        connection = await factory.create_connection(user.name or None, user.password)
+        try:
+            session = await connection.create_session(False, AcknowledgeMode.CLIENT)
+            await connection.start()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await connection.close()
+            raise
+        return RestClient(connection, session)
+
+    async def unsubscribe(self, user: WebUser, client_id: str | None) -> bool:
+        """Close the client of that id; return whether there was one."""
+        client = None if client_id is None else self._named.pop((user.name, client_id), None)
+        if client is None:
+            return False
+        await client.close()
+        return True
+
+    async def _sweep(self) -> None:
+        while self._named:
+            await _clock.sleep(_IDLE / 10)
+            now = _clock.now()
+            for key, client in list(self._named.items()):
+                if not client.busy and now - client.used >= _IDLE:
+                    del self._named[key]
+                    await client.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await self._sweeping.wait()
+        named, self._named = self._named, {}
+        for client in named.values():
+            await client.close()
+
+    def __len__(self) -> int:
+        return len(self._named)

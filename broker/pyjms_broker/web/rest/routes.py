@@ -1,0 +1,122 @@
+"""The routes of messages by HTTP. (activemq-edges W6, W7)"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from pyjms.jms import Message
+from pyjms_broker.web.context import WebContext
+from pyjms_broker.web.errors import WebError
+from pyjms_broker.web.gate import check_origin
+from pyjms_broker.web.rest.clients import RestClients
+from pyjms_broker.web.rest.messages import (
+    destination_of,
+    milliseconds,
+    parameters_of,
+    response_of,
+    to_send,
+)
+from pyjms_broker.web.user import Access
+
+__all__ = ["routes"]
+
+_PATH: Final = "/api/message"
+_MAXIMUM_WAIT: Final = 20_000
+"""Milliseconds that a request waits for a message, unless it asks for less."""
+
+
+class _MessageRoutes:
+    def __init__(self, context: WebContext) -> None:
+        self._context = context
+        self._clients = RestClients(context.service)
+        context.on_stop(self._clients.close)
+
+    async def send(self, request: Request) -> Response:
+        """Send a message, or close a named client (`action=unsubscribe`)."""
+        given, text = parameters_of(request, await request.body())
+        user = self._context.user(request)
+        if given.get("action") == "unsubscribe":
+            if await self._clients.unsubscribe(user, given.get("clientId")):
+                return PlainTextResponse("Unsubscribed")
+            raise WebError(404, "There is no client of that clientId", "it may have been idle")
+        destination = destination_of(request.path_params.get("name", ""), given)
+        message, options = to_send(given, text)
+        async with self._clients.client(user, None) as client:
+            producer = await client.session.create_producer(destination)
+            await producer.send(
+                message,
+                delivery_mode=options.delivery_mode,
+                priority=options.priority,
+                time_to_live=options.time_to_live,
+            )
+        headers = {"messageID": message.message_id or ""}
+        return PlainTextResponse("Message sent", headers=headers)
+
+    async def receive(self, request: Request) -> Response:
+        """Take one message; status 204 if none comes in time."""
+        check_origin(request, self._context)  # a GET takes a message
+        if request.method == "HEAD":
+            raise WebError(405, "HEAD would take a message", "send GET", {"Allow": "GET"})
+        given = dict(request.query_params)
+        destination = destination_of(request.path_params.get("name", ""), given)
+        selector = request.headers.get("selector")
+        wait = min(milliseconds(given, "readTimeout", _MAXIMUM_WAIT), _MAXIMUM_WAIT)
+        await request.body()
+        user = self._context.user(request)
+        async with self._clients.client(user, given.get("clientId")) as client:
+            keeps = False
+            try:
+                consumer = await client.consumer(destination, selector)
+                message = await self._message(request, consumer.receive, wait / 1000)
+                if message is not None:
+                    await message.acknowledge()
+                keeps = given.get("oneShot") != "true"
+            finally:
+                if not keeps:
+                    with anyio.CancelScope(shield=True):
+                        await client.forget(destination, selector)
+        return Response(status_code=204) if message is None else response_of(message, given)
+
+    async def _message(self, request: Request, receive: object, wait: float) -> Message | None:
+        """Wait for a message, at most until the client leaves or the broker stops."""
+        assert callable(receive)
+        message: Message | None = None
+        left = False
+        async with anyio.create_task_group() as tasks:
+
+            async def watch() -> None:
+                nonlocal left
+                await request.receive()  # the body has been read: this is the end of the connection
+                left = True
+                tasks.cancel_scope.cancel()
+
+            async def stop() -> None:
+                await self._context.stopping.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            tasks.start_soon(stop)
+            message = await receive(max(wait, 0.001))
+            tasks.cancel_scope.cancel()
+        if left:
+            raise ClientDisconnect
+        return message
+
+
+def routes(context: WebContext) -> list[BaseRoute]:
+    """Return the routes of messages."""
+    context.allow(_PATH, Access.USER)
+    served = _MessageRoutes(context)
+    return [
+        Route(path, endpoint, methods=methods)
+        for path in (_PATH, f"{_PATH}/{{name:path}}")
+        for endpoint, methods in (
+            (served.send, ["POST", "PUT"]),
+            (served.receive, ["GET", "DELETE"]),
+        )
+    ]

@@ -1,0 +1,158 @@
+"""The web server of one broker: its port, and the site behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+import sniffio
+import uvicorn
+from anyio.abc import SocketAttribute, SocketListener
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from pyjms._fork import inherits, let_go_of_socket
+from pyjms._logger import get_logger
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConfigurationException
+from pyjms.transport.tls import shared_context
+from pyjms_broker.connector.file_handles import FileHandles
+from pyjms_broker.connector.listening import check_exposure, listen
+from pyjms_broker.web.configuration import WebConfiguration
+from pyjms_broker.web.context import WebContext
+from pyjms_broker.web.errors import exception_handlers
+from pyjms_broker.web.gate import Gate
+from pyjms_broker.web.host import WebHost
+from pyjms_broker.web.parts import routes_of
+from pyjms_broker.web.protocol import limited_protocol
+
+__all__ = ["WebServer"]
+
+logger = get_logger(__name__)
+
+_KEEP_ALIVE: Final = 15
+"""Seconds that a connection may be idle between two requests."""
+_GRACE: Final = 3
+"""Seconds that requests have to end when the server stops."""
+_HEAD_SIZE: Final = 64 * 1024
+"""Size of a request's line and headers."""
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the broker's process."""
+        yield
+
+
+class WebServer:
+    """Serves a broker's site. Belongs to the broker's event loop.
+
+    Args:
+        host: the broker service.
+        configuration: the settings.
+    """
+
+    def __init__(self, host: WebHost, configuration: WebConfiguration) -> None:
+        self._host = host
+        self._configuration = configuration
+        self._listeners: list[SocketListener] = []
+        self._server: uvicorn.Server | None = None
+        self._task: BackgroundTask | None = None
+        self.app: ASGIApp | None = None
+        """The site, for ASGI; None before the start."""
+        self.context = WebContext(host, configuration)
+        """What the parts of the site share."""
+
+    @property
+    def url(self) -> str:
+        """The URL of the site, with the actual port if the configured one is 0."""
+        host, port = self._configuration.host, self._configuration.port
+        if self._listeners:
+            port = int(self._listeners[0].extra(SocketAttribute.local_port))
+        if host in ("0.0.0.0", "::"):  # noqa: S104 - only where the configuration asks for it
+            host = socket.gethostname()
+        scheme = "http" if self._configuration.tls is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    async def start(self) -> None:
+        """Listen, and answer requests for `Access.ANYBODY`; all others wait for the broker.
+
+        Raises:
+            ResourceAllocationException: the address cannot be bound.
+            ConfigurationException: a part of the site or the certificate cannot be used, or the
+                broker runs on trio.
+        """
+        if sniffio.current_async_library() != "asyncio":
+            raise ConfigurationException(
+                "web: the web server needs asyncio, and the broker runs on trio",
+                hint="run the broker with asyncio, or leave web out",
+            )
+        configuration = self._configuration
+        site = Starlette(routes=routes_of(self.context), exception_handlers=exception_handlers)
+        self.app = Gate(site, self.context)
+        config = uvicorn.Config(
+            self.app,
+            http=limited_protocol(
+                configuration.maximum_connections,
+                configuration.request_timeout,
+                FileHandles(self._host.reserved_file_handles),
+            ),
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=_GRACE,
+            h11_max_incomplete_event_size=_HEAD_SIZE,
+        )
+        config.load()
+        if configuration.tls is not None:
+            config.ssl = await shared_context(configuration.tls, server_side=True).current()
+        self._listeners = await listen(
+            configuration.host,
+            configuration.port,
+            backlog=min(configuration.maximum_connections, 2048),
+            address=self.url,
+            listener="connector 'web'",
+            change="web: port, or web: host",
+        )
+        inherits(self)
+        self._server = server = _Server(config)
+        server.lifespan = config.lifespan_class(config)
+        sockets = [each.extra(SocketAttribute.raw_socket) for each in self._listeners]
+        await server.startup(sockets)
+        self._task = spawn(server.main_loop, name="web server")
+
+    def check_exposure(self) -> None:
+        """Check that only this machine can connect while the broker knows no users.
+
+        Raises:
+            ConfigurationException: others can, and nothing says that they may.
+        """
+        tls = self._configuration.tls
+        if tls is None or not tls.need_client_auth:
+            check_exposure(self._host, "Connector 'web'", self._listeners)
+
+    async def stop(self) -> None:
+        """End all requests, and free the port. Idempotent."""
+        self.context.stopping.set()
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.should_exit = True
+        sockets = [each.extra(SocketAttribute.raw_socket) for each in self._listeners]
+        await server.shutdown(sockets)
+        if self._task is not None:
+            await self._task.wait()
+        await self.context.close()
+
+    def forked(self) -> None:
+        """Let go of the port, in a child process: only the parent accepts connections."""
+        for listener in self._listeners:
+            let_go_of_socket(listener.extra(SocketAttribute.raw_socket).fileno())

@@ -1,0 +1,97 @@
+"""The options with which commands connect: URL, user, and a password that nobody else can read.
+
+A password on the command line is in the process list and in the shell's history. It comes from
+the environment (PYJMS_PASSWORD), a file, or a question on the terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple, TypeAlias
+
+import typer
+
+from pyjms.errors import ConfigurationException
+
+__all__ = ["Credentials", "PasswordFile", "UrlOption", "User", "read_credentials"]
+
+UrlOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="PYJMS_URL",
+        metavar="URL",
+        help="The broker, also ActiveMQ's. Default: tcp://localhost:61616.",
+    ),
+]
+User: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        "-u",
+        envvar="PYJMS_USER",
+        help="The user. The password is PYJMS_PASSWORD, in --password-file, or asked for.",
+    ),
+]
+PasswordFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file", metavar="FILE", help="A file whose first line is the user's password."
+    ),
+]
+
+_LONGEST: Final = 64 << 10
+
+
+class Credentials(NamedTuple):
+    """A user and a password; None: the broker's guest, or those in the URL."""
+
+    user: str | None
+    password: str | None
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.user!r}, {'***' if self.password else None})"
+
+
+def read_credentials(
+    user: str | None, password_file: Path | None, password: str | None = None
+) -> Credentials:
+    """Return the user's credentials; asks on the terminal for a password that is not given.
+
+    Args:
+        user: None: no credentials.
+        password_file: has the password in its first line.
+        password: as given on the command line, where ActiveMQ's options allow that.
+
+    Raises:
+        ConfigurationException: there is no password, or its file cannot be read; or a password
+            without a user.
+    """
+    import os
+
+    if user is None:
+        if password_file is not None or password is not None:
+            raise ConfigurationException("A password without a user", hint="add --user")
+        return Credentials(None, None)
+    if password is not None:
+        return Credentials(user, password)
+    if password_file is not None:
+        return Credentials(user, _first_line(password_file))
+    given = os.environ.get("PYJMS_PASSWORD")
+    if given is not None:
+        return Credentials(user, given)
+    if sys.stdin.isatty():
+        return Credentials(user, typer.prompt(f"Password of {user}", hide_input=True, err=True))
+    raise ConfigurationException(
+        f"There is no password for user {user}",
+        hint="set PYJMS_PASSWORD, or name a file with --password-file",
+    )
+
+
+def _first_line(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8") as lines:
+            return lines.readline(_LONGEST).rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        raise ConfigurationException(f"--password-file: {file} cannot be read: {error}") from None

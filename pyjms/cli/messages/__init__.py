@@ -1,0 +1,1 @@
+"""`pyjms send`, `receive` and `browse`: messages of any broker that speaks OpenWire."""

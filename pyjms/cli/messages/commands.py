@@ -1,0 +1,279 @@
+"""The commands `pyjms send`, `receive` and `browse`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyjms.cli.credentials import PasswordFile, UrlOption, User, read_credentials
+from pyjms.cli.durations import duration
+from pyjms.cli.messages.options import (
+    Body,
+    BodyFile,
+    Delay,
+    DestinationArgument,
+    Headers,
+    Json,
+    Properties,
+    Selector,
+    TimeToLive,
+)
+
+if TYPE_CHECKING:
+    from pyjms.cli.messages.receiving import Acknowledgement
+    from pyjms.client.factory import ConnectionFactory
+    from pyjms.jms.destination import Destination
+    from pyjms.jms.message import Message
+
+__all__ = ["browse", "receive", "send"]
+
+
+def send(
+    destination: DestinationArgument,
+    body: Body = None,
+    url: UrlOption = None,
+    user: User = None,
+    password_file: PasswordFile = None,
+    file: BodyFile = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Send each line of the input as a message.")
+    ] = False,
+    as_bytes: Annotated[
+        bool, typer.Option("--bytes", help="Send messages of bytes instead of texts.")
+    ] = False,
+    properties: Properties = None,
+    persistent: Annotated[
+        bool, typer.Option("--persistent/--non-persistent", help="The delivery mode.")
+    ] = True,
+    priority: Annotated[
+        int | None, typer.Option(min=0, max=9, help="From 0 to 9. Default: 4.")
+    ] = None,
+    ttl: TimeToLive = None,
+    delay: Delay = None,
+    correlation_id: Annotated[str | None, typer.Option(help="JMSCorrelationID.")] = None,
+    reply_to: Annotated[str | None, typer.Option(help="JMSReplyTo, a destination.")] = None,
+    type_: Annotated[str | None, typer.Option("--type", help="JMSType.")] = None,
+    group: Annotated[str | None, typer.Option(help="JMSXGroupID.")] = None,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, help="How often each body is sent.")
+    ] = 1,
+) -> None:
+    """Send messages to any broker that speaks OpenWire.
+
+    Prints the number of messages, and the id if there is one only.
+    """
+    import anyio
+
+    from pyjms.cli.destinations import read_destination
+    from pyjms.cli.messages.sending import Outgoing, bodies_of, read_property, send_all
+    from pyjms.cli.terminal import one_line_errors, plural, progress
+    from pyjms.errors import ConfigurationException
+
+    with one_line_errors("send"):
+        if body is not None and (file is not None or lines):
+            raise ConfigurationException(
+                f"BODY contradicts {'--file' if file is not None else '--lines'}",
+                hint="leave one of them out",
+            )
+        outgoing = Outgoing(
+            read_destination(destination),
+            persistent=persistent,
+            priority=priority,
+            time_to_live=ttl,
+            delay=delay,
+            correlation_id=correlation_id,
+            reply_to=None if reply_to is None else read_destination(reply_to),
+            type=type_,
+            group=group,
+            properties=dict(map(read_property, properties or [])),
+        )
+        factory = _factory(url, user, password_file)
+        bodies = bodies_of(body, file, lines=lines, as_bytes=as_bytes, count=count)
+        total = None if lines else count
+        with progress("sending", total) as advance:
+            sent = 0
+
+            def on_messages(more: int) -> None:
+                nonlocal sent
+                sent += more
+                advance(more)
+
+            try:
+                ids = anyio.run(send_all, factory, outgoing, bodies, on_messages)
+            finally:
+                if sys.exc_info()[0] is not None and sent:
+                    typer.echo(f"{plural(sent, 'message')} sent before that", err=True)
+        what = f"message {ids[0]}" if sent == 1 else plural(sent, "message")
+        typer.echo(f"{what} sent to {outgoing.destination}")
+
+
+def receive(
+    destination: DestinationArgument,
+    url: UrlOption = None,
+    user: User = None,
+    password_file: PasswordFile = None,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, help="How many messages to receive.")
+    ] = 1,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Receive until none has arrived for --timeout.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Receive until Ctrl-C, however long none arrives.")
+    ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            parser=duration, metavar="DURATION", help="How long to wait for each message."
+        ),
+    ] = 10.0,
+    selector: Selector = None,
+    ack: Annotated[
+        str,
+        typer.Option(
+            help="client: each message once it is printed; auto, dups-ok: before; transacted: all "
+            "together at the end; none: not at all, they stay."
+        ),
+    ] = "client",
+    durable: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Use this durable subscription; with --client-id."),
+    ] = None,
+    client_id: Annotated[str | None, typer.Option(help="The connection's client id.")] = None,
+    json: Json = False,
+    headers: Headers = False,
+) -> None:
+    """Receive messages from any broker that speaks OpenWire, and print their bodies.
+
+    The exit code is 3 if fewer than --count messages arrive.
+    """
+    import anyio
+
+    from pyjms.cli.messages.receiving import Incoming, receive_until_interrupted
+    from pyjms.cli.messages.rendering import print_message
+    from pyjms.cli.terminal import FEWER, one_line_errors, plural
+
+    with one_line_errors("receive"):
+        if all_ and follow:
+            raise _contradiction("--all", "--follow")
+        incoming = Incoming(
+            _subscribed(destination, durable, client_id),
+            selector,
+            count=None if all_ or follow else count,
+            timeout=None if follow else timeout,
+            acknowledgement=_acknowledgement(ack),
+            subscription=durable,
+        )
+        factory = _factory(url, user, password_file, client_id=client_id)
+        if incoming.count is not None:  # others may have what this command does not print
+            for kind in ("queue_prefetch", "topic_prefetch", "durable_topic_prefetch"):
+                default = getattr(factory.prefetch_policy, kind)
+                setattr(factory.prefetch_policy, kind, min(default, incoming.count))
+        received = 0
+
+        def handle(message: Message) -> None:
+            nonlocal received
+            print_message(message, as_json_line=json, headers=headers)
+            received += 1
+
+        try:
+            interrupted = anyio.run(receive_until_interrupted, factory, incoming, handle)
+        except KeyboardInterrupt:
+            interrupted = True
+        if interrupted:
+            typer.echo(f"{plural(received, 'message')} received", err=True)
+            if follow:
+                return
+            raise KeyboardInterrupt
+        if incoming.count is not None and received < incoming.count:
+            typer.echo(
+                f"{plural(received, 'message')} of {count} received within the timeout", err=True
+            )
+            raise typer.Exit(FEWER)
+
+
+def browse(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue: NAME or queue://NAME.")],
+    url: UrlOption = None,
+    user: User = None,
+    password_file: PasswordFile = None,
+    selector: Selector = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Print at most so many messages.")
+    ] = None,
+    json: Json = False,
+    headers: Headers = False,
+) -> None:
+    """Print the messages of a queue of any broker that speaks OpenWire; they stay there.
+
+    The broker may return only the first messages of a long queue (maxBrowsePageSize, 400).
+    """
+    import anyio
+
+    from pyjms.cli.destinations import read_destination
+    from pyjms.cli.messages.receiving import browse_all
+    from pyjms.cli.messages.rendering import print_message
+    from pyjms.cli.terminal import one_line_errors
+    from pyjms.errors import ConfigurationException
+    from pyjms.jms.destination import Queue
+
+    def handle(message: Message) -> None:
+        print_message(message, as_json_line=json, headers=headers)
+
+    with one_line_errors("browse"):
+        found = read_destination(queue)
+        if not isinstance(found, Queue):
+            raise ConfigurationException(
+                f"{found} cannot be browsed", hint="topics keep no messages: use receive --follow"
+            )
+        factory = _factory(url, user, password_file)
+        anyio.run(browse_all, factory, found, selector, limit, handle)
+
+
+def _subscribed(text: str, durable: str | None, client_id: str | None) -> Destination:
+    from pyjms.cli.destinations import read_destination
+    from pyjms.errors import ConfigurationException
+
+    found = read_destination(text)
+    if durable is not None and not found.is_topic:
+        raise ConfigurationException(
+            f"--durable: {found} is not a topic", hint=f"name it topic://{found.physical_name}"
+        )
+    if durable is not None and client_id is None:
+        raise ConfigurationException(
+            "--durable without --client-id", hint="a subscription belongs to a client id"
+        )
+    return found
+
+
+def _acknowledgement(text: str) -> Acknowledgement:
+    from pyjms.cli.messages.receiving import Acknowledgement
+    from pyjms.errors import ConfigurationException
+
+    try:
+        return Acknowledgement(text)
+    except ValueError:
+        raise ConfigurationException(
+            f"--ack: there is no mode {text!r}", hint=f"modes are {', '.join(Acknowledgement)}"
+        ) from None
+
+
+def _factory(
+    url: str | None, user: str | None, password_file: Path | None, *, client_id: str | None = None
+) -> ConnectionFactory:
+    from pyjms.client.factory import ConnectionFactory
+
+    given = read_credentials(user, password_file)
+    factory = ConnectionFactory(url, user_name=given.user, password=given.password)
+    if client_id is not None:
+        factory.options.client_id = client_id
+    return factory
+
+
+def _contradiction(one: str, other: str) -> Exception:
+    from pyjms.errors import ConfigurationException
+
+    return ConfigurationException(f"{one} contradicts {other}", hint="leave one of them out")

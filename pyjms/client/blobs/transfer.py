@@ -1,0 +1,162 @@
+"""The bodies of blob messages: how they get to and from where the policy says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import astuple
+from functools import lru_cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+from urllib.parse import urlsplit
+
+import sniffio
+from anyio import to_thread, wrap_file
+
+from pyjms.client.blobs.strategies import BlobStrategy, DirectoryStrategy, HttpStrategy
+from pyjms.client.options.blob_policy import BlobTransferPolicy, upload_url
+from pyjms.errors import IllegalStateException, JMSException, UnsupportedOperationException
+from pyjms.jms.blob import BlobBody, BlobMessage, BlobStream
+
+__all__ = ["GROUP", "PolicyTransfer", "new_blob_message"]
+
+GROUP: Final = "pyjms.blob_strategies"
+"""The entry-point group: URL scheme to a callable that makes a strategy of the policy."""
+
+_BUILT_IN: Final[dict[str, Callable[[BlobTransferPolicy], BlobStrategy]]] = {
+    "file": DirectoryStrategy,
+    "http": HttpStrategy,
+    "https": HttpStrategy,
+}
+
+
+class PolicyTransfer:
+    """Moves the bodies of blob messages according to a policy. Threads may share it."""
+
+    def __init__(self, policy: BlobTransferPolicy) -> None:
+        self._policy = policy
+
+    async def upload(self, body: BlobBody) -> str:
+        """Store the body's file or stream, and return its URL.
+
+        Raises:
+            JMSException: it cannot be read or stored.
+        """
+        return await to_thread.run_sync(self._upload, body)
+
+    async def open_async(self, url: str) -> BlobStream:
+        """Return a stream of the body at `url`, which reads in threads; raises as `open`."""
+        return wrap_file(await to_thread.run_sync(self._open, url))
+
+    async def delete_async(self, url: str) -> None:
+        """Delete the body at `url`; raises as `delete`."""
+        await to_thread.run_sync(self._delete, url)
+
+    def _upload(self, body: BlobBody) -> str:
+        target, file = self._policy.target, body.file
+        assert file is not None
+        strategy = self._strategy(target)
+        try:
+            with Path(file).open("rb") if isinstance(file, str) else nullcontext(file) as stream:
+                if isinstance(file, str):
+                    body.size = Path(file).stat().st_size
+                return strategy.upload(stream, target)
+        except OSError as error:
+            raise JMSException(
+                f"The body of a blob message cannot be uploaded to {target}: {error}",
+                hint="see the options jms.blobTransferPolicy.*",
+            ) from error
+
+    def open(self, url: str) -> BinaryIO:
+        """Return a stream of the body at `url`. Blocks.
+
+        Raises:
+            IllegalStateException: called on an event loop.
+            JMSException: it cannot be read.
+        """
+        _refuse_on_a_loop("get_input_stream")
+        return self._open(url)
+
+    def delete(self, url: str) -> None:
+        """Delete the body at `url`. Blocks.
+
+        Raises:
+            IllegalStateException: called on an event loop.
+            JMSException: it cannot be deleted.
+        """
+        _refuse_on_a_loop("delete")
+        self._delete(url)
+
+    def _open(self, url: str) -> BinaryIO:
+        try:
+            return self._strategy(url).open(url)
+        except OSError as error:
+            raise JMSException(f"The blob at {url} cannot be read: {error}") from error
+
+    def _delete(self, url: str) -> None:
+        try:
+            self._strategy(url).delete(url)
+        except OSError as error:
+            raise JMSException(f"The blob at {url} cannot be deleted: {error}") from error
+
+    def _strategy(self, url: str) -> BlobStrategy:
+        scheme = urlsplit(url).scheme
+        try:
+            return _strategy(scheme, *astuple(self._policy))
+        except LookupError:
+            upload_url(url)  # some are refused for a reason
+            raise UnsupportedOperationException(
+                f"Blob messages cannot use {scheme}: URLs: {url}",
+                hint=f"known are {', '.join(_BUILT_IN)}; a package may add one ({GROUP})",
+            ) from None
+
+
+@lru_cache(maxsize=64)
+def _strategy(scheme: str, *policy: Any) -> BlobStrategy:
+    """Return the one strategy of a scheme for all policies with these values.
+
+    Raises:
+        LookupError: there is none.
+    """
+    if scheme in _BUILT_IN:
+        return _BUILT_IN[scheme](BlobTransferPolicy(*policy))
+    for point in entry_points(group=GROUP, name=scheme):
+        strategy: BlobStrategy = point.load()(BlobTransferPolicy(*policy))
+        return strategy
+    raise LookupError(scheme)
+
+
+def _refuse_on_a_loop(call: str) -> None:
+    try:
+        sniffio.current_async_library()
+    except sniffio.AsyncLibraryNotFoundError:
+        return
+    raise IllegalStateException(
+        f"{call}() would block the event loop", hint=f"await message.{call}_async() here"
+    )
+
+
+def new_blob_message(
+    policy: BlobTransferPolicy,
+    url: str | None,
+    file: str | os.PathLike[str] | None,
+    stream: BinaryIO | None,
+    deleted_by_broker: bool | None,
+) -> BlobMessage:
+    """Return a message with the body at `url`, or in a local file or stream.
+
+    Raises:
+        TypeError: not exactly one of the three is given.
+    """
+    if sum(given is not None for given in (url, file, stream)) != 1:
+        raise TypeError("create_blob_message() takes one of url, file and stream")
+    body = BlobBody(None if url is None else upload_url(url))
+    body.deleted_by_broker = url is None if deleted_by_broker is None else deleted_by_broker
+    if file is not None:
+        body.file = os.fspath(file)
+        body.name = Path(file).name
+    else:
+        body.file = stream
+    return BlobMessage(body, PolicyTransfer(policy))

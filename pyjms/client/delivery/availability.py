@@ -1,0 +1,118 @@
+"""Announcing messages that can be received without waiting: ActiveMQ's MessageAvailableListener.
+
+Each message that arrives is announced once, by the session's listener dispatcher, so that the
+listener may receive it and never runs beside another listener. Messages that the listener, or
+anyone else, has received meanwhile are not announced any more. What is buffered is announced
+again when delivery starts or resumes, and after a rollback.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pyjms._logger import get_logger
+from pyjms.client.interfaces import ClientSession
+from pyjms.errors import IllegalStateException, JMSException
+from pyjms.jms.api import MessageAvailableListener, MessageConsumer, MessageListener
+from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
+
+__all__ = ["Announcements", "check_message_listener"]
+
+logger = get_logger(__name__)
+
+
+class _Consumer(Protocol):
+    """The consumer, as its announcements use it."""
+
+    @property
+    def session(self) -> ClientSession: ...
+    @property
+    def info(self) -> ConsumerInfo: ...
+    @property
+    def consumer_id(self) -> ConsumerId: ...
+    @property
+    def available(self) -> int:
+        """How many messages can be received without waiting."""
+
+
+class Announcements:
+    """The announcements of one consumer's messages to one listener."""
+
+    is_queued = False
+
+    def __init__(
+        self, state: _Consumer, consumer: MessageConsumer, listener: MessageAvailableListener
+    ) -> None:
+        """Call `listener` with `consumer`, whose messages `state` has.
+
+        Raises:
+            IllegalStateException: the session has a message listener, so nothing is received.
+            JMSException: without prefetch, nothing arrives before it is received.
+        """
+        if state.session.has_listener:
+            raise IllegalStateException(
+                "Cannot announce messages when a MessageListener is set",
+                hint="set_message_listener(None) first, or use another session",
+            )
+        if state.info.prefetch_size == 0:
+            raise JMSException(
+                "Messages cannot be announced with a prefetch size of zero: none arrives before"
+                " it is received",
+                hint="set a prefetch of at least 1",
+            )
+        self.listener = listener
+        self.listener_name = f"the message available listener of consumer {state.consumer_id}"
+        self._state = state
+        self._consumer = consumer
+        self._due = 0
+
+    def announce(self) -> None:
+        """Announce a message that arrived."""
+        if self._state.available:
+            self._due += 1
+            self._state.session.dispatcher.wake(self)
+
+    def announce_all(self) -> None:
+        """Announce every buffered message."""
+        self._due = self._state.available
+        self._state.session.dispatcher.wake(self)
+
+    async def end(self) -> None:
+        """Announce nothing more, and wait until the listener is not running."""
+        self._due = 0
+        await self._state.session.dispatcher.wait_idle(self)
+
+    async def deliver_one(self) -> bool:
+        """Make one announcement, if its message is still there; return whether more are due."""
+        self._due = min(self._due, self._state.available)
+        if not self._due:
+            return False
+        self._due -= 1
+        try:
+            result = self.listener(self._consumer)
+            if result is not None:
+                await result
+        except Exception:
+            logger.exception("%s: the message available listener failed", self._state.consumer_id)
+        return self._due > 0
+
+
+def check_message_listener(
+    info: ConsumerInfo, listener: MessageListener | None, announcements: Announcements | None
+) -> None:
+    """Refuse a message listener that nothing would call, or whose messages are announced.
+
+    Raises:
+        JMSException: there is no prefetch.
+        IllegalStateException: a message available listener is set.
+    """
+    if info.prefetch_size == 0:
+        raise JMSException(
+            "Illegal prefetch size of zero. This setting is not supported for asynchronous"
+            " consumers please set a value of at least 1"
+        )
+    if listener is not None and announcements is not None:
+        raise IllegalStateException(
+            "Cannot set a MessageListener when a message available listener is set",
+            hint="set_message_available_listener(None) first",
+        )

@@ -1,0 +1,54 @@
+"""What a consumer does with a message that its connection has been given before."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pyjms._logger import get_logger
+from pyjms.client.delivery.ack_ledger import AckLedger
+from pyjms.client.duplicates import DuplicateVerdict, judge_duplicate
+from pyjms.client.interfaces import ClientSession
+from pyjms.wire.openwire.commands import ConsumerId, MessageDispatch, Throwable
+
+__all__ = ["is_delivered_again"]
+
+logger = get_logger(__name__)
+
+
+class _Consumer(Protocol):
+    """The consumer, as this module uses it."""
+
+    @property
+    def consumer_id(self) -> ConsumerId: ...
+    @property
+    def session(self) -> ClientSession: ...
+    @property
+    def ledger(self) -> AckLedger: ...
+
+
+def is_delivered_again(consumer: _Consumer, dispatch: MessageDispatch) -> bool:
+    """Act on a duplicate by the verdict of `pyjms.client.duplicates`; return if it is delivered."""
+    assert dispatch.message is not None
+    message_id = dispatch.message.message_id
+    consumer_id = consumer.consumer_id
+    holders = consumer.session.connection.consumers_holding(message_id)
+    verdict = judge_duplicate(consumer_id, holders)
+    if verdict is DuplicateVerdict.ACKNOWLEDGED:
+        consumer.ledger.acknowledge_again(dispatch)
+        return False
+    if verdict is DuplicateVerdict.DELIVERED:
+        logger.warning(
+            "%s delivers the duplicate %s: a transaction on %s may still roll back",
+            consumer_id,
+            message_id,
+            holders[0],
+        )
+        return True
+    logger.warning(
+        "%s suppresses a duplicate delivery on its connection, poison acking: %s",
+        consumer_id,
+        message_id,
+    )
+    reason = f"Suppressing duplicate delivery on connection, consumer {consumer_id}"
+    consumer.ledger.acknowledge_poison([dispatch], Throwable("java.lang.Throwable", reason))
+    return False

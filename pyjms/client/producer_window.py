@@ -1,0 +1,39 @@
+"""How much a producer may send before the broker acknowledges it. (activemq-edges N4)"""
+
+from __future__ import annotations
+
+import anyio
+
+__all__ = ["ProducerWindow"]
+
+
+class ProducerWindow:
+    """Bytes sent asynchronously and not acknowledged by a ProducerAck. (activemq-edges N4)"""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.usage = 0
+        self._space: anyio.Event | None = None
+
+    async def wait_for_space(self) -> None:
+        """Wait while the window is full. Cancellable: then nothing is sent."""
+        while self.usage >= self.size > 0:
+            if self._space is None:
+                self._space = anyio.Event()
+            await self._space.wait()
+
+    def increase(self, size: int) -> None:
+        """Count `size` bytes as sent."""
+        self.usage += size
+
+    def decrease(self, size: int) -> None:
+        """Count `size` bytes as acknowledged."""
+        self.usage = max(0, self.usage - size)
+        if self.usage < self.size:
+            self.open()
+
+    def open(self) -> None:
+        """Wake all waiting sends."""
+        space, self._space = self._space, None
+        if space is not None:
+            space.set()

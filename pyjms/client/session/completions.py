@@ -1,0 +1,229 @@
+"""The asynchronous sends of a session, and the callbacks that tell the application their outcome.
+
+A send that has a callback asks the broker for a response and does not wait for it. Responses may
+come in another order than the sends; the callbacks are called in the order of the sends:
+
+    send()         -> outstanding (in the order of the sends), the message is locked
+    _on_response() -> the outcome is noted; the dispatcher is woken when it is the first's
+    deliver_one()  -> the first one's callback is called, by the session's listener dispatcher, so
+                      that it never runs beside a listener; then it is no longer outstanding
+
+Closing, commit and rollback wait for all callbacks. In a listener of the session, which keeps the
+dispatcher busy, `wait` calls them itself. When the session is disposed its dispatcher ends, and a
+background task calls what is left, with the failure as the outcome of what has none.
+(JMS 2.0, section 7.3; jms-api 3.11)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from pyjms import _clock
+from pyjms._logger import get_logger
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.client.interfaces import ClientConnection, ListenerDispatch
+from pyjms.errors import IllegalStateException, JMSException
+from pyjms.jms.api import CompletionListener
+from pyjms.jms.message import Message
+from pyjms.wire.openwire.commands import ActiveMQMessage, ProducerId, Response, SessionId
+
+__all__ = ["SendCompletions"]
+
+logger = get_logger(__name__)
+
+_YIELD_MASK = 0x3F  # every 64th send lets other tasks run
+
+
+class _Send:
+    """One outstanding send; its message cannot be changed before the callback."""
+
+    __slots__ = ("_writable", "listener", "message", "outcome", "producer_id")
+
+    def __init__(
+        self, message: Message, listener: CompletionListener, producer_id: ProducerId | None
+    ) -> None:
+        self.message = message
+        self.listener = listener
+        self.producer_id = producer_id
+        self.outcome: Response | Exception | None = None
+        self._writable = (message.read_only_body, message.read_only_properties)
+        message.read_only_body = message.read_only_properties = True
+
+    async def call_back(self) -> None:
+        """Give the message back to the application, with the outcome."""
+        message, outcome, listener = self.message, self.outcome, self.listener
+        self.unlock()
+        try:
+            if isinstance(outcome, Exception):
+                result = listener.on_exception(message, _as_jms(outcome))
+            else:
+                result = listener.on_completion(message)
+            if result is not None:
+                await result
+        except Exception:
+            logger.exception("The completion listener failed on %s", message.message_id)
+
+    def unlock(self) -> None:
+        """Make the message as writable as it was."""
+        self.message.read_only_body, self.message.read_only_properties = self._writable
+
+
+class SendCompletions:
+    """The asynchronous sends of one session. Belongs to its loop."""
+
+    is_queued = False
+
+    def __init__(
+        self, connection: ClientConnection, session_id: SessionId, dispatcher: ListenerDispatch
+    ) -> None:
+        self.listener_name = f"the completion listener of session {session_id}"
+        self._connection = connection
+        self._dispatcher = dispatcher
+        self.outstanding: deque[_Send] = deque()
+        """In the order of the sends; a send is among them until its callback has returned."""
+        self._messages: set[int] = set()  # the id() of each message
+        self._changed: anyio.Event | None = None
+        self._is_calling = False
+        self._failure: JMSException | None = None
+        self._rest: BackgroundTask | None = None
+        self._sent = 0
+
+    async def send(
+        self, command: ActiveMQMessage, message: Message, listener: CompletionListener
+    ) -> None:
+        """Send `command`, and have `listener` called with `message` and the outcome.
+
+        Waits only while the transport is congested; cancelling that wait does not undo the send.
+
+        Raises:
+            ConnectionFailedException: the connection has failed; the listener is not called.
+        """
+        send = _Send(message, listener, command.producer_id)
+        self.outstanding.append(send)
+        self._messages.add(id(message))
+        transport = self._connection.transport
+        try:
+            transport.request_soon(command, partial(self._on_response, send))
+        except BaseException:
+            self.outstanding.remove(send)
+            self._messages.discard(id(message))
+            send.unlock()
+            raise
+        if not self._dispatcher.is_busy:
+            self._connection.send_now()
+        self._sent += 1
+        if transport.congested:
+            await transport.drained()
+        elif not self._sent & _YIELD_MASK:
+            await checkpoint()
+
+    def check_sendable(self, message: Message) -> None:
+        """Refuse a message whose asynchronous send is outstanding.
+
+        Raises:
+            IllegalStateException: it is.
+        """
+        if id(message) in self._messages:
+            raise IllegalStateException(
+                "The message is being sent asynchronously",
+                hint="send another object, or wait for its completion listener",
+            )
+
+    async def wait(self, producer_id: ProducerId | None = None) -> None:
+        """Wait until all callbacks (of a producer) have returned. Call `check` first."""
+        while self._has_outstanding(producer_id):
+            is_due = self.outstanding[0].outcome is not None and not self._is_calling
+            if is_due and self._dispatcher.is_own_call:
+                await self.deliver_one()
+                continue
+            if self._changed is None:
+                self._changed = anyio.Event()
+            await self._changed.wait()
+
+    async def finish(self, producer_id: ProducerId | None = None) -> None:
+        """Wait for all callbacks (of a producer), but no longer than `close_timeout`.
+
+        Those that are left are called with their outcome, or by `dispose`.
+        """
+        if self._has_outstanding(producer_id):
+            with _clock.timeout(self._connection.options.close_timeout):
+                await self.wait(producer_id)
+
+    def check(self, call: str) -> None:
+        """Refuse a call inside a callback that waits for all callbacks.
+
+        Raises:
+            IllegalStateException: this is a callback.
+        """
+        if self._is_calling and self._dispatcher.is_own_call:
+            raise IllegalStateException(
+                f"{call} cannot be called in a completion listener: it waits for all of them",
+                hint="call it in the task that sends",
+            )
+
+    async def deliver_one(self) -> bool:
+        """Call the callback of the first send, if its outcome is known; return if there are more.
+
+        As a target of the dispatcher.
+        """
+        outstanding = self.outstanding
+        if self._is_calling or not outstanding or outstanding[0].outcome is None:
+            return False
+        self._is_calling = True
+        self._messages.discard(id(outstanding[0].message))
+        try:
+            await outstanding[0].call_back()
+        finally:
+            self._is_calling = False
+            outstanding.popleft()
+            self._notify()
+        return bool(outstanding) and outstanding[0].outcome is not None
+
+    def dispose(self, failure: JMSException | None) -> None:
+        """Call what is left in the background: the dispatcher calls nothing more."""
+        if not self.outstanding or self._rest is not None:
+            return
+        error = failure or IllegalStateException("The session was closed before the response came")
+        for send in self.outstanding:
+            send.outcome = send.outcome or error
+        self._rest = spawn(self._call_rest, name=f"pyjms {self.listener_name}")
+
+    async def end(self) -> None:
+        """Wait for the callbacks that `dispose` has left, unless this is one of them."""
+        if self._rest is not None and not self._is_calling:
+            await self._rest.wait()
+
+    async def _call_rest(self) -> None:
+        await self._dispatcher.wait_idle()
+        while await self.deliver_one():
+            pass
+
+    def _on_response(self, send: _Send, outcome: Response | Exception) -> None:
+        if send.outcome is not None:
+            return  # the session was disposed
+        send.outcome = outcome
+        if self.outstanding[0] is send:
+            self._dispatcher.wake(self)
+            self._notify()
+
+    def _has_outstanding(self, producer_id: ProducerId | None) -> bool:
+        if producer_id is None:
+            return bool(self.outstanding)
+        return any(send.producer_id == producer_id for send in self.outstanding)
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
+
+
+def _as_jms(error: Exception) -> JMSException:
+    if isinstance(error, JMSException):
+        return error
+    wrapped = JMSException(f"The message was not sent: {error!r}")
+    wrapped.linked_exception = wrapped.__cause__ = error
+    return wrapped

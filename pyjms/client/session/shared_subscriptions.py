@@ -1,0 +1,141 @@
+"""Shared subscriptions of JMS 2.0, mapped onto virtual topics.
+
+ActiveMQ and the bundled broker have no shared subscriptions. What they have are virtual topics: a
+message for topic `VirtualTopic.x` is also put into every queue `Consumer.*.VirtualTopic.x` that
+exists, and the consumers of a queue share its messages. So a subscription is such a queue:
+
+    subscription            queue                                       ends
+    ---------------------   -----------------------------------------   -------------------------
+    without a client id     Consumer.<name>.VirtualTopic.x              durable: by unsubscribe
+    with a client id        Consumer.<client id>:<name>.VirtualTopic.x  else: with the last consumer
+
+The end of a subscription is the removal of its queue, which the broker refuses as long as the
+queue has a consumer: so every closed consumer asks for it, and the last one succeeds. (JMS 2.0,
+section 8.3; jms-api 4.9; activemq-broker V1)
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+from urllib.parse import quote
+
+from pyjms._logger import get_logger
+from pyjms.client.delivery import ActiveMQMessageConsumer
+from pyjms.client.interfaces import ClientConnection
+from pyjms.client.session.resources import SessionResources
+from pyjms.errors import (
+    ConnectionFailedException,
+    InvalidDestinationException,
+    JMSException,
+    JMSSecurityException,
+    UnsupportedOperationException,
+)
+from pyjms.jms.destination import Queue, Topic
+from pyjms.wire.openwire.commands import DestinationInfo
+
+__all__ = ["SharedSubscriptions"]
+
+logger = get_logger(__name__)
+
+_VIRTUAL: Final = "VirtualTopic."
+_REMOVE: Final = 1
+_BROKER_ID: Final = "ID:"
+"""How the ids of ActiveMQ's brokers begin; Artemis has a UUID."""
+
+
+class SharedSubscriptions:
+    """The shared subscriptions of one session."""
+
+    def __init__(self, connection: ClientConnection, resources: SessionResources) -> None:
+        self._connection = connection
+        self._resources = resources
+        self._passing: set[Queue] = set()  # of subscriptions that are not durable
+
+    def queue_of(self, topic: Topic, name: str, selector: str | None) -> Queue:
+        """Return the queue that is the subscription `name` of `topic`.
+
+        Raises:
+            InvalidDestinationException: it is no topic.
+            ValueError: the name is empty.
+            UnsupportedOperationException: the topic is not a virtual one, there is a selector,
+                or the broker is neither ActiveMQ nor the bundled one.
+        """
+        if not isinstance(topic, Topic) or topic.is_temporary:
+            raise InvalidDestinationException(f"{topic} cannot have a shared subscription")
+        if not name:
+            raise ValueError("The name of a shared subscription cannot be None or empty")
+        subscription = self._subscription(name)
+        queue = f"Consumer.{subscription}.{topic.physical_name}"
+        if not topic.physical_name.startswith(_VIRTUAL) or topic.is_pattern or topic.is_composite:
+            raise UnsupportedOperationException(
+                f"{topic} cannot have shared subscriptions: they need a virtual topic",
+                hint=f"send to topic {_VIRTUAL}{topic.physical_name}; or have the broker copy the "
+                f"topic's messages to a queue for {name!r}, and consume that",
+            )
+        if selector and selector.strip():
+            raise UnsupportedOperationException(
+                "A shared subscription cannot have a selector: what it leaves out would stay in "
+                f"the queue {queue}",
+                hint="consume that queue with a selector, on a broker whose virtual topics are "
+                "selectorAware",
+            )
+        broker_id = self._connection.broker_commands.broker_id
+        if broker_id is not None and not str(broker_id).startswith(_BROKER_ID):
+            raise UnsupportedOperationException(
+                f"The broker {broker_id} has no virtual topics by default, so that {topic} cannot "
+                "have shared subscriptions",
+                hint="on Artemis consume the queue of an address: `address::queue`",
+            )
+        return Queue(queue)
+
+    def opened(
+        self, consumer: ActiveMQMessageConsumer, queue: Queue, name: str, *, durable: bool
+    ) -> None:
+        """Note a consumer of the subscription `name`, which is `queue`."""
+        if durable:
+            self._connection.shared_subscriptions.setdefault(name, set()).add(queue)
+        else:
+            self._passing.add(queue)
+            consumer.on_closed = partial(self._end, queue)
+
+    async def unsubscribe(self, name: str) -> bool:
+        """End the durable subscription `name`; return False if this connection knows none.
+
+        Raises:
+            JMSException: it has consumers.
+        """
+        subscriptions = self._connection.shared_subscriptions
+        if name not in subscriptions:
+            return False
+        for queue in list(subscriptions[name]):
+            await self._remove(queue)
+            subscriptions[name].discard(queue)
+        del subscriptions[name]
+        return True
+
+    async def close(self) -> None:
+        """End the subscriptions that are not durable and have no other consumers."""
+        passing, self._passing = self._passing, set()
+        for queue in passing:
+            self._resources.drop_consumers_of(queue)
+            await self._end(queue)
+
+    async def _end(self, queue: Queue) -> None:
+        try:
+            await self._remove(queue)
+        except (JMSSecurityException, ConnectionFailedException) as error:
+            logger.warning("%s stays: it was not removed with its last consumer: %s", queue, error)
+        except JMSException as error:
+            logger.debug("%s has other consumers: %s", queue, error)
+
+    async def _remove(self, queue: Queue) -> None:
+        connection = self._connection
+        info = DestinationInfo(connection.connection_id, queue, _REMOVE)
+        await connection.request(info, connection.options.close_timeout)
+
+    def _subscription(self, name: str) -> str:
+        connection = self._connection
+        owner = connection.registered_client_id if connection.has_own_client_id else None
+        parts = [name] if owner is None else [owner, name]
+        return ":".join(quote(part, safe=" /@+=-_").replace(".", "%2E") for part in parts)

@@ -1,0 +1,70 @@
+"""How the unit of work of a session ends: commit, rollback, recover, and what waits for sends."""
+
+from __future__ import annotations
+
+from pyjms.client.session.completions import SendCompletions
+from pyjms.client.session.creations import LocalCreations
+from pyjms.client.session.one_user import SessionUse
+from pyjms.client.session.resources import SessionResources
+from pyjms.client.session.transaction import LocalTransaction, NoTransaction, SessionTransaction
+from pyjms.enums import AcknowledgeMode
+from pyjms.errors import IllegalStateException
+from pyjms.jms.transaction.synchronization import LocalTransactionEventListener, Synchronization
+
+__all__ = ["UnitOfWork"]
+
+
+class UnitOfWork(LocalCreations):
+    """The part of a session that ends its units of work."""
+
+    resources: SessionResources
+    transaction: SessionTransaction
+    completions: SendCompletions
+    use: SessionUse
+
+    async def commit(self) -> None:
+        self.check_open()
+        self.completions.check("commit()")
+        with self.use.end("commit()", self.resources):
+            if self.completions.outstanding:
+                await self._finish_sends("commit()")
+            await self.transaction.commit()
+
+    async def rollback(self) -> None:
+        self.check_open()
+        self.completions.check("rollback()")
+        with self.use.end("rollback()", self.resources):
+            if self.completions.outstanding:
+                await self._finish_sends("rollback()")
+            await self.transaction.rollback()
+
+    async def recover(self) -> None:
+        self.check_open()
+        if self.transacted:
+            raise IllegalStateException("This session is transacted")
+        self.use.check("recover()")
+        self.use.check_receives("recover()", self.resources)
+        self.resources.roll_back()
+
+    async def wait_for_completions(self) -> None:
+        await self._finish_sends("wait_for_completions()")
+
+    def add_synchronization(self, synchronization: Synchronization) -> None:
+        self.check_open()
+        self.transaction.add_synchronization(synchronization)
+
+    def set_local_transaction_event_listener(
+        self, listener: LocalTransactionEventListener | None
+    ) -> None:
+        self.check_open()
+        self.transaction.set_listener(listener)
+
+    def new_transaction(self, mode: AcknowledgeMode) -> SessionTransaction:
+        """Return how this session works in transactions."""
+        if mode == AcknowledgeMode.TRANSACTED:
+            return LocalTransaction(self.connection, self.resources)
+        return NoTransaction()
+
+    async def _finish_sends(self, call: str) -> None:
+        self.completions.check(call)
+        await self.completions.wait()

@@ -1,0 +1,188 @@
+"""The branches that the sessions of one event loop have worked in, until their outcome is known.
+
+Several sessions, also of several connections, may work in one branch, and any resource at the
+same broker may end it. Everyone who has worked in it must learn of its outcome. ActiveMQ has a
+table of this kind for each process; here there is one for each loop, since the objects of another
+loop must not be touched.
+
+    state                entered by                        leaves by
+    ------------------   -------------------------------   --------------------------------------
+    associated           start()                           end(): the work is acknowledged in the
+                                                           branch and kept in its consumers
+    ended                end(), of all sessions            prepare(), commit(one phase), rollback()
+    prepared             the vote XA_OK                    commit(), rollback()
+    rollback-only        end(TMFAIL); the loss of a        rollback(); prepare() and commit() roll
+                         connection before the vote        back as well and raise XA_RBROLLBACK
+    finished             a definite answer of the broker   settled or redelivered, at once
+
+A call without a definite answer (cancelled, connection lost) changes nothing here, but is
+remembered as `requested`: if it is repeated and the broker does not know the branch any more, it
+was executed.
+
+A branch that is not prepared belongs to its connection, as far as the broker is concerned, and
+ends with it. ActiveMQ's client repeats its messages at the next broker; but other connections may
+have worked in it, and acknowledgements cannot be repeated, so that a part of it could be
+committed. Here it is rolled back. (activemq-broker X6; activemq-edges F5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import anyio
+from anyio.lowlevel import RunVar
+
+from pyjms._logger import get_logger
+from pyjms.client.session.synchronizations import after_commit, after_rollback
+from pyjms.jms.transaction.synchronization import Synchronization
+from pyjms.wire.openwire.commands import TransactionType, XATransactionId
+
+__all__ = ["Branch", "BranchConnection", "BranchTable", "Participant", "table_of_this_loop"]
+
+logger = get_logger(__name__)
+
+
+class BranchConnection(Protocol):
+    """The connection, as far as it identifies a broker."""
+
+    def is_at_broker_of(self, other: BranchConnection) -> bool:
+        """Whether both connections are to the same broker, as far as is known now."""
+
+
+class Participant(Protocol):
+    """A session that works, or has worked, in branches."""
+
+    @property
+    def connection(self) -> BranchConnection: ...
+
+    def disassociate(self) -> Sequence[Synchronization]:
+        """End the work in the present branch, without acknowledging; return what is to call."""
+
+    def branch_ended(self, branch: Branch, *, committed: bool) -> None:
+        """Settle or redeliver what was received in `branch`."""
+
+    async def close_if_pending(self) -> None:
+        """Close the session, if that waits for its branches."""
+
+
+class Branch:
+    """One branch: who works in it, who has, and what is known of its state."""
+
+    def __init__(self, table: BranchTable, xid: XATransactionId) -> None:
+        self._table = table
+        self.xid = xid
+        self.associated: list[Participant] = []
+        self.participants: list[Participant] = []
+        """All that have worked in it, in order."""
+        self.synchronizations: list[Synchronization] = []
+        """Those of work that has ended."""
+        self.is_prepared = False
+        self.rollback_cause: str | None = None
+        """Why it can only be rolled back."""
+        self.requested: TransactionType | None = None
+        """The end that was requested last, while the broker's answer is unknown."""
+
+    def associate(self, participant: Participant) -> None:
+        """Note that a session works in it."""
+        self.associated.append(participant)
+        if participant not in self.participants:
+            self.participants.append(participant)
+
+    def set_rollback_only(self, cause: str) -> None:
+        """Allow it to be rolled back only, unless it is prepared. The first cause is kept."""
+        if not self.is_prepared and self.rollback_cause is None:
+            self.rollback_cause = cause
+
+    def ended(self, participant: Participant, synchronizations: Sequence[Synchronization]) -> None:
+        """Note that a session works in it no more."""
+        self.associated.remove(participant)
+        self.synchronizations.extend(synchronizations)
+
+    def leave(self, participant: Participant) -> None:
+        """Forget a session that is gone."""
+        if participant in self.associated:
+            self.associated.remove(participant)
+        if participant in self.participants:
+            self.participants.remove(participant)
+        if not self.participants:
+            self._table.remove(self)
+
+    async def finish(self, *, committed: bool) -> None:
+        """Settle or redeliver what was received in it; then call its synchronizations.
+
+        Everything that concerns consumers happens before the first wait; the rest is not
+        cancellable.
+        """
+        for participant in list(self.associated):
+            self.ended(participant, participant.disassociate())
+        self._table.remove(self)
+        for participant in self.participants:
+            participant.branch_ended(self, committed=committed)
+        await (after_commit if committed else after_rollback)(self.synchronizations)
+        with anyio.CancelScope(shield=True):
+            for participant in self.participants:
+                await _logged(participant.close_if_pending)
+
+
+class BranchTable:
+    """The branches of one loop. Brokers may have branches of the same id."""
+
+    def __init__(self) -> None:
+        self._branches: dict[XATransactionId, list[Branch]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._branches.values()))
+
+    def find(self, xid: XATransactionId, connection: BranchConnection) -> Branch | None:
+        """Return the branch that `xid` names at the broker of `connection`."""
+        for branch in self._branches.get(xid, ()):
+            if any(p.connection.is_at_broker_of(connection) for p in branch.participants):
+                return branch
+        return None
+
+    def join(self, xid: XATransactionId, participant: Participant) -> Branch:
+        """Return that branch, created if need be, with `participant` working in it."""
+        branch = self.find(xid, participant.connection)
+        if branch is None:
+            branch = Branch(self, xid)
+            self._branches.setdefault(xid, []).append(branch)
+        branch.associate(participant)
+        return branch
+
+    def of_connection(self, connection: object) -> list[Branch]:
+        """Return the branches in which sessions of a connection have worked."""
+        return [
+            branch
+            for branches in self._branches.values()
+            for branch in branches
+            if any(participant.connection is connection for participant in branch.participants)
+        ]
+
+    def remove(self, branch: Branch) -> None:
+        """Forget a branch; does nothing if it is forgotten already."""
+        branches = self._branches.get(branch.xid, [])
+        if branch in branches:
+            branches.remove(branch)
+            if not branches:
+                del self._branches[branch.xid]
+
+
+async def _logged(function: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await function()
+    except Exception:
+        logger.exception("Closing an XA session after its last branch failed")
+
+
+_table: RunVar[BranchTable] = RunVar("pyjms_branches")
+
+
+def table_of_this_loop() -> BranchTable:
+    """Return the table that the connections of this loop share."""
+    try:
+        return _table.get()
+    except LookupError:
+        table = BranchTable()
+        _table.set(table)
+        return table

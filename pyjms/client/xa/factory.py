@@ -1,0 +1,61 @@
+"""The XA connection factory of the coroutine API."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from pyjms.client.factory import ConnectionFactory
+from pyjms.client.options.client_options import ConnectionFactoryKeywords
+from pyjms.client.xa.connection import ActiveMQXAConnection
+from pyjms.enums import AcknowledgeMode
+
+__all__ = ["XAConnectionFactory"]
+
+
+class XAConnectionFactory(ConnectionFactory):
+    """Creates XA connections to the broker of a URL. ActiveMQ: ActiveMQXAConnectionFactory.
+
+    Tasks of one loop may share it.
+
+    Args:
+        url: as for `ConnectionFactory`, with the same options.
+        xa_ack_mode: how sessions acknowledge outside of branches: AUTO, CLIENT, DUPS_OK or
+            INDIVIDUAL; TRANSACTED: they refuse such work. ActiveMQ: xaAckMode.
+        keywords: those of `ConnectionFactory`.
+    """
+
+    _connection_class = ActiveMQXAConnection
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        xa_ack_mode: AcknowledgeMode = AcknowledgeMode.TRANSACTED,
+        **keywords: Unpack[ConnectionFactoryKeywords],
+    ) -> None:
+        super().__init__(url, **keywords)
+        self.xa_ack_mode = AcknowledgeMode(xa_ack_mode)
+
+    async def create_connection(
+        self, user_name: str | None = None, password: str | None = None
+    ) -> ActiveMQXAConnection:
+        """Do as `create_xa_connection`."""
+        connection = await super().create_connection(user_name, password)
+        assert isinstance(connection, ActiveMQXAConnection)
+        connection.xa_ack_mode = self.xa_ack_mode
+        connection.url = str(self.uri)
+        return connection
+
+    async def create_xa_connection(
+        self, user_name: str | None = None, password: str | None = None
+    ) -> ActiveMQXAConnection:
+        """Connect, and return a connection that is not started. Cancelling closes the transport.
+
+        Args:
+            user_name: None: the factory's user and password.
+            password: the user's password.
+
+        Raises:
+            ConnectionFailedException: the broker cannot be reached, or does not speak OpenWire.
+        """
+        return await self.create_connection(user_name, password)

@@ -1,0 +1,81 @@
+"""The XA session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from pyjms.client.interfaces import ClientConnection
+from pyjms.client.session import ActiveMQSession
+from pyjms.client.xa.branches import BranchConnection, BranchTable
+from pyjms.client.xa.consumer import BranchMessageConsumer
+from pyjms.client.xa.manager import ResourceManager
+from pyjms.client.xa.resource import ActiveMQXAResource
+from pyjms.client.xa.transaction import BranchTransaction
+from pyjms.enums import AcknowledgeMode
+from pyjms.errors import JMSException
+from pyjms.jms.transaction.xa import XASession
+from pyjms.wire.openwire.commands import SessionId
+
+__all__ = ["ActiveMQXASession", "BranchingConnection"]
+
+
+class BranchingConnection(ClientConnection, BranchConnection, Protocol):
+    """The XA connection, as its sessions use it."""
+
+    @property
+    def branches(self) -> BranchTable: ...
+    @property
+    def manager(self) -> ResourceManager: ...
+
+
+class ActiveMQXASession(ActiveMQSession, XASession):
+    """A session of an `ActiveMQXAConnection`, which creates it."""
+
+    consumer_class = BranchMessageConsumer
+    takes_chunks = False
+    transaction: BranchTransaction
+
+    def __init__(
+        self,
+        connection: BranchingConnection,
+        session_id: SessionId,
+        mode: AcknowledgeMode,
+        on_close: Callable[[ActiveMQSession], None],
+    ) -> None:
+        self._branching = connection
+        super().__init__(connection, session_id, mode, on_close)
+        self._resource = ActiveMQXAResource(
+            connection.manager, connection.branches, self.transaction
+        )
+
+    def new_transaction(self, mode: AcknowledgeMode) -> BranchTransaction:
+        return BranchTransaction(
+            self._branching,
+            self._branching.branches,
+            self.resources,
+            works_outside=mode != AcknowledgeMode.TRANSACTED,
+        )
+
+    @property
+    def xa_resource(self) -> ActiveMQXAResource:
+        return self._resource
+
+    @property
+    def transacted(self) -> bool:
+        """Whether work belongs to branches now: always, unless the factory has an `xa_ack_mode`."""
+        return self._is_transacted or self.transaction.id is not None
+
+    async def finish_close(self) -> None:
+        """Close the consumers; the rest is done when the last branch has ended."""
+        if not self.transaction.is_involved:
+            await super().finish_close()
+            return
+        self.transaction.close_later(super().finish_close)
+        for consumer in list(self.resources.consumers):
+            await consumer.close()
+
+    def dispose(self, failure: JMSException | None = None) -> int:
+        """Leave the branches, and do as the base class."""
+        self.transaction.dispose()
+        return super().dispose(failure)

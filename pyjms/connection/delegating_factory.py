@@ -1,0 +1,88 @@
+"""A connection factory that passes everything on to another one. (spring-jms 3.3)"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+from pyjms._forwarding import DelegatedAttribute, delegated
+from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener
+from pyjms.jms.domain import (
+    DomainConnectionFactory,
+    QueueConnection,
+    TopicConnection,
+    open_connection,
+)
+from pyjms.jms.domain.connections import Domain
+from pyjms.jms.metadata import ConnectionMetaData
+
+__all__ = ["DelegatingConnectionFactory"]
+
+_target = attrgetter("target")
+
+
+class DelegatingConnectionFactory(DomainConnectionFactory):
+    """Passes everything on to another factory. Spring: DelegatingConnectionFactory.
+
+    A base for factories that change one thing; templates and transactions treat it as its target.
+    Tasks of one loop may share it.
+
+    Args:
+        target_connection_factory: opens the connections.
+        should_stop_connections: whether started connections are stopped before they are closed,
+            for targets that share or pool theirs.
+    """
+
+    def __init__(
+        self, target_connection_factory: ConnectionFactory, *, should_stop_connections: bool = False
+    ) -> None:
+        self.target_connection_factory = target_connection_factory
+        self.should_stop_connections = should_stop_connections
+
+    @property
+    def shares_connection(self) -> bool:
+        """Whether the target's connections are handles on one."""
+        return self.target_connection_factory.shares_connection
+
+    async def open_in(
+        self, domain: Domain | None, user_name: str | None, password: str | None
+    ) -> Connection:
+        """Open a connection of the target, with these credentials if there are any."""
+        target = self.target_connection_factory
+        connection = await open_connection(target, domain, user_name, password)
+        return _StoppedBeforeClose(connection) if self.should_stop_connections else connection
+
+
+class _StoppedBeforeClose(QueueConnection, TopicConnection):
+    """A connection that `close` stops first, if it was started."""
+
+    def __init__(self, target: Connection) -> None:
+        self.target = target
+        self._is_started = False
+
+    client_id = DelegatedAttribute[str | None](_target, read_only=True)
+    metadata = DelegatedAttribute[ConnectionMetaData](_target, read_only=True)
+    exception_listener = DelegatedAttribute[ExceptionListener | None](_target, read_only=False)
+    transformer = DelegatedAttribute[Any](_target, read_only=False)  # ActiveMQ's
+    set_client_id = delegated(Connection.set_client_id, _target)
+    create_connection_consumer = delegated(Connection.create_connection_consumer, _target)
+    create_durable_connection_consumer = delegated(
+        Connection.create_durable_connection_consumer, _target
+    )
+    create_session = delegated(Connection.create_session, _target)
+
+    async def start(self) -> None:
+        await self.target.start()
+        self._is_started = True
+
+    async def stop(self) -> None:
+        self._is_started = False
+        await self.target.stop()
+
+    async def close(self) -> None:
+        """Stop the connection, unless it is stopped, and close it."""
+        try:
+            if self._is_started:
+                await self.stop()
+        finally:
+            await self.target.close()

@@ -1,0 +1,80 @@
+"""Handles on the consumers and browsers of pooled sessions. (spring-jms 9.7 and 9.8)"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from operator import attrgetter
+from typing import Any
+
+from pyjms._forwarding import DelegatedAttribute
+from pyjms.jms.api import (
+    Closeable,
+    MessageAvailableListener,
+    MessageConsumer,
+    MessageListener,
+    QueueBrowser,
+)
+from pyjms.jms.api.endpoints import with_handle
+from pyjms.jms.destination import Destination, Queue
+from pyjms.jms.message import Message
+
+__all__ = ["Forget", "PooledBrowser", "PooledConsumer"]
+
+Forget = Callable[[Closeable], None]
+
+
+class PooledConsumer(MessageConsumer):
+    """A consumer that its session forgets when it is closed."""
+
+    def __init__(self, target: MessageConsumer, forget: Forget) -> None:
+        self._target = target
+        self._forget = forget
+
+    # ActiveMQ's, where the target has them; listener containers set the policy
+    stats = DelegatedAttribute[Any](attrgetter("_target"), read_only=True)
+    transformer = DelegatedAttribute[Any](attrgetter("_target"), read_only=True)
+    redelivery_policy = DelegatedAttribute[Any](attrgetter("_target"), read_only=False)
+    is_closed = DelegatedAttribute[bool](attrgetter("_target"), read_only=True)
+    destination = DelegatedAttribute[Destination](attrgetter("_target"), read_only=True)
+    message_selector = DelegatedAttribute[str | None](attrgetter("_target"), read_only=True)
+    message_listener = DelegatedAttribute[MessageListener | None](
+        attrgetter("_target"), read_only=True
+    )
+
+    async def set_message_listener(self, listener: MessageListener | None) -> None:
+        await self._target.set_message_listener(listener)
+
+    async def set_message_available_listener(
+        self, listener: MessageAvailableListener | None
+    ) -> None:
+        await self._target.set_message_available_listener(with_handle(listener, self))
+
+    async def receive(self, timeout: float | None = None) -> Message | None:
+        return await self._target.receive(timeout)
+
+    async def receive_checked(
+        self, check: Callable[[Message], object], timeout: float | None = None
+    ) -> Message | None:
+        return await self._target.receive_checked(check, timeout)
+
+    async def close(self) -> None:
+        self._forget(self)
+        await self._target.close()
+
+
+class PooledBrowser(QueueBrowser):
+    """A browser that its session forgets when it is closed."""
+
+    def __init__(self, target: QueueBrowser, forget: Forget) -> None:
+        self._target = target
+        self._forget = forget
+
+    queue = DelegatedAttribute[Queue](attrgetter("_target"), read_only=True)
+    message_selector = DelegatedAttribute[str | None](attrgetter("_target"), read_only=True)
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self._target.__aiter__()
+
+    async def close(self) -> None:
+        self._forget(self)
+        await self._target.close()

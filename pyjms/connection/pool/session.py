@@ -1,0 +1,305 @@
+"""Handles on pooled sessions, and on what they create. (spring-jms 9.7 and 9.8)"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import anyio
+
+from pyjms._forwarding import DelegatedAttribute
+from pyjms._logger import get_logger
+from pyjms.connection.pool.consumers import Forget, PooledBrowser, PooledConsumer
+from pyjms.connection.pool.options import PoolOptions
+from pyjms.connection.pool.session_pool import PhysicalSession, SessionPool
+from pyjms.connection.session_handle import SessionHandle
+from pyjms.enums import DeliveryMode
+from pyjms.errors import (
+    IllegalStateException,
+    InvalidDestinationException,
+    UnsupportedOperationException,
+)
+from pyjms.jms.api import (
+    Closeable,
+    CompletionListener,
+    MessageConsumer,
+    MessageProducer,
+    QueueBrowser,
+)
+from pyjms.jms.api.endpoints import destination_first
+from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.jms.message import Message
+
+__all__ = ["PooledSession"]
+
+logger = get_logger(__name__)
+
+_T = TypeVar("_T", bound=Closeable)
+_D = TypeVar("_D", TemporaryQueue, TemporaryTopic)
+
+
+class _PooledProducer(MessageProducer):
+    """A handle with a destination and settings of its own; it sends through a shared producer."""
+
+    def __init__(
+        self,
+        target: MessageProducer,
+        destination: Destination | None,
+        forget: Forget,
+        *,
+        owns_target: bool,
+        is_jms_11: bool,
+    ) -> None:
+        """Send through `target`, which `close` closes if the handle owns it."""
+        self.target = target
+        self._destination = destination
+        self._forget = forget
+        self._owns_target = owns_target
+        self._is_jms_11 = is_jms_11
+        self._delivery_delay = 0.0 if is_jms_11 else target.delivery_delay
+        self._closed = False
+        self.delivery_mode: DeliveryMode = target.delivery_mode
+        self.priority: int = target.priority
+        self.time_to_live: float = target.time_to_live
+        self.disable_message_id = target.disable_message_id
+        self.disable_message_timestamp = target.disable_message_timestamp
+
+    stats = DelegatedAttribute[Any](attrgetter("target"), read_only=True)  # ActiveMQ's
+    transformer = DelegatedAttribute[Any](attrgetter("target"), read_only=True)
+    send_timeout = DelegatedAttribute[float | None](attrgetter("target"), read_only=True)
+
+    @property
+    def destination(self) -> Destination | None:
+        self._check_open()
+        return self._destination
+
+    @property
+    def delivery_delay(self) -> float:
+        """Seconds before the broker delivers a message; 0 in a pool of JMS 1.1.
+
+        Raises:
+            UnsupportedOperationException: on setting, the pool is one of JMS 1.1.
+        """
+        return self._delivery_delay
+
+    @delivery_delay.setter
+    def delivery_delay(self, value: float) -> None:
+        if self._is_jms_11:
+            raise _not_in_jms_11("delivery_delay")
+        self._delivery_delay = value
+
+    async def send(
+        self,
+        message: Message | Destination,
+        to_send: Message | None = None,
+        *,
+        destination: Destination | None = None,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
+        delivery_delay: float | None = None,
+        completion_listener: CompletionListener | None = None,
+    ) -> None:
+        self._check_open()
+        if completion_listener is not None and self._is_jms_11:
+            raise _not_in_jms_11("completion_listener")
+        if delivery_delay is None:
+            delivery_delay = self._delivery_delay
+        elif self._is_jms_11:
+            raise _not_in_jms_11("delivery_delay")
+        if to_send is not None or not isinstance(message, Message):
+            message, destination = destination_first(message, to_send, destination)
+        own = self._destination
+        if own is None and destination is None:
+            raise UnsupportedOperationException(
+                "A destination must be specified.",
+                hint="this producer has none: send(message, destination=...)",
+            )
+        if own is not None and destination is not None and destination != own:
+            raise UnsupportedOperationException(
+                f"This producer can only send messages to: {own.physical_name}"
+            )
+        await self.target.send(
+            message,
+            destination=own if destination is None else destination,
+            delivery_mode=self.delivery_mode if delivery_mode is None else delivery_mode,
+            priority=self.priority if priority is None else priority,
+            time_to_live=self.time_to_live if time_to_live is None else time_to_live,
+            delivery_delay=delivery_delay,
+            completion_listener=completion_listener,
+        )
+
+    async def close(self) -> None:
+        """Close the handle; a shared producer stays open."""
+        if not self._closed:
+            self._closed = True
+            self._forget(self)
+            if self._owns_target:
+                await self.target.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateException("The producer is closed")
+
+
+def _not_in_jms_11(call: str) -> UnsupportedOperationException:
+    return UnsupportedOperationException(
+        f"{call} is not supported by this pool, which is one of JMS 1.1 as ActiveMQ's",
+        hint="JmsPoolConnectionFactory passes it on",
+    )
+
+
+class PooledSession(SessionHandle[PhysicalSession]):
+    """One use of a pooled session; after `close` every call raises IllegalStateException.
+
+    `close` closes its consumers and browsers, rolls back a transaction, and returns the session to
+    the pool; a session for which that fails is closed.
+    """
+
+    def __init__(
+        self,
+        physical: PhysicalSession,
+        pool: SessionPool,
+        options: PoolOptions,
+        temporaries: set[TemporaryQueue | TemporaryTopic],
+        on_close: Forget,
+        *,
+        is_jms_11: bool,
+    ) -> None:
+        """Use `physical`, which `pool` gets back; note `temporaries` for the connection."""
+        super().__init__(physical)
+        self._pool = pool
+        self._options = options
+        self._temporaries = temporaries
+        self._on_close = on_close
+        self._is_jms_11 = is_jms_11
+        self._open: set[Closeable] = set()
+
+    def __repr__(self) -> str:
+        kept = self._kept
+        return "<closed pooled session>" if kept is None else f"<pooled {kept.session!r}>"
+
+    async def create_temporary_queue(self) -> TemporaryQueue:
+        return self._noted(await self._target().create_temporary_queue())
+
+    async def create_temporary_topic(self) -> TemporaryTopic:
+        return self._noted(await self._target().create_temporary_topic())
+
+    async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
+        await self._target().delete_temporary(destination)
+        self._temporaries.discard(destination)
+
+    async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
+        """Create a handle on the session's producer, or a producer if they are not shared."""
+        physical = self._use()
+        session = physical.session
+        if self._options.use_anonymous_producers:
+            if destination is not None and not isinstance(destination, Destination):
+                raise InvalidDestinationException(f"{destination!r} is no destination")
+            if physical.anonymous is None:
+                physical.anonymous = await session.create_producer()
+            target, owned = physical.anonymous, False
+        elif self._options.explicit_producer_cache_size:
+            target, owned = await self._kept_producer(physical, destination), False
+        else:
+            target, owned = await session.create_producer(destination), True
+        return self._added(
+            _PooledProducer(
+                target,
+                destination,
+                self._open.discard,
+                owns_target=owned,
+                is_jms_11=self._is_jms_11,
+            )
+        )
+
+    async def create_consumer(
+        self, destination: Destination, selector: str | None = None, *, no_local: bool = False
+    ) -> MessageConsumer:
+        target = await self._target().create_consumer(destination, selector, no_local=no_local)
+        return self._added(PooledConsumer(target, self._open.discard))
+
+    async def create_pull_consumer(
+        self,
+        destination: Destination,
+        selector: str | None = None,
+        *,
+        no_local: bool = False,
+        timeout: float | None = None,
+    ) -> MessageConsumer:
+        target = await self._target().create_pull_consumer(
+            destination, selector, no_local=no_local, timeout=timeout
+        )
+        return self._added(PooledConsumer(target, self._open.discard))
+
+    async def create_durable_subscriber(
+        self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
+    ) -> MessageConsumer:
+        target = await self._target().create_durable_subscriber(
+            topic, name, selector, no_local=no_local
+        )
+        return self._added(PooledConsumer(target, self._open.discard))
+
+    async def create_shared_consumer(
+        self, topic: Topic, name: str, selector: str | None = None
+    ) -> MessageConsumer:
+        target = await self._target().create_shared_consumer(topic, name, selector)
+        return self._added(PooledConsumer(target, self._open.discard))
+
+    async def create_shared_durable_consumer(
+        self, topic: Topic, name: str, selector: str | None = None
+    ) -> MessageConsumer:
+        target = await self._target().create_shared_durable_consumer(topic, name, selector)
+        return self._added(PooledConsumer(target, self._open.discard))
+
+    async def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
+        target = await self._target().create_browser(queue, selector)
+        return self._added(PooledBrowser(target, self._open.discard))
+
+    def _take(self) -> PhysicalSession | None:
+        self._on_close(self)
+        return super()._take()
+
+    async def _put_back(self, kept: PhysicalSession) -> None:
+        self._pool.put(kept)
+
+    async def _discard(self, kept: PhysicalSession | None, error: BaseException) -> None:
+        logger.debug("Discarding a pooled session that cannot be cleaned up: %s", error)
+        if kept is not None:
+            with anyio.CancelScope(shield=True):
+                await self._pool.discard(kept)
+        if not isinstance(error, Exception):
+            raise error
+
+    async def _clean(self, kept: PhysicalSession) -> None:
+        if self._listening:
+            await kept.session.set_message_listener(None)
+        for opened in list(self._open):
+            await opened.close()
+        if kept.session.transacted:
+            await kept.session.rollback()
+        if self._observing:
+            kept.session.set_local_transaction_event_listener(None)
+
+    async def _kept_producer(
+        self, physical: PhysicalSession, destination: Destination | None
+    ) -> MessageProducer:
+        """Return the session's producer for a destination; close unused ones above the limit."""
+        kept = physical.explicit
+        target = kept.get(destination)
+        if target is None:
+            target = kept[destination] = await physical.session.create_producer(destination)
+        kept.move_to_end(destination)
+        in_use = {p.target for p in self._open if isinstance(p, _PooledProducer)} | {target}
+        unused = [each for each in kept if kept[each] not in in_use]
+        for oldest in unused[: max(0, len(kept) - self._options.explicit_producer_cache_size)]:
+            await kept.pop(oldest).close()
+        return target
+
+    def _noted(self, destination: _D) -> _D:
+        self._temporaries.add(destination)
+        return destination
+
+    def _added(self, opened: _T) -> _T:
+        self._open.add(opened)
+        return opened

@@ -1,0 +1,121 @@
+"""A pool of sessions for connection consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import anyio
+
+from pyjms._logger import get_logger
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.core.closing import close_quietly
+from pyjms.enums import AcknowledgeMode
+from pyjms.errors import IllegalStateException
+from pyjms.jms.api import Closeable, Connection, MessageListener, ServerSession, Session
+
+__all__ = ["SimpleServerSessionPool"]
+
+logger = get_logger(__name__)
+
+
+class SimpleServerSessionPool(Closeable):
+    """Up to `size` sessions of one connection, each running in a task of its own.
+
+    For `connection.create_connection_consumer`; tasks of one loop may share it. Sessions are
+    created when they are first needed. A session whose run fails is closed, and replaced by
+    another one. Spring 2: SimpleServerSessionFactory, CommonsPoolServerSessionFactory.
+
+    Args:
+        connection: that of the connection consumer.
+        create_listener: returns the message listener of a session; a transacted session's commits
+            or rolls back itself.
+        size: how many sessions work at the same time, at most.
+        transacted: whether the sessions are transacted.
+        acknowledge_mode: that of the sessions, if they are not transacted.
+
+    Raises:
+        ValueError: `size` is below 1.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        create_listener: Callable[[Session], MessageListener],
+        *,
+        size: int = 1,
+        transacted: bool = False,
+        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+    ) -> None:
+        if size < 1:
+            raise ValueError(f"size must be 1 or higher, not {size}")
+        self._connection = connection
+        self._create_listener = create_listener
+        self._transacted = transacted
+        self._acknowledge_mode = acknowledge_mode
+        self._available = anyio.Semaphore(size)
+        self._idle: list[Session] = []
+        self._running: dict[Session, BackgroundTask] = {}
+        self._is_closed = False
+
+    async def get_server_session(self) -> ServerSession:
+        """Return an idle session, or a new one; wait while as many as allowed are at work.
+
+        Raises:
+            IllegalStateException: the pool is closed.
+            JMSException: the session could not be created.
+        """
+        await self._available.acquire()
+        try:
+            self._check_open()
+            session = self._idle.pop() if self._idle else await self._create()
+        except BaseException:
+            self._available.release()
+            raise
+        return _ServerSession(session, partial(self._start, session))
+
+    async def close(self) -> None:
+        """Close the sessions, each after its listener has returned. Idempotent.
+
+        Not for listeners of its sessions, which it would wait for.
+        """
+        self._is_closed = True
+        self._available.release()  # one who waits finds it closed, and releases it for the next
+        for session in [*self._idle, *self._running]:
+            await session.close()
+        for task in list(self._running.values()):
+            await task.wait()
+        self._idle.clear()
+
+    async def _create(self) -> Session:
+        session = await self._connection.create_session(self._transacted, self._acknowledge_mode)
+        await session.set_message_listener(self._create_listener(session))
+        return session
+
+    def _start(self, session: Session) -> None:
+        self._running[session] = spawn(self._run, session, name=f"pyjms run {session!r}")
+
+    async def _run(self, session: Session) -> None:
+        try:
+            await session.run()
+        except Exception as error:
+            logger.debug("A server session has ended: %s", error)
+            await close_quietly(session)
+        else:
+            if not self._is_closed:
+                self._idle.append(session)
+        finally:
+            del self._running[session]
+            self._available.release()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise IllegalStateException("The pool of server sessions is closed")
+
+
+class _ServerSession:
+    """One use of a session of the pool."""
+
+    def __init__(self, session: Session, start: Callable[[], None]) -> None:
+        self.session = session
+        self.start = start

@@ -1,0 +1,97 @@
+"""The physical connection of a factory that shares it: opened when needed, closed, replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from pyjms._fork import inherits
+from pyjms._logger import get_logger
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.jms.api import Connection, ExceptionListener
+
+__all__ = ["ConnectionSharing"]
+
+logger = get_logger(__name__)
+
+
+class ConnectionSharing:
+    """The physical connection behind the handles of one factory."""
+
+    def __init__(
+        self,
+        open_connection: Callable[[bool], Awaitable[Connection]],
+        close_connection: Callable[[Connection, bool], Awaitable[None]],
+    ) -> None:
+        """Take the functions that open and close it; both are told whether it is to be started."""
+        self._open_connection = open_connection
+        self._close_connection = close_connection
+        self.exception_listeners: list[ExceptionListener] = []
+        """Those of the handles."""
+        self.forked()
+        inherits(self)
+
+    def forked(self) -> None:
+        """Begin without a connection, also in a child process: it opens one of its own."""
+        self._opening = anyio.Lock()
+        self._started_handles = 0
+        self._is_started = False
+        self._closing: set[BackgroundTask] = set()
+        self.connection: Connection | None = None
+        """None until the first use, and after it failed or was reset."""
+
+    async def current(self) -> Connection:
+        """Return the physical connection; open it if there is none."""
+        connection = self.connection
+        if connection is None:
+            async with self._opening:
+                connection = self.connection
+                if connection is None:
+                    connection = await self._open_connection(self._started_handles > 0)
+                    self._is_started = self._started_handles > 0
+                    self.connection = connection
+                    logger.debug("Established the shared connection %r", connection)
+        return connection
+
+    async def start_handle(self) -> None:
+        """Count one more started handle; start the connection if it is the first."""
+        connection = await self.current()
+        if not self._is_started:
+            await connection.start()
+            self._is_started = True
+        self._started_handles += 1
+
+    async def stop_handle(self) -> None:
+        """Count one started handle less; stop the connection if it was the last."""
+        self._started_handles -= 1
+        connection = self.connection
+        if self._started_handles == 0 and connection is not None and self._is_started:
+            self._is_started = False
+            await connection.stop()
+
+    async def reset(self) -> None:
+        """Close the connection; the next use opens another one."""
+        async with self._opening:
+            connection, started = self._give_up()
+        if connection is not None:
+            await self._close_connection(connection, started)
+
+    def give_up_soon(self, connection: Connection) -> bool:
+        """Close `connection` in the background if it is the current one; return whether it is."""
+        if connection is not self.connection:
+            return False
+        _, started = self._give_up()
+        task = spawn(self._close_connection, connection, started, name="close a failed connection")
+        self._closing = {t for t in self._closing if not t.done} | {task}
+        return True
+
+    async def wait_closed(self) -> None:
+        """Wait until every connection given up has been closed."""
+        for task in list(self._closing):
+            await task.wait()
+
+    def _give_up(self) -> tuple[Connection | None, bool]:
+        connection, started = self.connection, self._is_started
+        self.connection, self._is_started = None, False
+        return connection, started

@@ -1,0 +1,157 @@
+"""Sessions of managed transactions for code that knows nothing of them. (spring-jms 3.3)"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+from pyjms._forwarding import DelegatedAttribute, delegated
+from pyjms.core.closing import close_quietly
+from pyjms.core.resources import BoundResource, active_transaction, bound
+from pyjms.enums import AcknowledgeMode
+from pyjms.errors import TransactionInProgressException
+from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, Session
+from pyjms.jms.api.delegating import DelegatingSession
+from pyjms.jms.domain import (
+    DomainConnectionFactory,
+    QueueConnection,
+    TopicConnection,
+    open_connection,
+)
+from pyjms.jms.domain.connections import Domain
+from pyjms.jms.metadata import ConnectionMetaData
+
+__all__ = ["TransactionAwareConnectionFactoryProxy"]
+
+_target = attrgetter("target")
+
+
+class TransactionAwareConnectionFactoryProxy(DomainConnectionFactory):
+    """Gives code that opens its own sessions the session of the task's transaction.
+
+    Spring: TransactionAwareConnectionFactoryProxy. It must be the outermost factory. Within a
+    transaction of the target, of a JmsTransactionManager or a transacted listener container,
+    `create_session` returns its session: `close` has no effect, `commit` and `rollback` raise
+    TransactionInProgressException. Outside one the target's own sessions are returned. Tasks of one
+    loop may share it.
+
+    Args:
+        target_connection_factory: the factory of the transactions.
+        synched_local_transaction_allowed: whether, within a transaction of another factory only,
+            a session of the target joins it: it commits after it, and rolls back with it.
+    """
+
+    def __init__(
+        self,
+        target_connection_factory: ConnectionFactory,
+        *,
+        synched_local_transaction_allowed: bool = False,
+    ) -> None:
+        self.target_connection_factory = target_connection_factory
+        self.synched_local_transaction_allowed = synched_local_transaction_allowed
+
+    @property
+    def shares_connection(self) -> bool:
+        """Whether the target's connections are handles on one."""
+        return self.target_connection_factory.shares_connection
+
+    async def open_in(
+        self, domain: Domain | None, user_name: str | None, password: str | None
+    ) -> Connection:
+        """Open a connection of the target, whose sessions may be those of transactions."""
+        target = self.target_connection_factory
+        connection = await open_connection(target, domain, user_name, password)
+        return _TransactionAwareConnection(connection, self)
+
+    async def transactional_session(self) -> Session | None:
+        """Return the session of the current task's transaction; None: there is none.
+
+        Raises:
+            JMSException: the session that is to join could not be opened.
+        """
+        target = self.target_connection_factory
+        resource = bound(target)
+        if resource is not None and resource.is_transaction:
+            return resource.session
+        main = active_transaction() if self.synched_local_transaction_allowed else None
+        if main is None:
+            return None
+        joined = main.joined.get(target)
+        if joined is None:
+            connection = await target.create_connection()
+            try:
+                await connection.start()
+                session = await connection.create_session(transacted=True)
+            except BaseException:
+                await close_quietly(connection)
+                raise
+            joined = main.joined[target] = BoundResource(connection, session)
+        return joined.session
+
+
+class _TransactionAwareConnection(QueueConnection, TopicConnection):
+    """A connection of the target, with the sessions of transactions."""
+
+    def __init__(self, target: Connection, factory: TransactionAwareConnectionFactoryProxy) -> None:
+        self.target = target
+        self._factory = factory
+
+    client_id = DelegatedAttribute[str | None](_target, read_only=True)
+    metadata = DelegatedAttribute[ConnectionMetaData](_target, read_only=True)
+    exception_listener = DelegatedAttribute[ExceptionListener | None](_target, read_only=False)
+    transformer = DelegatedAttribute[Any](_target, read_only=False)  # ActiveMQ's
+    set_client_id = delegated(Connection.set_client_id, _target)
+    create_connection_consumer = delegated(Connection.create_connection_consumer, _target)
+    create_durable_connection_consumer = delegated(
+        Connection.create_durable_connection_consumer, _target
+    )
+    start = delegated(Connection.start, _target)
+    stop = delegated(Connection.stop, _target)
+    close = delegated(Connection.close, _target)
+
+    async def create_session(
+        self,
+        transacted: bool = False,
+        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+    ) -> Session:
+        """Return the session of the current task's transaction, or else create one."""
+        session = await self._factory.transactional_session()
+        if session is None:
+            return await self.target.create_session(transacted, acknowledge_mode)
+        return _ManagedSession(session)
+
+
+class _ManagedSession(DelegatingSession):
+    """The session of a transaction, which its manager ends and closes."""
+
+    def __init__(self, target: Session) -> None:
+        self._session = target
+
+    def _target(self) -> Session:
+        return self._session
+
+    async def commit(self) -> None:
+        """Refuse: the manager commits.
+
+        Raises:
+            TransactionInProgressException: always.
+        """
+        raise _managed("Commit")
+
+    async def rollback(self) -> None:
+        """Refuse: the manager rolls back.
+
+        Raises:
+            TransactionInProgressException: always.
+        """
+        raise _managed("Rollback")
+
+    async def close(self) -> None:
+        """Leave the session open: it is needed for the transaction's end."""
+
+
+def _managed(call: str) -> TransactionInProgressException:
+    return TransactionInProgressException(
+        f"{call} call not allowed within a managed transaction",
+        hint="the transaction's manager ends it; status.set_rollback_only() has it rolled back",
+    )

@@ -1,0 +1,57 @@
+"""The interfaces of a JMS provider, as coroutines.
+
+`pyjms.client` implements them; caching and pooling factories wrap them. Names are JMS's in
+snake_case. Everything here belongs to one event loop and is not thread-safe. A connection may be
+used by any number of tasks. A session and what it created belong to one task at a time; only
+`close` may be called from another one. Times are seconds; a timeout of None waits for ever and 0
+does not wait. (jms-api 1 and 2)
+"""
+
+from __future__ import annotations
+
+from pyjms.jms.api.completion import AsyncCallback, CompletionListener
+from pyjms.jms.api.connection import Connection, ExceptionListener
+from pyjms.jms.api.connection_consumers import (
+    ConnectionConsumer,
+    ServerSession,
+    ServerSessionPool,
+)
+from pyjms.jms.api.context import JMSContext
+from pyjms.jms.api.context_consumer import JMSConsumer
+from pyjms.jms.api.context_producer import BodyConverter, JMSProducer
+from pyjms.jms.api.endpoints import (
+    Closeable,
+    MessageAvailableListener,
+    MessageConsumer,
+    MessageListener,
+    MessageProducer,
+    QueueBrowser,
+    destination_first,
+)
+from pyjms.jms.api.factory import ConnectionFactory
+from pyjms.jms.api.session import Session
+from pyjms.jms.api.transformer import MessageTransformer
+
+__all__ = [
+    "AsyncCallback",
+    "BodyConverter",
+    "Closeable",
+    "CompletionListener",
+    "Connection",
+    "ConnectionConsumer",
+    "ConnectionFactory",
+    "ExceptionListener",
+    "JMSConsumer",
+    "JMSContext",
+    "JMSProducer",
+    "MessageAvailableListener",
+    "MessageConsumer",
+    "MessageListener",
+    "MessageProducer",
+    "MessageTransformer",
+    "QueueBrowser",
+    "ServerSession",
+    "ServerSessionPool",
+    "Session",
+    "destination_first",
+]

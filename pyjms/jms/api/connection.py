@@ -1,0 +1,134 @@
+"""The connection of a client to its broker. (jms-api 1)"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+from pyjms.enums import AcknowledgeMode
+from pyjms.errors import JMSException, UnsupportedOperationException
+from pyjms.jms.api.connection_consumers import ConnectionConsumer, ServerSessionPool
+from pyjms.jms.api.endpoints import Closeable
+from pyjms.jms.api.session import Session
+from pyjms.jms.destination import Destination, Topic
+from pyjms.jms.metadata import ConnectionMetaData
+
+__all__ = ["Connection", "ExceptionListener"]
+
+ExceptionListener = Callable[[JMSException], None]
+"""Called on the loop with a failure that no call reports; must not block.
+
+JMS: javax.jms.ExceptionListener (JMS 1.1 section 4.3.8).
+"""
+
+
+class Connection(Closeable):
+    """A client's connection to the broker. It delivers messages between `start` and `stop`.
+
+    JMS: javax.jms.Connection (JMS 1.1 section 4.3).
+    """
+
+    exception_listener: ExceptionListener | None
+
+    @property
+    @abstractmethod
+    def client_id(self) -> str | None:
+        """The client id, which identifies durable subscriptions."""
+
+    @abstractmethod
+    async def set_client_id(self, client_id: str) -> None:
+        """Set the client id, before the connection is used for anything else.
+
+        Raises:
+            IllegalStateException: it is set already, or the connection is in use.
+            InvalidClientIDException: another connection has that id.
+        """
+
+    @property
+    @abstractmethod
+    def metadata(self) -> ConnectionMetaData:
+        """Names and versions of the provider."""
+
+    @abstractmethod
+    async def create_session(
+        self,
+        transacted: bool = False,
+        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+    ) -> Session:
+        """Create a session.
+
+        Args:
+            transacted: whether sending and receiving is grouped in transactions.
+            acknowledge_mode: AUTO, CLIENT, DUPS_OK or INDIVIDUAL; ignored if transacted.
+
+        Raises:
+            IllegalStateException: the connection is closed.
+            JMSException: the acknowledge mode is unknown.
+        """
+
+    async def create_connection_consumer(
+        self,
+        destination: Destination,
+        selector: str | None,
+        server_session_pool: ServerSessionPool,
+        max_messages: int,
+        *,
+        no_local: bool = False,
+    ) -> ConnectionConsumer:
+        """Create a consumer whose messages the sessions of a pool work on. Waits for the broker.
+
+        Each session gets at most `max_messages` at a time, and `start()` of its server session
+        runs them through its message listener. A message whose listener raises is redelivered as
+        in any session, maybe by another session of the pool. What the pool raises goes to the
+        exception listener. JMS: createConnectionConsumer (JMS 1.1 section 8.2).
+
+        Args:
+            destination: a queue or topic.
+            selector: only messages for which it is true are received; None or "": all.
+            server_session_pool: the sessions, created by this connection, with message listeners.
+            max_messages: also the prefetch size, unless the destination has one
+                (`?consumer.prefetchSize=`): sessions work at the same time on that many in all.
+            no_local: whether messages sent by the own connection are left out (topics only).
+
+        Raises:
+            IllegalStateException: the connection is closed.
+            InvalidDestinationException: the destination cannot be consumed from.
+            InvalidSelectorException: the selector is malformed.
+            JMSException: `max_messages` is below 1.
+            UnsupportedOperationException: the provider has none: the default.
+        """
+        del destination, selector, server_session_pool, max_messages, no_local
+        raise _no_connection_consumers(self)
+
+    async def create_durable_connection_consumer(
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None,
+        server_session_pool: ServerSessionPool,
+        max_messages: int,
+        *,
+        no_local: bool = False,
+    ) -> ConnectionConsumer:
+        """Create a connection consumer of the durable subscription `name`.
+
+        As `create_connection_consumer` and `Session.create_durable_subscriber`. JMS:
+        createDurableConnectionConsumer.
+        """
+        del topic, name, selector, server_session_pool, max_messages, no_local
+        raise _no_connection_consumers(self)
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start, or resume, the delivery of messages. Idempotent."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Pause the delivery of messages; waits for listeners that run. Idempotent."""
+
+
+def _no_connection_consumers(connection: Connection) -> JMSException:
+    return UnsupportedOperationException(
+        f"{type(connection).__name__} has no connection consumers",
+        hint="use a listener container, whose consumers have sessions of their own",
+    )

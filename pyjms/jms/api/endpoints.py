@@ -1,0 +1,329 @@
+"""Producers, consumers and browsers: what a session creates. (jms-api 4)"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Self, overload
+
+from pyjms.enums import DeliveryMode
+from pyjms.errors import (
+    IllegalStateException,
+    InvalidDestinationException,
+    UnsupportedOperationException,
+)
+from pyjms.jms.api.completion import CompletionListener
+from pyjms.jms.destination import Destination, Queue
+from pyjms.jms.message import Message
+
+__all__ = [
+    "Closeable",
+    "MessageAvailableListener",
+    "MessageConsumer",
+    "MessageListener",
+    "MessageProducer",
+    "QueueBrowser",
+    "destination_first",
+    "with_handle",
+]
+
+MessageListener = Callable[[Message], Awaitable[None] | None]
+"""A function or coroutine function of one message. JMS: javax.jms.MessageListener."""
+
+
+class Closeable(ABC):
+    """A resource that is closed by `close()`, or at the end of `async with`."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release all resources. Idempotent."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+class MessageProducer(Closeable):
+    """Sends messages. Its attributes are the defaults of `send`.
+
+    JMS: javax.jms.MessageProducer (JMS 1.1 section 4.6).
+    """
+
+    delivery_mode: DeliveryMode
+    priority: int
+    time_to_live: float
+    """Seconds; 0 is for ever."""
+    delivery_delay: float
+    """Seconds before the broker delivers a message; 0: at once. JMS 2.0: deliveryDelay.
+
+    It is kept by the broker's scheduler (`scheduler_support`, ActiveMQ: `schedulerSupport`). A
+    broker without one delivers at once, and no broker tells its clients which it is; the bundled
+    one logs a warning.
+    """
+    disable_message_id: bool
+    disable_message_timestamp: bool
+
+    @property
+    @abstractmethod
+    def destination(self) -> Destination | None:
+        """The destination of every send; None: each `send` names its own."""
+
+    @overload
+    @abstractmethod
+    async def send(
+        self,
+        message: Message,
+        *,
+        destination: Destination | None = None,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
+        delivery_delay: float | None = None,
+        completion_listener: CompletionListener | None = None,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    async def send(
+        self,
+        destination: Destination,
+        message: Message,
+        /,
+        *,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
+        delivery_delay: float | None = None,
+        completion_listener: CompletionListener | None = None,
+    ) -> None: ...
+
+    @abstractmethod
+    async def send(
+        self,
+        message: Message | Destination,
+        to_send: Message | None = None,
+        *,
+        destination: Destination | None = None,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
+        delivery_delay: float | None = None,
+        completion_listener: CompletionListener | None = None,
+    ) -> None:
+        """Send a message and set its headers: `send(message)`, or `send(destination, message)`.
+
+        Waits for the broker if the message is persistent and the session is not transacted;
+        otherwise only while the transport is congested or the producer window is full.
+        Cancelling ends the wait; the message may have been sent.
+
+        Args:
+            message: what to send, which can be sent again; or the destination, before the message.
+            to_send: what to send, after a destination.
+            destination: where to; required if, and only if, the producer has none of its own.
+            delivery_mode: instead of the producer's.
+            priority: 0 to 9, instead of the producer's.
+            time_to_live: seconds until the message expires, 0 for never, instead of the producer's.
+            delivery_delay: seconds before the message is delivered, instead of the producer's.
+            completion_listener: called with the outcome, for which the call then does not wait.
+                Until then the message cannot be changed, nor sent asynchronously again. JMS 2.0:
+                `send(message, completionListener)`.
+
+        Raises:
+            IllegalStateException: the producer is closed.
+            InvalidDestinationException: the destination is missing or cannot be used.
+            UnsupportedOperationException: neither the producer nor the call has a destination, or
+                they have different ones.
+            MessageFormatException: the message cannot be encoded.
+            JMSSecurityException: the user may not send there.
+            ResourceAllocationException: the broker is out of space and configured to refuse.
+            ConnectionFailedException: the connection failed before the broker's response.
+        """
+
+
+class MessageConsumer(Closeable):
+    """Receives messages: by `receive`, by `async for`, or by a listener.
+
+    JMS: javax.jms.MessageConsumer (JMS 1.1 section 4.5).
+    """
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Whether the consumer is closed, by whatever side."""
+
+    @property
+    @abstractmethod
+    def destination(self) -> Destination:
+        """The destination that the consumer receives from."""
+
+    @property
+    @abstractmethod
+    def message_selector(self) -> str | None:
+        """The selector of the consumer; None: it receives every message."""
+
+    @property
+    @abstractmethod
+    def message_listener(self) -> MessageListener | None:
+        """The listener that is called with each message, if any."""
+
+    @abstractmethod
+    async def set_message_listener(self, listener: MessageListener | None) -> None:
+        """Have `listener` called with each message, one message at a time per session.
+
+        None removes the listener.
+
+        Raises:
+            IllegalStateException: the consumer is closed.
+        """
+
+    async def set_message_available_listener(
+        self, listener: MessageAvailableListener | None
+    ) -> None:
+        """Have `listener` called with this consumer when a message can be received at once.
+
+        It is called once for each message that arrives, unless that was received meanwhile; one
+        call at a time in a session, never beside a listener of that session. It may receive:
+        `receive(0)` may still return None, for instance where the message has expired. What it
+        raises is logged. None removes it. ActiveMQ: MessageAvailableConsumer.
+
+        Raises:
+            IllegalStateException: the consumer is closed, or its session has a message listener.
+            JMSException: the consumer has no prefetch, so messages arrive only on request.
+            UnsupportedOperationException: the provider has no such listeners.
+        """
+        raise UnsupportedOperationException(
+            f"{type(self).__name__} does not announce messages",
+            hint="use set_message_listener(), or receive(0) from time to time",
+        )
+
+    @abstractmethod
+    async def receive(self, timeout: float | None = None) -> Message | None:
+        """Wait for the next message.
+
+        Cancelling is safe: no message is lost.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 does not wait.
+
+        Returns:
+            The message, or None if `timeout` passed or the consumer was closed meanwhile.
+
+        Raises:
+            IllegalStateException: the consumer is closed, or has a listener.
+            ConnectionFailedException: the connection failed.
+        """
+
+    async def receive_checked(
+        self, check: Callable[[Message], object], timeout: float | None = None
+    ) -> Message | None:
+        """Do as `receive`, but a message for which `check` raises stays first in line.
+
+        It is neither acknowledged nor redelivered: the next receive returns it. A provider that
+        acknowledges before it returns a message cannot do this; there, and by default, the
+        message counts as received.
+
+        Raises:
+            Exception: what `check` raises.
+            JMSException: as `receive`.
+        """
+        message = await self.receive(timeout)
+        if message is not None:
+            check(message)
+        return message
+
+    async def receive_no_wait(self) -> Message | None:
+        """Return a message if one is available, else None. JMS: receiveNoWait."""
+        return await self.receive(0)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        """Wait for the next message; it is acknowledged as by `receive`.
+
+        Raises:
+            StopAsyncIteration: the consumer is closed, here or by another task.
+            JMSException: as `receive`, for instance when the connection has failed.
+
+        """
+        try:
+            message = await self.receive()
+        except IllegalStateException:
+            if not self.is_closed:
+                raise
+            message = None
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+
+MessageAvailableListener = Callable[[MessageConsumer], Awaitable[None] | None]
+"""A function or coroutine function of a consumer that has a message, to be received at once.
+
+ActiveMQ: org.apache.activemq.MessageAvailableListener.
+"""
+
+
+def with_handle(
+    listener: MessageAvailableListener | None, handle: MessageConsumer
+) -> MessageAvailableListener | None:
+    """Return what calls `listener` with `handle` instead of the consumer behind it."""
+    return None if listener is None else lambda _: listener(handle)
+
+
+class QueueBrowser(Closeable):
+    """Reads the messages of a queue without consuming them: `async for m in browser`.
+
+    JMS: javax.jms.QueueBrowser (JMS 1.1 section 5.9).
+    """
+
+    @property
+    @abstractmethod
+    def queue(self) -> Queue:
+        """The queue that is browsed."""
+
+    @property
+    @abstractmethod
+    def message_selector(self) -> str | None:
+        """The selector; None: all messages are listed."""
+
+    @abstractmethod
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """Browse the queue from its start."""
+
+
+def destination_first(
+    first: Message | Destination | None, message: object, destination: Destination | None
+) -> tuple[Message, Destination | None]:
+    """Return message and destination of a send: of `send(destination, message)`, too.
+
+    `first` and `message` are the arguments by position, `destination` is the one by name.
+
+    Raises:
+        InvalidDestinationException: a message follows None.
+        TypeError: there is no message, or a destination too many.
+    """
+    if message is None:
+        if isinstance(first, Message):
+            return first, destination
+        raise _not_a_message(first)
+    if isinstance(first, Message):
+        raise TypeError("The destination comes first: send(destination, message)")
+    if not isinstance(message, Message):
+        raise _not_a_message(message)
+    if destination is not None:
+        raise TypeError("Two destinations: write send(destination, message) or destination=")
+    if first is None:
+        raise InvalidDestinationException(
+            "Don't understand null destinations", hint="send(Queue(name), message)"
+        )
+    return message, first
+
+
+def _not_a_message(value: object) -> TypeError:
+    return TypeError(
+        f"A producer sends messages, not a {type(value).__name__}: make one with "
+        "session.create_text_message(text); a template's convert_and_send takes a payload"
+    )

@@ -1,0 +1,330 @@
+"""The session: a context of sending and receiving. (jms-api 2)"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from typing import BinaryIO
+
+from pyjms.enums import AcknowledgeMode
+from pyjms.errors import JMSException, UnsupportedOperationException
+from pyjms.jms.api.endpoints import (
+    Closeable,
+    MessageConsumer,
+    MessageListener,
+    MessageProducer,
+    QueueBrowser,
+)
+from pyjms.jms.blob import BlobMessage
+from pyjms.jms.bodies import (
+    BytesMessage,
+    MapMessage,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
+from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.jms.message import Message
+from pyjms.jms.transaction.synchronization import LocalTransactionEventListener, Synchronization
+
+__all__ = ["Session"]
+
+
+class Session(Closeable):
+    """A context of sending and receiving: its messages are ordered, acknowledged, committed.
+
+    JMS: javax.jms.Session (JMS 1.1 section 4.4). The `create_*_message`, `create_queue` and
+    `create_topic` methods make objects only; the broker learns nothing of them.
+    """
+
+    @property
+    @abstractmethod
+    def transacted(self) -> bool:
+        """Whether the session has transactions, ended by `commit` and `rollback`."""
+
+    @property
+    @abstractmethod
+    def acknowledge_mode(self) -> AcknowledgeMode:
+        """How messages are acknowledged; TRANSACTED in a transacted session."""
+
+    @abstractmethod
+    def create_queue(self, name: str) -> Queue:
+        """Return the queue `name`, which may have options: `orders?consumer.prefetchSize=1`.
+
+        Raises:
+            InvalidDestinationException: the name is empty.
+        """
+
+    @abstractmethod
+    def create_topic(self, name: str) -> Topic:
+        """Return the topic `name`; as `create_queue`."""
+
+    @abstractmethod
+    def create_message(self) -> Message:
+        """Return a message without a body."""
+
+    @abstractmethod
+    def create_text_message(self, text: str | None = None) -> TextMessage:
+        """Return a message with a text."""
+
+    @abstractmethod
+    def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
+        """Return a message of bytes."""
+
+    @abstractmethod
+    def create_map_message(self) -> MapMessage:
+        """Return a message of named values."""
+
+    @abstractmethod
+    def create_stream_message(self) -> StreamMessage:
+        """Return a message of a sequence of values."""
+
+    @abstractmethod
+    def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
+        """Return a message with a serialized Java object."""
+
+    def create_blob_message(
+        self,
+        url: str | None = None,
+        *,
+        file: str | os.PathLike[str] | None = None,
+        stream: BinaryIO | None = None,
+        deleted_by_broker: bool | None = None,
+    ) -> BlobMessage:
+        """Return a message whose body is stored outside of the broker. Exactly one of three.
+
+        Does not block: a file or a stream is read, and uploaded, when the message is sent. A stream
+        is not closed. ActiveMQ: ActiveMQSession.createBlobMessage.
+
+        Args:
+            url: where the body is already.
+            file: the path of a file to upload.
+            stream: a binary stream to upload.
+            deleted_by_broker: None: True for what is uploaded, as in ActiveMQ.
+
+        Raises:
+            IllegalStateException: the session is closed.
+            TypeError: not exactly one of url, file and stream is given.
+            UnsupportedOperationException: the provider has none, or not for the scheme of `url`.
+        """
+        raise UnsupportedOperationException("This provider has no blob messages")
+
+    @abstractmethod
+    async def create_temporary_queue(self) -> TemporaryQueue:
+        """Create a queue that exists until its connection closes.
+
+        Waits for the broker. JMS: createTemporaryQueue (JMS 1.1 section 4.4.3).
+        """
+
+    @abstractmethod
+    async def create_temporary_topic(self) -> TemporaryTopic:
+        """Create a topic that exists until its connection closes; as `create_temporary_queue`."""
+
+    @abstractmethod
+    async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
+        """Delete a temporary destination of this connection. JMS: TemporaryQueue.delete.
+
+        Raises:
+            JMSException: it has consumers, or belongs to another connection.
+        """
+
+    @abstractmethod
+    async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
+        """Create a producer; without a destination each `send` names one.
+
+        Raises:
+            IllegalStateException: the session is closed.
+            JMSSecurityException: the user may not send there.
+        """
+
+    @abstractmethod
+    async def create_consumer(
+        self, destination: Destination, selector: str | None = None, *, no_local: bool = False
+    ) -> MessageConsumer:
+        """Create a consumer. Waits for the broker.
+
+        Args:
+            destination: a queue or topic; also a composite or a wildcard one.
+            selector: only messages for which it is true are received; None or "": all.
+            no_local: whether messages sent by the own connection are left out (topics only).
+
+        Raises:
+            IllegalStateException: the session is closed.
+            InvalidDestinationException: the destination cannot be consumed from.
+            InvalidSelectorException: the selector is malformed.
+            JMSSecurityException: the user may not receive from there.
+        """
+
+    async def create_pull_consumer(
+        self,
+        destination: Destination,
+        selector: str | None = None,
+        *,
+        no_local: bool = False,
+        timeout: float | None = None,
+    ) -> MessageConsumer:
+        """Create a consumer that fetches no messages ahead, and request its first one.
+
+        The broker keeps each message until a `receive` requests it, so the consumer never holds
+        messages that others could have. With a prefetch size in the destination's options it is
+        an ordinary consumer, and so is that of a provider without pulls: the default here.
+        ActiveMQ: a consumer with prefetch 0.
+
+        Args:
+            destination: as for `create_consumer`.
+            selector: as for `create_consumer`.
+            no_local: as for `create_consumer`.
+            timeout: that of the `receive` that follows, in seconds; None: for ever.
+
+        Raises:
+            JMSException: as `create_consumer`.
+        """
+        del timeout
+        return await self.create_consumer(destination, selector, no_local=no_local)
+
+    @abstractmethod
+    async def create_durable_subscriber(
+        self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
+    ) -> MessageConsumer:
+        """Create a consumer of a durable subscription, which outlives it.
+
+        The subscription is identified by the connection's client id and `name`; another topic,
+        selector or `no_local` than before replaces it. JMS: createDurableSubscriber (JMS 1.1
+        section 6.11).
+
+        Raises:
+            IllegalStateException: the session is closed, or the connection has no client id.
+            JMSException: the subscription is in use; otherwise as `create_consumer`.
+        """
+
+    async def create_shared_consumer(
+        self, topic: Topic, name: str, selector: str | None = None
+    ) -> MessageConsumer:
+        """Create a consumer of a shared subscription, which ends with its last consumer.
+
+        Its consumers, on any connections with the same client id or without one, share its
+        messages. JMS 2.0: createSharedConsumer. With ActiveMQ and the bundled broker the topic
+        must be a virtual one, `VirtualTopic.x`, and `selector` None: the subscription is its queue
+        `Consumer.<name>.VirtualTopic.x`.
+
+        Raises:
+            UnsupportedOperationException: the provider, or this topic, has none: the default.
+            JMSException: as `create_consumer`.
+        """
+        raise _no_shared_subscriptions(topic, name, selector)
+
+    async def create_shared_durable_consumer(
+        self, topic: Topic, name: str, selector: str | None = None
+    ) -> MessageConsumer:
+        """Create a consumer of a shared subscription that lasts until `unsubscribe`.
+
+        As `create_shared_consumer`. JMS 2.0: createSharedDurableConsumer.
+        """
+        raise _no_shared_subscriptions(topic, name, selector)
+
+    @abstractmethod
+    async def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
+        """Create a browser of the queue's messages; the errors are those of `create_consumer`."""
+
+    @abstractmethod
+    async def unsubscribe(self, name: str) -> None:
+        """Delete a durable subscription of this client id, with its messages.
+
+        A shared one only on the connection on which a consumer of it was created.
+
+        Raises:
+            InvalidDestinationException: there is none of that name.
+            JMSException: it has an active consumer.
+        """
+
+    @abstractmethod
+    async def commit(self) -> None:
+        """Commit the transaction and begin the next one. Waits for the broker.
+
+        Raises:
+            IllegalStateException: the session is closed or not transacted.
+            TransactionRolledBackException: the transaction was rolled back instead.
+        """
+
+    @abstractmethod
+    async def rollback(self) -> None:
+        """Roll the transaction back and begin the next one.
+
+        Messages received in it are delivered again, as the redelivery policy says.
+
+        Raises:
+            IllegalStateException: the session is closed or not transacted.
+        """
+
+    async def wait_for_completions(self) -> None:
+        """Wait until the completion listeners of all asynchronous sends have returned.
+
+        `close`, `commit` and `rollback` do so themselves. A provider that sends nothing
+        asynchronously has nothing to wait for: the default here.
+
+        Raises:
+            IllegalStateException: called by a completion listener, which it would wait for.
+        """
+
+    @abstractmethod
+    async def recover(self) -> None:
+        """Deliver the messages that are not acknowledged yet again. JMS: Session.recover.
+
+        Raises:
+            IllegalStateException: the session is closed or transacted.
+        """
+
+    def add_synchronization(self, synchronization: Synchronization) -> None:
+        """Have `synchronization` called at the end of the session's transaction. Does not block.
+
+        A transacted session without a transaction begins one. It serves one transaction.
+        ActiveMQ: TransactionContext.addSynchronization.
+
+        Raises:
+            IllegalStateException: the session is closed or not transacted.
+            JMSException: an XA session works in no branch.
+            UnsupportedOperationException: the provider has no synchronizations.
+        """
+        raise UnsupportedOperationException(f"{type(self).__name__} has no synchronizations")
+
+    def set_local_transaction_event_listener(
+        self, listener: LocalTransactionEventListener | None
+    ) -> None:
+        """Have `listener` called when local transactions begin and end; None: call none.
+
+        Does not block. ActiveMQ: TransactionContext.setLocalTransactionEventListener.
+
+        Raises:
+            IllegalStateException: the session is closed, or has no local transactions.
+            UnsupportedOperationException: the provider has no such events.
+        """
+        raise UnsupportedOperationException(f"{type(self).__name__} has no transaction events")
+
+    @property
+    @abstractmethod
+    def message_listener(self) -> MessageListener | None:
+        """The session's own listener, instead of one per consumer, if any."""
+
+    @abstractmethod
+    async def set_message_listener(self, listener: MessageListener | None) -> None:
+        """Have `listener` called with the messages of all consumers of the session."""
+
+    async def run(self) -> None:
+        """Deliver what the consumers have buffered to the session's listener, and return.
+
+        Called by the pool of a connection consumer, with the session's listener set. Cancelling
+        ends the wait only. JMS: Session.run (JMS 1.1 section 8.2.4).
+
+        Raises:
+            IllegalStateException: the session is closed, has no listener, or is in its listener.
+            UnsupportedOperationException: the provider cannot do it: the default.
+        """
+        raise UnsupportedOperationException(f"{type(self).__name__} cannot be run")
+
+
+def _no_shared_subscriptions(topic: Topic, name: str, selector: str | None) -> JMSException:
+    chosen = f" with the selector {selector!r}" if selector else ""
+    return UnsupportedOperationException(
+        f"This provider has no shared subscriptions, such as {name!r} of {topic}{chosen}",
+        hint="have the topic's messages copied to a queue, and share that",
+    )

@@ -1,0 +1,40 @@
+"""Transforming messages as they are sent and received."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pyjms.jms.api.endpoints import MessageConsumer, MessageProducer
+from pyjms.jms.api.session import Session
+from pyjms.jms.message import Message
+
+__all__ = ["MessageTransformer"]
+
+
+class MessageTransformer(Protocol):
+    """Replaces messages before they are sent and before they are delivered.
+
+    Set on a connection factory, connection, session, producer or consumer: each has that of the
+    object that created it, unless it is given its own. The methods are plain functions, called on
+    the loop; they must not block. Session, producer and consumer are those of `pyjms.aio`, also
+    with `pyjms`. ActiveMQ: org.apache.activemq.MessageTransformer.
+    """
+
+    def producer_transform(
+        self, session: Session, producer: MessageProducer, message: Message, /
+    ) -> Message | None:
+        """Return the message to send instead of `message`; None: `message` itself.
+
+        It is called before the headers of the send are set, which the returned message gets. What
+        it raises is raised by `send`, and nothing is sent.
+        """
+
+    def consumer_transform(
+        self, session: Session, consumer: MessageConsumer, message: Message, /
+    ) -> Message | None:
+        """Return the message to deliver instead of `message`; None: `message` itself.
+
+        The returned message has the headers that the transformer gives it; its `acknowledge` is
+        that of `message`. If it raises, `receive` raises that and the message stays first in line;
+        with a listener it counts as the listener's failure.
+        """

@@ -1,0 +1,211 @@
+"""The message that refers to a large body stored elsewhere, which does not pass through the broker.
+
+ActiveMQ: BlobMessage. What is sent is a URL; the body is uploaded before that, when the message
+is sent, and downloaded when the receiver asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO, ClassVar, Protocol, cast
+
+from pyjms.errors import IllegalStateException, JMSException
+from pyjms.jms.message import Message
+
+__all__ = ["BlobBody", "BlobMessage", "BlobStream", "BlobTransfer"]
+
+OCTET_STREAM = "application/octet-stream"
+
+
+class BlobBody:
+    """Where the body of a blob message is: at `url`, or still in a local file or stream."""
+
+    __slots__ = ("deleted_by_broker", "file", "mime_type", "name", "size", "url")
+
+    def __init__(self, url: str | None = None, mime_type: str | None = OCTET_STREAM) -> None:
+        self.url = url
+        self.mime_type = mime_type
+        self.deleted_by_broker = False
+        self.name: str | None = None
+        self.size: int | None = None
+        self.file: str | BinaryIO | None = None
+        """The path or the stream to be uploaded; None: there is nothing to upload."""
+
+
+class BlobStream(Protocol):
+    """A body as an asynchronous binary file."""
+
+    async def read(self, size: int = -1, /) -> bytes:
+        """Return at most `size` bytes, or the rest."""
+
+    async def aclose(self) -> None:
+        """Close it."""
+
+
+class BlobTransfer(Protocol):
+    """Moves bodies of blob messages."""
+
+    async def upload(self, body: BlobBody) -> str:
+        """Store the body and return its URL."""
+
+    def open(self, url: str) -> BinaryIO:
+        """Return a stream of the body at `url`. Blocks."""
+
+    async def open_async(self, url: str) -> BlobStream:
+        """Return a stream of the body at `url`."""
+
+    def delete(self, url: str) -> None:
+        """Delete the body at `url`. Blocks."""
+
+    async def delete_async(self, url: str) -> None:
+        """Delete the body at `url`."""
+
+
+class _Remote(Protocol):
+    """The command of a received blob message."""
+
+    remote_blob_url: str | None
+    mime_type: str | None
+    deleted_by_broker: bool
+
+
+class BlobMessage(Message):
+    """A message whose body is stored outside of the broker, at `url`. ActiveMQ: BlobMessage.
+
+    `Session.create_blob_message` creates one. The name and the size of a file stay with the
+    sender: only the URL, the MIME type and `deleted_by_broker` are sent.
+    """
+
+    __slots__ = ("transfer",)
+    MIME_TYPE: ClassVar[str] = OCTET_STREAM
+    _body: BlobBody
+    transfer: BlobTransfer | None
+    """Set by the session that created or delivered the message."""
+
+    def __init__(self, body: BlobBody | None = None, transfer: BlobTransfer | None = None) -> None:
+        super().__init__()
+        self._body = body or BlobBody()
+        self.transfer = transfer
+
+    @property
+    def body(self) -> BlobBody:
+        """What is known about the body."""
+        if self._pending:
+            self._load()
+        return self._body
+
+    @property
+    def url(self) -> str | None:
+        """The URL of the body; None: it is not uploaded yet. ActiveMQ: getURL."""
+        return self.body.url
+
+    @property
+    def mime_type(self) -> str | None:
+        """The MIME type; application/octet-stream unless set.
+
+        Raises:
+            MessageNotWriteableException: it is set while the body is read-only.
+        """
+        return self.body.mime_type
+
+    @mime_type.setter
+    def mime_type(self, value: str | None) -> None:
+        self._check_body_writable()
+        self.body.mime_type = value
+
+    @property
+    def name(self) -> str | None:
+        """The name of the file, on the sender's side only.
+
+        Raises:
+            MessageNotWriteableException: it is set while the body is read-only.
+        """
+        return self.body.name
+
+    @name.setter
+    def name(self, value: str | None) -> None:
+        self._check_body_writable()
+        self.body.name = value
+
+    @property
+    def size(self) -> int | None:
+        """The bytes of the file, on the sender's side and after the upload only; None: unknown."""
+        return self.body.size
+
+    @property
+    def deleted_by_broker(self) -> bool:
+        """Whether the body was uploaded for this message only, so that it may go with it."""
+        return self.body.deleted_by_broker
+
+    def get_input_stream(self) -> BinaryIO:
+        """Return the body as a binary file, to be closed by the caller. Blocks, as its reads do.
+
+        ActiveMQ: BlobMessage.getInputStream.
+
+        Raises:
+            IllegalStateException: called on an event loop, or there is no body.
+            JMSException: the body cannot be read, or its URL must not be read here.
+        """
+        return self._transfer().open(self._url())
+
+    async def get_input_stream_async(self) -> BlobStream:
+        """Return the body as an asynchronous binary file, to be closed with `aclose`.
+
+        Its reads are done in threads.
+
+        Raises:
+            IllegalStateException: there is no body.
+            JMSException: as `get_input_stream`.
+        """
+        return await self._transfer().open_async(self._url())
+
+    async def upload(self) -> None:
+        """Upload a body that is still local, as sending does.
+
+        Raises:
+            JMSException: it cannot be uploaded; the message is not sent.
+        """
+        body = self.body
+        if body.file is not None:
+            body.url = await self._transfer().upload(body)
+            body.file = None
+
+    def delete(self) -> None:
+        """Delete the uploaded body. Blocks. ActiveMQ: ActiveMQBlobMessage.deleteFile.
+
+        Raises:
+            IllegalStateException: as `get_input_stream`.
+            JMSException: it cannot be deleted, or its URL must not be used here.
+        """
+        self._transfer().delete(self._url())
+
+    async def delete_async(self) -> None:
+        """Delete the uploaded body.
+
+        Raises:
+            JMSException: as `delete`.
+        """
+        await self._transfer().delete_async(self._url())
+
+    def _url(self) -> str:
+        url = self.url
+        if url is None:
+            raise IllegalStateException(
+                "The blob message has no body to read",
+                hint="its file or stream is uploaded when the message is sent",
+            )
+        return url
+
+    def _transfer(self) -> BlobTransfer:
+        transfer: BlobTransfer | None = getattr(self, "transfer", None)
+        if transfer is None:
+            raise JMSException("The blob message belongs to no session")
+        return transfer
+
+    def _load(self) -> None:
+        command = cast("_Remote", cast("Any", self._source).command)
+        self._body = BlobBody(command.remote_blob_url, command.mime_type)
+        self._body.deleted_by_broker = command.deleted_by_broker
+        self._pending = False
+
+    def _reset_body(self) -> None:
+        self._body = BlobBody()

@@ -1,0 +1,121 @@
+"""Producers and consumers of one domain: a unified one each, with JMS's names added."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, TypeVar, cast
+
+from pyjms._forwarding import DelegatedAttribute, delegated
+from pyjms.enums import DeliveryMode
+from pyjms.jms.api.endpoints import (
+    MessageAvailableListener,
+    MessageConsumer,
+    MessageListener,
+    MessageProducer,
+    with_handle,
+)
+from pyjms.jms.destination import Destination, Queue, Topic
+
+__all__ = ["QueueReceiver", "QueueSender", "TopicPublisher", "TopicSubscriber"]
+
+_target = attrgetter("target")
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _overloaded(function: _F) -> _F:
+    """Do as `delegated`, for a method with overloads, which type checkers see."""
+    return cast("_F", delegated(cast("Callable[..., Any]", function), _target))
+
+
+class _Producer(MessageProducer):
+    """A producer that delegates every call to `target`."""
+
+    def __init__(self, target: MessageProducer) -> None:
+        self.target = target
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.target!r}>"
+
+    destination = DelegatedAttribute[Destination | None](_target, read_only=True)
+    delivery_mode = DelegatedAttribute[DeliveryMode](_target, read_only=False)
+    priority = DelegatedAttribute[int](_target, read_only=False)
+    time_to_live = DelegatedAttribute[float](_target, read_only=False)
+    delivery_delay = DelegatedAttribute[float](_target, read_only=False)
+    disable_message_id = DelegatedAttribute[bool](_target, read_only=False)
+    disable_message_timestamp = DelegatedAttribute[bool](_target, read_only=False)
+    stats = DelegatedAttribute[Any](_target, read_only=True)  # ActiveMQ's
+    transformer = DelegatedAttribute[Any](_target, read_only=False)
+    send_timeout = DelegatedAttribute[float | None](_target, read_only=False)
+    send = _overloaded(MessageProducer.send)
+    close = delegated(MessageProducer.close, _target)
+
+
+class QueueSender(_Producer):
+    """Sends messages to queues. JMS: javax.jms.QueueSender (JMS 1.1 section 5.7)."""
+
+    @property
+    def queue(self) -> Queue | None:
+        """The queue of every send; None: each `send` names its own."""
+        return cast("Queue | None", self.destination)
+
+
+class TopicPublisher(_Producer):
+    """Publishes messages to topics. JMS: javax.jms.TopicPublisher (JMS 1.1 section 6.7)."""
+
+    publish = _overloaded(MessageProducer.send)
+
+    @property
+    def topic(self) -> Topic | None:
+        """The topic of every message; None: each `publish` names its own."""
+        return cast("Topic | None", self.destination)
+
+
+class _Consumer(MessageConsumer):
+    """A consumer that delegates every call to `target`."""
+
+    def __init__(self, target: MessageConsumer) -> None:
+        self.target = target
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.target!r}>"
+
+    is_closed = DelegatedAttribute[bool](_target, read_only=True)
+    destination = DelegatedAttribute[Destination](_target, read_only=True)
+    message_selector = DelegatedAttribute[str | None](_target, read_only=True)
+    message_listener = DelegatedAttribute[MessageListener | None](_target, read_only=True)
+    stats = DelegatedAttribute[Any](_target, read_only=True)  # ActiveMQ's
+    transformer = DelegatedAttribute[Any](_target, read_only=False)
+    set_message_listener = delegated(MessageConsumer.set_message_listener, _target)
+    receive = delegated(MessageConsumer.receive, _target)
+    receive_checked = delegated(MessageConsumer.receive_checked, _target)
+    close = delegated(MessageConsumer.close, _target)
+
+    async def set_message_available_listener(
+        self, listener: MessageAvailableListener | None
+    ) -> None:
+        await self.target.set_message_available_listener(with_handle(listener, self))
+
+
+class QueueReceiver(_Consumer):
+    """Receives the messages of a queue. JMS: javax.jms.QueueReceiver (JMS 1.1 section 5.8)."""
+
+    @property
+    def queue(self) -> Queue:
+        """The queue that the messages come from."""
+        return cast("Queue", self.destination)
+
+
+class TopicSubscriber(_Consumer):
+    """Receives the messages of a topic. JMS: javax.jms.TopicSubscriber (JMS 1.1 section 6.10)."""
+
+    def __init__(self, target: MessageConsumer, *, no_local: bool) -> None:
+        super().__init__(target)
+        self.no_local = no_local
+        """Whether messages that were published by the own connection are left out."""
+
+    @property
+    def topic(self) -> Topic:
+        """The topic that the messages come from."""
+        return cast("Topic", self.destination)

@@ -1,0 +1,196 @@
+"""Sessions of one domain. They refuse what belongs to the other one. (jms-api 2.17)"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
+
+from pyjms._forwarding import delegated
+from pyjms.errors import IllegalStateException, InvalidDestinationException
+from pyjms.jms.api.delegating import DelegatingSession
+from pyjms.jms.api.endpoints import MessageConsumer, MessageProducer
+from pyjms.jms.api.session import Session
+from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.jms.domain.endpoints import QueueReceiver, QueueSender, TopicPublisher, TopicSubscriber
+
+__all__ = ["DomainSession", "QueueSession", "TopicSession"]
+
+S = TypeVar("S")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _refused(
+    function: Callable[Concatenate[S, P], R], instead: str
+) -> Callable[Concatenate[Any, P], R]:
+    """Return the method in place of `function` that refuses the call; `instead`: the remedy."""
+
+    def refuse(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        del args, kwargs
+        raise IllegalStateException(
+            f"Operation not supported by a {type(self).__name__}: {function.__name__}()",
+            hint=f"use {instead}, or connection.create_session() for both domains",
+        )
+
+    async def refuse_when_awaited(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return refuse(self, *args, **kwargs)
+
+    call: Any = refuse_when_awaited if inspect.iscoroutinefunction(function) else refuse
+    call.__name__ = function.__name__
+    call.__doc__ = (
+        "Refuse the call: it belongs to the other domain.\n\n"
+        "        Raises:\n            IllegalStateException: always.\n        "
+    )
+    return cast("Callable[Concatenate[Any, P], R]", call)
+
+
+class DomainSession(DelegatingSession):
+    """A session of one domain over a unified one; `target` is that session.
+
+    It behaves as its target: for one task at a time, except `close`.
+    """
+
+    of_topics: ClassVar[bool]
+
+    def __init__(self, target: Session) -> None:
+        self.target = target
+
+    def _target(self) -> Session:
+        return self.target
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.target!r}>"
+
+    close = delegated(Session.close, lambda self: self.target)
+
+    async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
+        """Create a producer for a destination of this domain.
+
+        Raises:
+            InvalidDestinationException: the destination is one of the other domain.
+            JMSException: as `Session.create_producer`.
+        """
+        self._check(destination)
+        return await self.target.create_producer(destination)
+
+    async def create_consumer(
+        self, destination: Destination, selector: str | None = None, *, no_local: bool = False
+    ) -> MessageConsumer:
+        """Create a consumer of a destination of this domain.
+
+        Raises:
+            InvalidDestinationException: the destination is one of the other domain.
+            JMSException: as `Session.create_consumer`.
+        """
+        self._check(destination)
+        return await self.target.create_consumer(destination, selector, no_local=no_local)
+
+    async def create_pull_consumer(
+        self,
+        destination: Destination,
+        selector: str | None = None,
+        *,
+        no_local: bool = False,
+        timeout: float | None = None,
+    ) -> MessageConsumer:
+        """Create a consumer that fetches no messages ahead; otherwise as `create_consumer`."""
+        self._check(destination)
+        return await self.target.create_pull_consumer(
+            destination, selector, no_local=no_local, timeout=timeout
+        )
+
+    def _check(self, destination: Destination | None) -> None:
+        if isinstance(destination, Destination) and destination.is_topic is not self.of_topics:
+            other = "Queues" if self.of_topics else "Topics"
+            raise InvalidDestinationException(
+                f"{other} are not supported by a {type(self).__name__}: {destination}",
+                hint="use connection.create_session(), whose sessions serve both domains",
+            )
+
+
+class QueueSession(DomainSession):
+    """A session of queues. JMS: javax.jms.QueueSession (JMS 1.1 section 5.5).
+
+    What belongs to topics raises IllegalStateException, as section 4.11 of JMS 1.1 says, and a
+    topic as a destination InvalidDestinationException. ActiveMQ: ActiveMQQueueSession.
+    """
+
+    of_topics = False
+
+    create_topic = _refused(Session.create_topic, "create_queue()")
+    create_temporary_topic = _refused(Session.create_temporary_topic, "create_temporary_queue()")
+    create_durable_subscriber = _refused(Session.create_durable_subscriber, "create_receiver()")
+    create_shared_consumer = _refused(Session.create_shared_consumer, "create_receiver()")
+    create_shared_durable_consumer = _refused(
+        Session.create_shared_durable_consumer, "create_receiver()"
+    )
+    unsubscribe = _refused(Session.unsubscribe, "a TopicSession")
+
+    async def create_sender(self, queue: Queue | None = None) -> QueueSender:
+        """Create a producer for `queue`; None: each `send` names one. Waits for the broker.
+
+        Raises:
+            InvalidDestinationException: it is a topic.
+            JMSException: as `create_producer`.
+        """
+        return QueueSender(await self.create_producer(queue))
+
+    async def create_receiver(self, queue: Queue, selector: str | None = None) -> QueueReceiver:
+        """Create a consumer of `queue`. Waits for the broker.
+
+        Raises:
+            InvalidDestinationException: it is a topic, or cannot be consumed from.
+            InvalidSelectorException: the selector is malformed.
+            JMSException: as `create_consumer`.
+        """
+        return QueueReceiver(await self.create_consumer(queue, selector))
+
+
+class TopicSession(DomainSession):
+    """A session of topics. JMS: javax.jms.TopicSession (JMS 1.1 section 6.5).
+
+    What belongs to queues raises IllegalStateException, as section 4.11 of JMS 1.1 says, and a
+    queue as a destination InvalidDestinationException. ActiveMQ: ActiveMQTopicSession.
+    """
+
+    of_topics = True
+
+    create_queue = _refused(Session.create_queue, "create_topic()")
+    create_temporary_queue = _refused(Session.create_temporary_queue, "create_temporary_topic()")
+    create_browser = _refused(Session.create_browser, "a QueueSession")
+
+    async def create_publisher(self, topic: Topic | None = None) -> TopicPublisher:
+        """Create a producer for `topic`; None: each `publish` names one. Waits for the broker.
+
+        Raises:
+            InvalidDestinationException: it is a queue.
+            JMSException: as `create_producer`.
+        """
+        return TopicPublisher(await self.create_producer(topic))
+
+    async def create_subscriber(
+        self, topic: Topic, selector: str | None = None, *, no_local: bool = False
+    ) -> TopicSubscriber:
+        """Create a consumer of `topic`, from now on. Waits for the broker.
+
+        Args:
+            topic: the topic.
+            selector: only messages for which it is true are received; None or "": all.
+            no_local: whether messages that this connection publishes are left out.
+
+        Raises:
+            InvalidDestinationException: it is a queue, or cannot be consumed from.
+            InvalidSelectorException: the selector is malformed.
+            JMSException: as `create_consumer`.
+        """
+        consumer = await self.create_consumer(topic, selector, no_local=no_local)
+        return TopicSubscriber(consumer, no_local=no_local)
+
+    async def create_durable_subscriber(
+        self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
+    ) -> TopicSubscriber:
+        """Create a consumer of a durable subscription; see `Session.create_durable_subscriber`."""
+        create = self.target.create_durable_subscriber
+        consumer = await create(topic, name, selector, no_local=no_local)
+        return TopicSubscriber(consumer, no_local=no_local)

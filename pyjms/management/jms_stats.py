@@ -1,0 +1,162 @@
+"""Statistics of connections and of what they create. (ActiveMQ: JMSStatsImpl and its relatives)
+
+They exist where `jms.statsEnabled` is on. What a producer or consumer counts its session counts,
+too, and its connection: a session's `message_count` is the sum of sent and received messages.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakSet
+
+from pyjms import _clock
+from pyjms.management.statistics import CountStatistic, Statistics, TimeStatistic
+
+__all__ = [
+    "JMSConnectionStats",
+    "JMSConsumerStats",
+    "JMSEndpointStats",
+    "JMSProducerStats",
+    "JMSSessionStats",
+    "JMSStats",
+]
+
+
+class JMSEndpointStats(Statistics):
+    """What connections, sessions, producers and consumers count. ActiveMQ: JMSEndpointStats."""
+
+    NAMES: tuple[str, ...] = (
+        "message_count", "pending_message_count", "expired_message_count", "message_wait_time",
+        "message_rate_time", "message_process_time",
+    )  # fmt: skip
+
+    def __init__(self, name: str, parent: Statistics | None = None) -> None:
+        super().__init__(name, parent)
+        self.message_count = CountStatistic(self, "message_count")
+        """Messages sent, or delivered to the application."""
+        self.pending_message_count = CountStatistic(self, "pending_message_count")
+        """Messages that have arrived and were not delivered yet."""
+        self.expired_message_count = CountStatistic(self, "expired_message_count")
+        """Messages that had expired before their delivery."""
+        self.message_wait_time = TimeStatistic(self, "message_wait_time")
+        """Seconds from a message's arrival to its delivery."""
+        self.message_rate_time = TimeStatistic(self, "message_rate_time")
+        """Seconds between a message and the one before it."""
+        self.message_process_time = TimeStatistic(self, "message_process_time")
+        """Seconds that a listener took for a message; `receive` does not count."""
+        self._last: float | None = None
+
+    def on_message(self) -> None:
+        """Count a message that was sent or delivered. ActiveMQ: onMessage."""
+        now = _clock.now()
+        if self._last is not None:
+            self.message_rate_time.add_time(now - self._last)
+        self._last = now
+        self.message_count.increment()
+
+
+class JMSConnectionStats(JMSEndpointStats):
+    """Statistics of a connection. ActiveMQ: JMSConnectionStatsImpl."""
+
+    KIND = "connection"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._sessions: WeakSet[JMSSessionStats] = WeakSet()
+
+    @property
+    def sessions(self) -> list[JMSSessionStats]:
+        """Those of the open sessions."""
+        return [stats for stats in self._sessions if not stats.is_closed]
+
+    def add_session(self, name: str) -> JMSSessionStats:
+        """Return the statistics of a new session."""
+        stats = JMSSessionStats(name, self)
+        self._sessions.add(stats)
+        return stats
+
+
+class JMSStats:
+    """The statistics of the connections of a factory. ActiveMQ: JMSStatsImpl."""
+
+    def __init__(self) -> None:
+        self._connections: WeakSet[JMSConnectionStats] = WeakSet()
+
+    @property
+    def connections(self) -> list[JMSConnectionStats]:
+        """Those of the open connections that were created with `stats_enabled`."""
+        found = [stats for stats in self._connections if not stats.is_closed]
+        return sorted(found, key=lambda stats: stats.name)
+
+    def add_connection(self, stats: JMSConnectionStats) -> None:
+        """Add those of a new connection."""
+        self._connections.add(stats)
+
+
+class JMSSessionStats(JMSEndpointStats):
+    """Statistics of a session. ActiveMQ: JMSSessionStatsImpl."""
+
+    KIND = "session"
+    NAMES = (*JMSEndpointStats.NAMES, "durable_subscription_count")
+
+    def __init__(self, name: str, parent: JMSConnectionStats) -> None:
+        super().__init__(name, parent)
+        self.durable_subscription_count = CountStatistic(self, "durable_subscription_count")
+        """Durable subscriptions that have a consumer in the session."""
+        self._endpoints: WeakSet[JMSProducerStats | JMSConsumerStats] = WeakSet()
+
+    @property
+    def producers(self) -> list[JMSProducerStats]:
+        """Those of the open producers."""
+        return [s for s in self._open() if isinstance(s, JMSProducerStats)]
+
+    @property
+    def consumers(self) -> list[JMSConsumerStats]:
+        """Those of the open consumers."""
+        return [s for s in self._open() if isinstance(s, JMSConsumerStats)]
+
+    def add_producer(self, name: str, destination: str | None) -> JMSProducerStats:
+        """Return the statistics of a new producer."""
+        stats = JMSProducerStats(name, self, destination)
+        self._endpoints.add(stats)
+        return stats
+
+    def add_consumer(self, name: str, destination: str, *, durable: bool) -> JMSConsumerStats:
+        """Return the statistics of a new consumer."""
+        stats = JMSConsumerStats(name, self, destination, durable=durable)
+        self._endpoints.add(stats)
+        return stats
+
+    def _open(self) -> list[JMSProducerStats | JMSConsumerStats]:
+        found = [stats for stats in self._endpoints if not stats.is_closed]
+        return sorted(found, key=lambda stats: stats.name)
+
+
+class JMSProducerStats(JMSEndpointStats):
+    """Statistics of a producer. ActiveMQ: JMSProducerStatsImpl."""
+
+    KIND = "producer"
+
+    def __init__(self, name: str, parent: JMSSessionStats, destination: str | None) -> None:
+        super().__init__(name, parent)
+        self.destination = destination
+        """Its destination's name; None: each send names one."""
+
+
+class JMSConsumerStats(JMSEndpointStats):
+    """Statistics of a consumer. ActiveMQ: JMSConsumerStatsImpl."""
+
+    KIND = "consumer"
+
+    def __init__(self, name: str, parent: JMSSessionStats, origin: str, *, durable: bool) -> None:
+        super().__init__(name, parent)
+        self.origin = origin
+        """Its destination's name."""
+        self._durable = parent.durable_subscription_count if durable else None
+        if self._durable is not None:
+            self._durable.increment()
+
+    def closed(self) -> None:
+        """Count its subscription no more, and tell the observers."""
+        if self._durable is not None and not self.is_closed:
+            self._durable.decrement()
+        super().closed()

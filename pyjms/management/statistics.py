@@ -1,0 +1,242 @@
+"""Numbers that are counted and measured, and the observers of their changes.
+
+    class Exporter:
+        def on_change(self, stats, name, value):
+            self.totals[stats.KIND, name] += value
+
+        def on_closed(self, stats):
+            ...
+
+    add_metrics_observer(Exporter())
+
+Statistics are changed on the loop of what they describe; reading them is safe from any thread.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pyjms import _clock
+from pyjms._logger import get_logger
+
+__all__ = [
+    "CountStatistic",
+    "MetricsObserver",
+    "Statistics",
+    "TimeStatistic",
+    "add_metrics_observer",
+    "remove_metrics_observer",
+]
+
+logger = get_logger(__name__)
+
+
+class Statistics:
+    """The statistics of one object: its statistics are the attributes listed in `NAMES`.
+
+    Args:
+        name: what they describe, such as a connection's id.
+        parent: the statistics in which these are counted, too: a session's are part of its
+            connection's.
+    """
+
+    KIND = ""
+    """connection, session, producer, consumer or pool."""
+    NAMES: tuple[str, ...] = ()
+
+    def __init__(self, name: str, parent: Statistics | None = None) -> None:
+        self.name = name
+        self.parent = parent
+        self.is_closed = False
+        """Whether what these describe is closed."""
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the values by name; of a time its count, total, shortest and longest."""
+        values: dict[str, float] = {}
+        for name in self.NAMES:
+            values |= getattr(self, name).values()
+        return values
+
+    def reset(self) -> None:
+        """Begin again at 0."""
+        for name in self.NAMES:
+            getattr(self, name).reset()
+
+    def closed(self) -> None:
+        """Note that what these describe is closed, and tell the observers. Idempotent."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        for observer in tuple(_observers):
+            try:
+                observer.on_closed(self)
+            except Exception:
+                logger.exception("A metrics observer failed on the end of %s", self.name)
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{name}={value:g}" for name, value in self.as_dict().items())
+        return f"<{self.KIND} {self.name}: {listed}>"
+
+
+class MetricsObserver(Protocol):
+    """Called with each change of a statistic, on the loop where it happens: it must not block.
+
+    What it raises is logged, and nothing else.
+    """
+
+    def on_change(self, stats: Statistics, name: str, value: float) -> None:
+        """Note that the statistic `name` of `stats` has changed.
+
+        Args:
+            stats: the statistics of a connection, session, producer, consumer or pool; each
+                change is reported for the parents, too, after it.
+            name: the attribute of `stats`.
+            value: of a CountStatistic the difference, of a TimeStatistic the new duration in
+                seconds.
+        """
+
+    def on_closed(self, stats: Statistics) -> None:
+        """Note that what `stats` describes is closed; there are no changes any more."""
+
+
+_observers: list[MetricsObserver] = []
+
+
+def add_metrics_observer(observer: MetricsObserver) -> None:
+    """Have `observer` called with all changes of statistics in this process. Idempotent.
+
+    Connections have statistics if `jms.statsEnabled` is on, pools always. Thread-safe.
+    """
+    if observer not in _observers:
+        _observers.append(observer)
+
+
+def remove_metrics_observer(observer: MetricsObserver) -> None:
+    """Call `observer` no more. Thread-safe."""
+    if observer in _observers:
+        _observers.remove(observer)
+
+
+def _notify(stats: Statistics, name: str, value: float) -> None:
+    for observer in tuple(_observers):
+        try:
+            observer.on_change(stats, name, value)
+        except Exception:
+            logger.exception("A metrics observer failed on %s of %s", name, stats.name)
+
+
+class CountStatistic:
+    """A number that is counted up, or up and down. ActiveMQ: CountStatisticImpl.
+
+    Args:
+        owner: the statistics to which it belongs.
+        name: its name there; the owner's parent, if it has one of that name, counts, too.
+    """
+
+    __slots__ = ("chain", "count", "last_sample_time", "name", "owner", "start_time")
+
+    def __init__(self, owner: Statistics, name: str) -> None:
+        self.owner = owner
+        self.name = name
+        parent: CountStatistic | None = getattr(owner.parent, name, None)
+        self.chain: tuple[CountStatistic, ...] = (self, *(parent.chain if parent else ()))
+        """This one, and those of the parents in which it counts, too."""
+        self.count = 0
+        self.start_time = self.last_sample_time = _clock.time_ms()
+        """Milliseconds since 1970, of the start or the last reset, and of the last change."""
+
+    def increment(self, amount: int = 1) -> None:
+        """Count `amount` more, here and in the parent."""
+        now = _clock.time_ms()
+        for statistic in self.chain:
+            statistic.count += amount
+            statistic.last_sample_time = now
+        if _observers:
+            for statistic in self.chain:
+                _notify(statistic.owner, self.name, amount)
+
+    def decrement(self, amount: int = 1) -> None:
+        """Count `amount` less, here and in the parent."""
+        self.increment(-amount)
+
+    def reset(self) -> None:
+        """Begin again at 0."""
+        self.count = 0
+        self.start_time = self.last_sample_time = _clock.time_ms()
+
+    def values(self) -> dict[str, float]:
+        """Return the value by name."""
+        return {self.name: self.count}
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.count}>"
+
+
+class TimeStatistic:
+    """Durations in seconds: how many, and how long. ActiveMQ: TimeStatisticImpl.
+
+    Args:
+        owner: the statistics to which it belongs.
+        name: its name there; the owner's parent, if it has one of that name, measures, too.
+    """
+
+    __slots__ = ("chain", "count", "max_time", "min_time", "name", "owner", "start_time",
+                 "total_time")  # fmt: skip
+
+    def __init__(self, owner: Statistics, name: str) -> None:
+        self.owner = owner
+        self.name = name
+        parent: TimeStatistic | None = getattr(owner.parent, name, None)
+        self.chain: tuple[TimeStatistic, ...] = (self, *(parent.chain if parent else ()))
+        """This one, and those of the parents in which it measures, too."""
+        self.count = 0
+        self.total_time = self.min_time = self.max_time = 0.0
+        self.start_time = _clock.time_ms()
+        """Milliseconds since 1970, of the start or the last reset."""
+
+    def add_time(self, seconds: float) -> None:
+        """Add a duration, here and in the parent."""
+        for statistic in self.chain:
+            if not statistic.count or seconds < statistic.min_time:
+                statistic.min_time = seconds
+            statistic.max_time = max(statistic.max_time, seconds)
+            statistic.count += 1
+            statistic.total_time += seconds
+        if _observers:
+            for statistic in self.chain:
+                _notify(statistic.owner, self.name, seconds)
+
+    @property
+    def average_time(self) -> float:
+        """The mean; 0 without any."""
+        return self.total_time / self.count if self.count else 0.0
+
+    @property
+    def average_per_second(self) -> float:
+        """How many such durations fit into a second; 0 without any."""
+        return 1 / self.average_time if self.total_time else 0.0
+
+    @property
+    def average_time_excluding_min_max(self) -> float:
+        """The mean without the shortest and the longest; 0 of fewer than three."""
+        if self.count < 3:
+            return 0.0
+        return (self.total_time - self.min_time - self.max_time) / (self.count - 2)
+
+    def reset(self) -> None:
+        """Begin again without any."""
+        self.count = 0
+        self.total_time = self.min_time = self.max_time = 0.0
+        self.start_time = _clock.time_ms()
+
+    def values(self) -> dict[str, float]:
+        """Return count, total, shortest and longest by name."""
+        return {
+            f"{self.name}_count": self.count,
+            f"{self.name}_total": self.total_time,
+            f"{self.name}_min": self.min_time,
+            f"{self.name}_max": self.max_time,
+        }
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.count} x {self.average_time * 1000:g} ms>"

@@ -1,0 +1,37 @@
+"""The section `blob_transfer_policy` of a broker in application.yaml."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from pyjms.client.options import BlobTransferPolicy, upload_url
+from pyjms.errors import JMSException
+from pyjms.settings.section import Section
+
+__all__ = ["BlobTransferSettings"]
+
+
+class BlobTransferSettings(Section):
+    """Where the bodies of blob messages are stored. ActiveMQ: BlobTransferPolicy."""
+
+    upload_url: str | None = None
+    """The directory: file:, http: or https:, or a scheme that a package adds."""
+    broker_upload_url: str | None = None
+    """The same, used if upload_url is not set."""
+    default_upload_url: str | None = None
+    """The same, used if neither is set; not set: http://localhost:8080/uploads/."""
+    buffer_size: int | None = Field(default=None, ge=1)
+    """Bytes that are read and written at a time; not set: 131072."""
+
+    @field_validator("upload_url", "broker_upload_url", "default_upload_url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        try:
+            return None if url is None else upload_url(url)
+        except JMSException as error:
+            raise ValueError(str(error)) from error
+
+    def apply(self, policy: BlobTransferPolicy) -> None:
+        """Set what is set here; the rest stays as it is."""
+        for name, value in self.model_dump(exclude_none=True).items():
+            setattr(policy, name, value)

@@ -1,0 +1,132 @@
+"""The sections of a broker: `activemq` and `brokers.<name>`. Spring: spring.activemq."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+
+from pyjms._yaml import Deadline
+from pyjms.errors import JMSException
+from pyjms.jms.destination import named_kind, parse_destination
+from pyjms.settings.blobs import BlobTransferSettings
+from pyjms.settings.failover import FailoverSettings
+from pyjms.settings.listeners import RedeliverySettings
+from pyjms.settings.pool import PoolSettings
+from pyjms.settings.prefetch import PrefetchSettings, PrefetchSize
+from pyjms.settings.section import Section, Text
+from pyjms.settings.tls import TlsSettings
+from pyjms.settings.values import read_text
+from pyjms.transport.tls import with_tls
+from pyjms.transport.uri import TransportURI
+
+__all__ = ["ActiveMQSettings", "EmbeddedSettings"]
+
+# With a scheduler, which Spring's has not, so that delayed messages are not delivered at once.
+EMBEDDED_BROKER_URL = "vm://localhost?broker.persistent=false&broker.schedulerSupport=true"
+NETWORK_BROKER_URL = "tcp://localhost:61616"
+_PLAIN = ("tcp:", "nio:", "auto:", "auto+nio:")
+
+
+class EmbeddedSettings(Section):
+    """The broker inside the application (`activemq.embedded`)."""
+
+    enabled: bool = True
+    """Whether it is used when no broker_url is set."""
+
+
+class ActiveMQSettings(Section):
+    """A broker and its connections (`activemq`, `brokers.<name>`). Spring: spring.activemq."""
+
+    broker_url: str | None = None
+    """For instance tcp://host:61616; not set: a broker inside the application."""
+    user: Text | None = None
+    """The user name."""
+    user_name: Text | None = None
+    """The same as user, as the connection factory spells it."""
+    password: Annotated[SecretStr, BeforeValidator(read_text)] | None = None
+    """The password; never shown."""
+    tls: TlsSettings | None = None
+    """Certificates and versions of TLS, for ssl:// URLs, whose own options override them."""
+    failover: FailoverSettings | None = None
+    """Several brokers, or one that is waited for."""
+    embedded: EmbeddedSettings = EmbeddedSettings()
+    close_timeout: Deadline = 15.0
+    """How long closing waits for the broker; 0: for ever. This and the next ones, if set, override
+    options of broker_url (jms.closeTimeout)."""
+    send_timeout: Deadline = None
+    """How long a send waits for the broker; 0: for ever."""
+    redelivery: RedeliverySettings = RedeliverySettings()
+    redelivery_by_destination: dict[str, RedeliverySettings] = Field(default_factory=dict)
+    """The same for destinations, with wildcards: orders.>, topic://prices.*. The most specific one
+    applies; what it does not set is as in redelivery."""
+    prefetch: PrefetchSize | PrefetchSettings | None = None
+    """Messages sent to each consumer ahead of their acknowledgements; 0: each receive pulls one.
+    A number for all kinds of consumers, or a section with one for each. Not set: 1000 on queues,
+    and ActiveMQ's other defaults."""
+    blob_transfer_policy: BlobTransferSettings = BlobTransferSettings()
+    pool: PoolSettings = PoolSettings()
+    non_blocking_redelivery: bool = False
+    """Whether later messages overtake one that waits for its redelivery."""
+    stats_enabled: bool = False
+    """Whether connections, sessions, producers and consumers count what they do."""
+
+    @model_validator(mode="after")
+    def _check_user(self) -> Self:
+        if self.user is not None and self.user_name is not None:
+            raise ValueError("user and user_name are the same: set one of them")
+        return self
+
+    @field_validator("redelivery_by_destination")
+    @classmethod
+    def _check_destinations(
+        cls, policies: dict[str, RedeliverySettings]
+    ) -> dict[str, RedeliverySettings]:
+        for name in policies:
+            try:
+                named_kind(name)
+                parse_destination(name)
+            except JMSException as error:
+                raise ValueError(str(error)) from error
+        return policies
+
+    @model_validator(mode="after")
+    def _check_url(self) -> Self:
+        try:
+            uri = None if self.failover is None else self.failover.uri(self.broker_url)
+        except JMSException as error:
+            raise ValueError(str(error)) from error
+        urls = (
+            [self.broker_url or "tcp:"] if uri is None else [f"{u.scheme}:" for u in uri.components]
+        )
+        if self.tls is not None and all(url.lower().startswith(_PLAIN) for url in urls):
+            raise ValueError("tls is set, and broker_url is not encrypted: write ssl://host:port")
+        return self
+
+    def effective_user(self) -> str | None:
+        """Return the user name, whichever key it was set with."""
+        return self.user if self.user_name is None else self.user_name
+
+    def effective_broker_url(self) -> str:
+        """Return the URL to connect to, with `failover` and `tls` as options. (spring-jms 8.1.1)"""
+        if self.failover is None and self.tls is None and self.broker_url:
+            return self.broker_url
+        if self.failover is not None:
+            uri = self.failover.uri(self.broker_url)
+        elif self.broker_url:
+            uri = TransportURI.parse(self.broker_url)
+        else:
+            return EMBEDDED_BROKER_URL if self.embedded.enabled else NETWORK_BROKER_URL
+        return (uri if self.tls is None else with_tls(uri, self.tls.options())).with_secrets()
+
+    def without_redelivery_delays(self) -> Self:
+        """Return the same settings with the redelivery delays of the URL, for tests."""
+        return self.model_copy(
+            update={
+                "redelivery": self.redelivery.without_delays(),
+                "redelivery_by_destination": {
+                    name: own.without_delays()
+                    for name, own in self.redelivery_by_destination.items()
+                },
+            }
+        )

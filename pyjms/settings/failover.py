@@ -1,0 +1,123 @@
+"""The section `failover` of a broker in application.yaml. (activemq-edges F0)"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pydantic import Field, field_validator
+
+from pyjms._yaml import Duration
+from pyjms.settings.section import Section, Text
+from pyjms.transport.uri import TransportURI
+
+__all__ = ["FailoverSettings"]
+
+_SPELLINGS: Final = {
+    "priority_uris": "priorityURIs",
+    "update_uris_supported": "updateURIsSupported",
+    "update_uris_url": "updateURIsURL",
+    "rebalance_update_uris": "rebalanceUpdateURIs",
+}
+_DELAYS: Final = frozenset({"initial_reconnect_delay", "max_reconnect_delay", "timeout"})
+
+
+class FailoverSettings(Section):
+    """Several brokers, or one that is waited for. ActiveMQ: failover:(uri,uri)?options.
+
+    What is not set is as ActiveMQ's default; docs/failover.md describes the options.
+    """
+
+    uris: list[Text] = Field(default_factory=list)
+    """The brokers, such as tcp://a:61616, instead of broker_url."""
+    initial_reconnect_delay: Duration | None = None
+    """Time between two passes over the brokers, at first; not set: 10ms."""
+    max_reconnect_delay: Duration | None = None
+    """Longest time between two passes; not set: 30s."""
+    use_exponential_back_off: bool | None = None
+    """Whether that time grows; not set: true."""
+    reconnect_delay_exponent: float | None = Field(default=None, ge=1)
+    """The factor by which it grows; not set: 2."""
+    max_reconnect_attempts: int | None = Field(default=None, ge=-1)
+    """Passes before it gives up; 0: a lost connection is not replaced, not set or -1: no limit."""
+    startup_max_reconnect_attempts: int | None = Field(default=None, ge=-1)
+    """The same for the first connection; not set or -1: as max_reconnect_attempts."""
+    warn_after_reconnect_attempts: int | None = Field(default=None, ge=0)
+    """Failed passes before a warning; 0: only the first one; not set: 10."""
+    randomize: bool | None = None
+    """Whether the brokers are tried in a random order; not set: true."""
+    timeout: Duration | None = None
+    """How long a send waits for a connection; not set: for ever."""
+    backup: bool | None = None
+    """Whether connections to further brokers are kept ready; not set: false."""
+    backup_pool_size: int | None = Field(default=None, ge=1)
+    """How many; not set: 1."""
+    priority_backup: bool | None = None
+    """Whether brokers are preferred, and returned to when they are back; not set: false."""
+    priority_uris: list[Text] | None = None
+    """The preferred brokers; not set: the first one."""
+    track_messages: bool | None = None
+    """Whether the latest messages without a response are sent again; not set: false."""
+    track_transaction_producers: bool | None = None
+    """Whether messages of producers closed in an open transaction are repeated; not set: true."""
+    max_cache_size: int | None = Field(default=None, ge=0)
+    """Bytes of messages to send again; not set: 131072."""
+    update_uris_supported: bool | None = None
+    """Whether the list of brokers that a broker announces is used; not set: true."""
+    update_uris_url: Text | None = None
+    """A file with broker URLs, read before every pass: file:/etc/brokers."""
+    rebalance_update_uris: bool | None = None
+    """Whether clients are spread over the announced brokers; not set: true."""
+    reconnect_supported: bool | None = None
+    """Whether clients go where a broker sends them; not set: true."""
+    nested: dict[str, Text] = Field(default_factory=dict)
+    """Options of each broker's URL, such as keepAlive: "true"."""
+
+    @field_validator("uris", "priority_uris")
+    @classmethod
+    def _check_uris(cls, uris: list[str] | None) -> list[str] | None:
+        for uri in uris or ():
+            TransportURI.parse(uri)
+        return uris
+
+    def uri(self, broker_url: str | None) -> TransportURI:
+        """Return the URL with these brokers or those of `broker_url`, and these options.
+
+        Raises:
+            ValueError: there are brokers in both, or in neither, or an option in both.
+        """
+        if self.uris and broker_url:
+            raise ValueError("failover.uris and broker_url both name brokers: set one of them")
+        if self.uris:
+            brokers = tuple(map(TransportURI.parse, self.uris))
+            return TransportURI("failover", options=self._options(), components=brokers)
+        uri = TransportURI.parse(broker_url or "tcp:")
+        if uri.scheme != "failover":
+            raise ValueError("failover is set, and there are no brokers: write failover.uris")
+        options = self._options()
+        for name in sorted(options.keys() & uri.options.keys()):
+            raise ValueError(f"failover and broker_url both have {name}: set one of them")
+        return replace(uri, options={**uri.options, **options})
+
+    def _options(self) -> dict[str, str]:
+        values = self.model_dump(exclude_none=True, exclude={"uris", "nested"})
+        options = {_option(name): _text(name, value) for name, value in values.items()}
+        return options | _prefixed(self.nested)
+
+
+def _option(name: str) -> str:
+    return _SPELLINGS.get(name) or re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
+
+
+def _text(name: str, value: Any) -> str:
+    if name in _DELAYS:
+        return str(round(value * 1000))
+    if isinstance(value, list):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _prefixed(nested: Mapping[str, str]) -> dict[str, str]:
+    return {f"nested.{name}": text for name, text in nested.items()}

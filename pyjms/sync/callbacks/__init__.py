@@ -1,0 +1,1 @@
+"""Objects of applications that the blocking API calls in threads, so that they may block."""

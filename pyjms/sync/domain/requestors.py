@@ -1,0 +1,66 @@
+"""Blocking requestors."""
+
+from __future__ import annotations
+
+from pyjms.jms import domain
+from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.domain.requestors import Requestor
+from pyjms.sync.closing import CloseableFacade
+from pyjms.sync.facade import SessionPart, blocking
+from pyjms.sync.session import Session
+
+__all__ = ["QueueRequestor", "TopicRequestor"]
+
+
+class _Requestor(SessionPart[Requestor], CloseableFacade[Requestor]):
+    """What both requestors have."""
+
+    __slots__ = ("session",)
+
+    session: Session
+
+    request = blocking(Requestor.request)
+
+    def _over(self, session: Session, core: Requestor) -> None:
+        self.attach(core, session.loop, session)
+        self.session = session
+
+
+class QueueRequestor(_Requestor):
+    """Sends requests to a queue and waits for the reply to each. JMS: QueueRequestor.
+
+    For one thread at a time; `pyjms.aio.QueueRequestor` describes it.
+
+    Args:
+        session: neither transacted nor used for anything else; `close` closes it.
+        queue: where requests are sent to.
+
+    Raises:
+        IllegalStateException: the session is transacted.
+        InvalidDestinationException: there is no queue.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, session: Session, queue: Queue) -> None:
+        self._over(session, domain.QueueRequestor(session.core, queue))
+
+
+class TopicRequestor(_Requestor):
+    """Publishes requests to a topic and waits for the reply to each. JMS: TopicRequestor.
+
+    For one thread at a time; `pyjms.aio.TopicRequestor` describes it.
+
+    Args:
+        session: neither transacted nor used for anything else; `close` closes it.
+        topic: where requests are published.
+
+    Raises:
+        IllegalStateException: the session is transacted.
+        InvalidDestinationException: there is no topic.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, session: Session, topic: Topic) -> None:
+        self._over(session, domain.TopicRequestor(session.core, topic))

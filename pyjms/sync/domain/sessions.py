@@ -1,0 +1,44 @@
+"""Blocking sessions of one domain; they refuse what belongs to the other one."""
+
+from __future__ import annotations
+
+from pyjms.jms import api, domain
+from pyjms.sync.domain.endpoints import (
+    QueueReceiver,
+    QueueSender,
+    TopicPublisher,
+    TopicSubscriber,
+)
+from pyjms.sync.facade import blocking_as
+from pyjms.sync.session import Session
+
+__all__ = ["QueueSession", "TopicSession"]
+
+
+class QueueSession(Session):
+    """A session of queues. For one thread at a time, except `close`. JMS: QueueSession.
+
+    What belongs to topics raises IllegalStateException, a topic as a destination
+    InvalidDestinationException.
+    """
+
+    __slots__ = ()
+
+    create_sender = blocking_as(lambda: QueueSender, domain.QueueSession.create_sender)
+    create_receiver = blocking_as(lambda: QueueReceiver, domain.QueueSession.create_receiver)
+
+
+class TopicSession(Session):
+    """A session of topics. For one thread at a time, except `close`. JMS: TopicSession.
+
+    What belongs to queues raises IllegalStateException, a queue as a destination
+    InvalidDestinationException.
+    """
+
+    __slots__ = ()
+
+    create_publisher = blocking_as(lambda: TopicPublisher, domain.TopicSession.create_publisher)
+    create_subscriber = blocking_as(lambda: TopicSubscriber, domain.TopicSession.create_subscriber)
+    create_durable_subscriber = blocking_as(
+        lambda: TopicSubscriber, api.Session.create_durable_subscriber
+    )

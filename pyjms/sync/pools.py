@@ -1,0 +1,64 @@
+"""Blocking pools of connections."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self, Unpack
+
+from pyjms.connection.pool.factory import JmsPoolConnectionFactory as CoreJmsPool
+from pyjms.connection.pool.factory import PooledConnectionFactory as CorePooled
+from pyjms.connection.pool.options import PoolKeywords, PoolOptions
+from pyjms.connection.pool.statistics import PoolStats
+from pyjms.sync.attributes import Attribute
+from pyjms.sync.connection import CreatingFactory
+from pyjms.sync.facade import blocking, core_of, loop_of
+from pyjms.sync.shared_loop import close_at_exit
+
+__all__ = ["JmsPoolConnectionFactory", "PooledConnectionFactory"]
+
+
+class PooledConnectionFactory(CreatingFactory[CorePooled]):
+    """Shares some connections among all callers, and pools their sessions. ActiveMQ: same name.
+
+    Threads may share it, and each takes a session of its own. Takes the options of
+    `pyjms.aio.PooledConnectionFactory`. `with` starts and stops it.
+    """
+
+    __slots__ = ()
+
+    KIND: ClassVar[type[CorePooled]] = CorePooled
+
+    target_connection_factory = Attribute[Any]("Opens the connections.")
+    options = Attribute[PoolOptions]("The options; times are seconds.")
+    stats = Attribute[PoolStats]("What the pool has done.")
+    num_connections = Attribute[int]("How many connections are open.", read_only=True)
+    is_running = Attribute[bool]("Whether there is an open connection.", read_only=True)
+
+    def __init__(self, target: Any, **options: Unpack[PoolKeywords]) -> None:
+        self.core = self.KIND(core_of(target), **options)
+        self.loop = loop_of(target)
+        self.target_connection_factory = target
+        close_at_exit(self.core, self.loop, "stop")
+
+    start = blocking(CorePooled.start)
+    stop = blocking(CorePooled.stop)
+    destroy = blocking(CorePooled.destroy)
+    clear = blocking(CorePooled.clear)
+    expire_connections = blocking(CorePooled.expire_connections)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+
+class JmsPoolConnectionFactory(PooledConnectionFactory):
+    """The pool of Spring Boot: its handles survive their `stop`. pooled-jms: same name.
+
+    Threads may share it. Takes the options of `pyjms.aio.JmsPoolConnectionFactory`.
+    """
+
+    __slots__ = ()
+
+    KIND = CoreJmsPool

@@ -1,0 +1,121 @@
+"""XA of the blocking API: factory, connection, session and resource."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from pyjms.client.options.client_options import ConnectionFactoryKeywords
+from pyjms.client.xa import XAConnectionFactory as CoreXAConnectionFactory
+from pyjms.enums import AcknowledgeMode
+from pyjms.jms import api
+from pyjms.jms.transaction import xa
+from pyjms.sync.attributes import Attribute, forwarding
+from pyjms.sync.connection import Connection, ConnectionFactory
+from pyjms.sync.facade import Facade, blocking, blocking_as
+from pyjms.sync.portal import call_on_loop
+from pyjms.sync.session import Session
+from pyjms.sync.shared_loop import current_loop
+
+__all__ = ["XAConnection", "XAConnectionFactory", "XAResource", "XASession"]
+
+
+class XAResource(Facade[xa.XAResource]):
+    """What a transaction manager does with branches; `pyjms.aio.XAResource` describes it.
+
+    For one thread at a time. An interrupted wait (Ctrl-C) leaves the branch in the state before
+    the call or in that after it, as a cancelled one does.
+    """
+
+    __slots__ = ()
+
+    TMNOFLAGS = xa.XAResource.TMNOFLAGS
+    TMJOIN = xa.XAResource.TMJOIN
+    TMENDRSCAN = xa.XAResource.TMENDRSCAN
+    TMSTARTRSCAN = xa.XAResource.TMSTARTRSCAN
+    TMSUSPEND = xa.XAResource.TMSUSPEND
+    TMSUCCESS = xa.XAResource.TMSUCCESS
+    TMRESUME = xa.XAResource.TMRESUME
+    TMFAIL = xa.XAResource.TMFAIL
+    TMONEPHASE = xa.XAResource.TMONEPHASE
+    XA_OK = xa.XAResource.XA_OK
+    XA_RDONLY = xa.XAResource.XA_RDONLY
+
+    start = blocking(xa.XAResource.start)
+    end = blocking(xa.XAResource.end)
+    prepare = blocking(xa.XAResource.prepare)
+    commit = blocking(xa.XAResource.commit)
+    rollback = blocking(xa.XAResource.rollback)
+    forget = blocking(xa.XAResource.forget)
+    recover = blocking(xa.XAResource.recover)
+
+    transaction_timeout = Attribute[int]("0: brokers limit no branch in time.", read_only=True)
+    set_transaction_timeout = forwarding(xa.XAResource.set_transaction_timeout)
+
+    def is_same_rm(self, other: XAResource) -> bool:
+        """Return whether `other` belongs to the same broker. Blocks.
+
+        With the option `rm_id_from_connection_id` only if it belongs to the same connection.
+
+        Raises:
+            XAException: the connection failed before the broker introduced itself.
+        """
+        return call_on_loop(self.loop, self.core.is_same_rm, other.core)
+
+
+class XASession(Session):
+    """A session whose work belongs to branches. JMS: XASession.
+
+    For one thread at a time, except `close`. `commit` and `rollback` raise
+    TransactionInProgressException: the transaction manager ends branches.
+    """
+
+    __slots__ = ()
+
+    @property
+    def xa_resource(self) -> XAResource:
+        """What the transaction manager uses, also after the session was closed."""
+        return XAResource.of(self.core.xa_resource, self.loop, self)  # type: ignore[attr-defined]
+
+
+class XAConnection(Connection):
+    """A connection whose sessions are XA sessions. JMS: XAConnection."""
+
+    __slots__ = ()
+
+    create_xa_session = blocking_as(lambda: XASession, xa.XAConnection.create_xa_session)
+
+    def create_session(
+        self,
+        transacted: bool = False,
+        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+    ) -> XASession:
+        """Create an XA session, whatever the arguments, as ActiveMQ does. Blocks."""
+        del transacted, acknowledge_mode
+        return self.create_xa_session()  # type: ignore[misc]
+
+
+class XAConnectionFactory(ConnectionFactory):
+    """Creates blocking XA connections. ActiveMQ: ActiveMQXAConnectionFactory.
+
+    Threads may share it. Takes the arguments of `ConnectionFactory`, and `xa_ack_mode`: how
+    sessions acknowledge outside of branches; TRANSACTED: they refuse such work.
+    """
+
+    __slots__ = ()
+
+    xa_ack_mode = Attribute[AcknowledgeMode]("How sessions acknowledge outside of branches.")
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        xa_ack_mode: AcknowledgeMode = AcknowledgeMode.TRANSACTED,
+        **options: Unpack[ConnectionFactoryKeywords],
+    ) -> None:
+        self.core = CoreXAConnectionFactory(url, xa_ack_mode=xa_ack_mode, **options)
+        self.loop = current_loop()
+
+    create_connection = blocking_as(lambda: XAConnection, api.ConnectionFactory.create_connection)
+    create_xa_connection = blocking_as(
+        lambda: XAConnection, CoreXAConnectionFactory.create_xa_connection
+    )

@@ -1,0 +1,80 @@
+"""Connections that a broker accepted, over TCP and TLS, whatever protocol they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from anyio.abc import ByteStream
+from anyio.streams.tls import TLSAttribute
+
+from pyjms.transport.options import TcpOptions
+from pyjms.transport.tcp import TcpTransport, peer_address
+from pyjms.transport.tls import TlsContext, accept_tls
+from pyjms.wire.format import WireFormat
+from pyjms.wire.openwire.frame_budget import UnfinishedFrame
+
+__all__ = ["accepted_tcp"]
+
+C = TypeVar("C")
+
+
+class _AcceptedTransport(TcpTransport[C]):
+    """A transport that knows its client's certificate, once it has started."""
+
+    peer_certificate: Mapping[str, Any] | None = None
+
+
+def accepted_tcp(
+    stream: ByteStream,
+    wire_format: WireFormat[C],
+    tcp_options: TcpOptions,
+    *,
+    scheme: str,
+    timeout: float | None,
+    unfinished: UnfinishedFrame | None = None,
+    tls: TlsContext | None = None,
+    layered: UnfinishedFrame | None = None,
+    discard: Callable[[], object] | None = None,
+) -> TcpTransport[C]:
+    """Return a transport of an accepted connection, not started.
+
+    With `tls`, starting begins with a handshake, which may take `timeout` seconds. `discard()`
+    drops, at the end of the connection, what `wire_format` has of a frame that has arrived in part.
+    `unfinished` is the frame that `wire_format` counts, `layered` that of a layer of `stream`, such
+    as WebSocket; `scheme` is that of the client's address in messages.
+    """
+    remote = peer_address(stream, scheme)
+
+    def on_closed() -> None:
+        if discard is not None:
+            discard()
+        if layered is not None:
+            layered.close()
+
+    async def secure(stream: ByteStream) -> ByteStream:
+        assert tls is not None
+        secured = await accept_tls(stream, tls, remote, timeout)
+        tcp.peer_certificate = _certificate(secured)
+        return secured
+
+    tcp = _AcceptedTransport(
+        wire_format,
+        tcp_options,
+        stream=stream,
+        secure=None if tls is None else secure,
+        remote_address=remote,
+        on_closed=on_closed,
+    )
+    tcp.peer_certificate = _certificate(stream)
+    if unfinished is not None:
+        unfinished.fail = tcp.fail
+        if layered is not None:
+            layered.fail = tcp.fail
+            unfinished.sibling, layered.sibling = layered, unfinished
+    return tcp
+
+
+def _certificate(stream: ByteStream) -> Mapping[str, Any] | None:
+    """Return the certificate that the client has shown, None if it has shown none."""
+    return stream.extra(TLSAttribute.peer_certificate, None) or None

@@ -1,0 +1,11 @@
+"""`fanout:`: one client at several brokers at once. (activemq-edges U6)
+
+factory    URL to transport
+transport  FanoutTransport: which broker gets which command, and when a request is done
+branch     the connection to one broker, which reconnects by itself
+"""
+
+from pyjms.transport.fanout.factory import fanout_transport
+from pyjms.transport.fanout.transport import FanoutTransport
+
+__all__ = ["FanoutTransport", "fanout_transport"]

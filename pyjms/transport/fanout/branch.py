@@ -1,0 +1,66 @@
+"""The connection to one of the brokers of a fanout transport."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pyjms.transport.openwire.reconnecting import ReconnectingTransport
+from pyjms.transport.uri import TransportURI
+from pyjms.wire.openwire.commands import Command
+
+__all__ = ["Branch", "BranchOwner"]
+
+
+class BranchOwner(Protocol):
+    """What hears of a branch."""
+
+    def branch_command(self, branch: Branch, command: Command) -> None:
+        """Handle what its broker has sent."""
+
+    def branch_changed(self, branch: Branch, error: Exception | None) -> None:
+        """Note that it is connected, or is not any more because of `error`."""
+
+
+class Branch:
+    """One broker, whose transport reconnects by itself; nothing else is known of it."""
+
+    def __init__(self, uri: TransportURI, transport: ReconnectingTransport) -> None:
+        self.uri = uri
+        self.transport = transport
+        self.is_connected = False
+        self.has_failed = False
+        """Whether it has given up."""
+        self.owner: BranchOwner | None = None
+        transport.listener = self
+        transport.interruptions = self
+
+    async def start(self) -> None:
+        """Connect; the owner hears of the outcome."""
+        try:
+            await self.transport.start()
+        except Exception as error:
+            self.on_exception(error)
+        else:
+            self.transport_resumed()
+
+    def on_command(self, command: Command) -> None:
+        """Pass on what the broker has sent."""
+        if self.owner is not None:
+            self.owner.branch_command(self, command)
+
+    def on_exception(self, error: Exception) -> None:
+        """Note that it has given up."""
+        self.has_failed = True
+        self.transport_interrupted(error)
+
+    def transport_interrupted(self, error: Exception) -> None:
+        """Note that its broker is lost."""
+        self.is_connected = False
+        if self.owner is not None:
+            self.owner.branch_changed(self, error)
+
+    def transport_resumed(self) -> None:
+        """Note that its broker is there (again)."""
+        self.is_connected = True
+        if self.owner is not None:
+            self.owner.branch_changed(self, None)

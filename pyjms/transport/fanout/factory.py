@@ -1,0 +1,84 @@
+"""From a `fanout:` URL to its transport. (activemq-edges U6)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pyjms.transport.failover.brokers import BrokerList
+from pyjms.transport.failover.connector import Connector
+from pyjms.transport.failover.factory import static_brokers
+from pyjms.transport.failover.options import FAILOVER, INFINITE, FailoverOptions
+from pyjms.transport.failover.transport import FailoverTransport
+from pyjms.transport.fanout.branch import Branch
+from pyjms.transport.fanout.transport import FanoutTransport
+from pyjms.transport.openwire.correlator import RequestTransport
+from pyjms.transport.options import Options, boolean, check_known, integer, read_options
+from pyjms.transport.uri import TransportURI, could_not_create
+
+__all__ = ["fanout_transport"]
+
+
+def _count(text: str) -> int:
+    count = integer(text)
+    if count < 1:
+        raise ValueError("write a number of 1 or more")
+    return count
+
+
+def _attempts(text: str) -> int:
+    return integer(text) if integer(text) > 0 else INFINITE
+
+
+_RECONNECTION: Final[Options] = {
+    **{
+        name: FAILOVER[name]
+        for name in (
+            "initialReconnectDelay",
+            "maxReconnectDelay",
+            "backOffMultiplier",
+            "useExponentialBackOff",
+        )
+    },
+    "maxReconnectAttempts": ("max_reconnect_attempts", _attempts),
+}
+_FANOUT: Final[Options] = {
+    "minAckCount": ("min_ack_count", _count),
+    "fanOutQueues": ("fan_out_queues", boolean),
+}
+
+
+def fanout_transport(
+    uri: TransportURI, create: Callable[[TransportURI], RequestTransport]
+) -> RequestTransport:
+    """Return a transport for `fanout:(static:(uri,uri))?options`, not started.
+
+    `create` makes the transports of the brokers, whose URLs are checked by it at once.
+
+    Raises:
+        ConfigurationException: an option, or the URL of a broker, is wrong; there are fewer
+            brokers than `minAckCount`.
+        UnsupportedOperationException: a broker's scheme is not supported.
+    """
+    check_known(uri, {*_RECONNECTION, *_FANOUT}, ignored={})
+    components = static_brokers(uri)
+    options = read_options(uri.options, _FANOUT)
+    needed = options.setdefault("min_ack_count", 2)
+    if needed > len(components):
+        raise could_not_create(
+            f"{uri} names {len(components)} brokers, and minAckCount is {needed}",
+            hint="name more brokers, or set a lower minAckCount",
+        )
+    reconnection = FailoverOptions(
+        **read_options(uri.options, _RECONNECTION),
+        randomize=False,
+        update_uris_supported=False,
+        reconnect_supported=False,
+    )
+    branches = []
+    for component in components:
+        create(component)
+        brokers = BrokerList((component,), reconnection, {})
+        connector = Connector(brokers, reconnection, create)
+        branches.append(Branch(component, FailoverTransport(connector, reconnection)))
+    return FanoutTransport(branches, **options)

@@ -1,0 +1,91 @@
+"""STOMP over one connection, on either side: bytes to frames and back.
+
+The broker's side agrees on the version itself, by the client's CONNECT frame, since the frames
+behind it may have come with it. Before that, frames of at most 64 KiB are accepted.
+(activemq-edges ST1, ST3)
+"""
+
+from __future__ import annotations
+
+from pyjms.errors import LocalProtocolError
+from pyjms.wire.limits import MAX_FRAME_SIZE
+from pyjms.wire.openwire.frame_budget import UnfinishedFrame
+from pyjms.wire.stomp.frames import (
+    HEART_BEAT,
+    V1_0,
+    Frame,
+    encode_header,
+    escaping_version,
+    negotiated_version,
+)
+from pyjms.wire.stomp.parser import StompParser
+
+__all__ = ["StompFormat"]
+
+
+class StompFormat:
+    """The STOMP codec of one connection. Not thread-safe."""
+
+    def __init__(
+        self,
+        max_frame_size: int = MAX_FRAME_SIZE,
+        unfinished_frame: UnfinishedFrame | None = None,
+        *,
+        version: str | None = None,
+    ) -> None:
+        """Create a codec.
+
+        Args:
+            max_frame_size: bytes of a frame that is received, headers included.
+            unfinished_frame: counts large frames that have arrived in part.
+            version: the version that was agreed on; None: the first CONNECT frame received says.
+        """
+        self._parser = StompParser(max_frame_size, unfinished_frame)
+        self._parser.version = version
+
+    @property
+    def version(self) -> str | None:
+        """The version that was agreed on; None before."""
+        return self._parser.version
+
+    def receive_data(self, data: bytes) -> list[Frame]:
+        """Return the frames that `data`, cut anywhere, completes; after a `fault` there are none.
+
+        Never raises.
+        """
+        parser = self._parser
+        parser.feed(data)
+        frames: list[Frame] = []
+        while (frame := parser.next_frame()) is not None:
+            frames.append(frame)
+            if parser.version is None and frame.command in {"CONNECT", "STOMP"}:
+                parser.version = negotiated_version(frame.headers.get("accept-version"))
+        return frames
+
+    def discard(self) -> None:
+        """Drop the frame that has arrived in part: nothing more is received."""
+        self._parser.discard()
+
+    def encode_into(self, buffer: bytearray, command: Frame) -> None:
+        """Append a frame to `buffer`, with its NUL and an end of line.
+
+        A body that contains a NUL gets a content-length where it has none.
+
+        Raises:
+            LocalProtocolError: the version cannot express a header, or the command is not a line.
+        """
+        if command is HEART_BEAT:
+            buffer += b"\n"
+            return
+        name = command.command
+        if not name or not name.isalnum():
+            raise LocalProtocolError(f"{name!r:.100} is not a command of STOMP")
+        version = escaping_version(name, self.version or V1_0)
+        lines = [name, *(encode_header(k, v, version) for k, v in command.headers.items())]
+        if b"\0" in command.body and "content-length" not in command.headers:
+            lines.append(f"content-length:{len(command.body)}")
+        # a Java string may have half of a surrogate pair, which UTF-8 cannot express
+        buffer += "\n".join(lines).encode("utf-8", "replace")
+        buffer += b"\n\n"
+        buffer += command.body
+        buffer += b"\0\n"

@@ -1,0 +1,85 @@
+"""A real browser, the console of a furnished broker on a port, and axe-core."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+from pyjms_broker.service import BrokerService
+from pyjms_broker.web import WebConfiguration
+from tests.kit.console import furnished
+from tests.kit.java import maven_class_path
+from tests.kit.raw_client import RawClient
+
+CHROMIUM = Path("/usr/bin/chromium")
+PATIENCE = 20_000
+"""Milliseconds that the browser waits for what a test expects."""
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[BrokerService]:
+    service = BrokerService(
+        "demo", persistent=False, scheduler_support=True, web=WebConfiguration(port=0)
+    )
+    async with service:
+        yield service
+
+
+@pytest.fixture
+async def shop(service: BrokerService) -> AsyncIterator[RawClient]:
+    async with furnished(service) as client:
+        yield client
+
+
+@pytest.fixture
+def chromium() -> Path:
+    if not CHROMIUM.exists():
+        pytest.skip("no chromium: apt-get install chromium")
+    return CHROMIUM
+
+
+@pytest.fixture
+async def browser(chromium: Path) -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture
+async def page(service: BrokerService, shop: RawClient, browser: Browser) -> AsyncIterator[Page]:
+    """A page of the browser; what its console reports as an error fails the test."""
+    errors: list[str] = []
+    context = await browser.new_context(
+        base_url=service.website.url, viewport={"width": 1280, "height": 900}
+    )
+    page = await context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.on(
+        "console", lambda message: errors.append(message.text) if message.type == "error" else None
+    )
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    await context.close()
+    assert errors == []
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source of axe-core."""
+    if shutil.which("mvn") is None:
+        pytest.skip("no mvn: apt-get install maven")
+    try:
+        found = maven_class_path(
+            Path(__file__).parent / "pom.xml", tmp_path_factory.mktemp("maven")
+        )
+    except LookupError as error:
+        pytest.skip(f"axe-core: apt-get install maven, and reach Maven Central: {error}")
+    with zipfile.ZipFile(found) as jar:
+        name = next(each for each in jar.namelist() if each.endswith("/axe.min.js"))
+        return jar.read(name).decode()

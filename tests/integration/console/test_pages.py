@@ -1,0 +1,215 @@
+"""What the pages show, of a broker with nothing and of one with something of everything."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pyjms.jms.destination import Queue
+from pyjms_broker.service import BrokerService
+from tests.kit.console import HOSTILE, Console, notice_of
+from tests.kit.raw_client import RawClient
+
+PAGES = (
+    *("", "queues", "topics", "subscribers", "connections", "scheduled", "dead-letters"),
+    *("send", "warnings", "search"),
+)
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_a_page_of_an_empty_broker_says_what_to_do(console: Console, page: str) -> None:
+    text = await console.text(page)
+    assert "<h1>" in text
+    filled = ("", "send")
+    assert ('class="empty"' in text) == (page not in filled)
+
+
+@pytest.mark.fact("activemq-edges W1")
+async def test_home_shows_the_broker(console: Console) -> None:
+    text = await console.text("")
+    for shown in ("Broker demo", "ID:", "Uptime", "seconds", "Memory", "Store", "Temp", "1.0 GiB"):
+        assert shown in text
+
+
+@pytest.mark.fact("activemq-edges W2")
+async def test_the_table_of_queues_has_their_counters(console: Console, shop: RawClient) -> None:
+    text = await console.text("queues")
+    row = text[text.index(">orders<") :].partition("</tr>")[0]
+    assert re.findall(r"<td>([\d,]+)</td>", row) == ["61", "0", "61", "0"]
+    for operation in ("Browse", "Send", "Pause", "Purge", "Delete"):
+        assert f">{operation}<" in row
+
+
+async def test_tables_are_filtered_sorted_and_paged(
+    service: BrokerService, console: Console
+) -> None:
+    for number in range(70):
+        await console.act("create", kind="queue", name=f"line.{number:02d}")
+    await console.act("create", kind="queue", name="other")
+    first = await console.text("queues", filter="LINE")
+    assert "1 to 50 of 70" in first
+    assert ">other<" not in first
+    second = await console.text("queues", filter="LINE", page="2")
+    assert "51 to 70 of 70" in second
+    assert ">line.69<" in second
+    queue = service.management.view(service.management.context.names.destination(Queue("line.33")))
+    await queue.invoke("sendTextMessage", "one")
+    sorted_by_pending = await console.text("queues", sort="pending", descending="1")
+    assert re.search(r'name=([\w.]+)">line', sorted_by_pending)[1] == "line.33"
+    assert 'aria-sort="descending"' in sorted_by_pending
+
+
+@pytest.mark.fact("activemq-edges W3")
+async def test_subscribers_are_active_offline_or_not_durable(
+    console: Console, shop: RawClient
+) -> None:
+    text = await console.text("subscribers")
+    active, offline, plain = text.split("<h2>")[1:]
+    assert ">reader" in active
+    assert "nightly" in offline
+    assert re.search(r"<td>2</td>\s*<td>0</td>", offline), "two messages wait"
+    assert "delete-subscriber" in offline
+    assert "delete-subscriber" not in active + plain
+    assert "shop" in plain
+
+
+async def test_a_connection_shows_its_sessions(console: Console, shop: RawClient) -> None:
+    listed = await console.text("connections")
+    link = re.search(r'href="/admin/(connection\?view=[^"]+)">shop', listed)
+    assert link is not None
+    text = await console.text(link[1].replace("&amp;", "&"))
+    assert "Session 1" in text
+    assert "colour = &#39;red&#39;" in text
+    assert ">reader<" in text
+    missing = await console.get("connection", view="org.apache.activemq:type=Broker,brokerName=x")
+    assert missing.status_code == 404
+    assert "not the name of a connection" in notice_of(missing)
+
+
+async def test_a_queue_shows_its_consumers_and_producers(console: Console, shop: RawClient) -> None:
+    assert "colour = &#39;red&#39;" in await console.text("queue", name="billing")
+    assert "ID:test-" in await console.text("queue", name="orders")
+    assert "reader" in await console.text("topic", name="news")
+
+
+@pytest.mark.fact("activemq-edges W4")
+async def test_browsing_is_paged_and_filtered(console: Console, shop: RawClient) -> None:
+    first = await console.text("browse", queue="orders")
+    assert "order number 24<" in first
+    assert "order number 25<" not in first
+    last = await console.text("browse", queue="orders", page="3")
+    assert "the last order" in last
+    assert "51 to 61 of 61" in last
+    none = await console.text("browse", queue="orders", selector="colour = 'red'")
+    assert "No message matches" in none
+    wrong = await console.get("browse", queue="orders", selector="colour = = 'red'")
+    assert wrong.status_code == 400
+    assert "What to do" in notice_of(wrong)
+    gone = await console.get("browse", queue="nothing")
+    assert gone.status_code == 404
+    assert "There is no queue 'nothing'" in notice_of(gone)
+
+
+async def test_scheduled_messages_are_listed(console: Console, shop: RawClient) -> None:
+    text = await console.text("scheduled")
+    assert "queue://orders" in text
+    assert "3,600,000 ms" in text
+
+
+async def test_dead_letters_have_their_reasons(console: Console, shop: RawClient) -> None:
+    text = await console.text("dead-letters")
+    assert "builtins.ValueError: timeout after 30 s" in text
+    assert "queue://invoices" in text
+    one = await console.text(
+        "dead-letters", selector="dlqDeliveryFailureCause LIKE '%timeout%'", queue="ActiveMQ.DLQ"
+    )
+    assert "1 to 1 of 1" in one
+    link = re.search(r'href="/admin/(message\?[^"]+)"', one)
+    assert link is not None
+    message = await console.text(link[1].replace("&amp;", "&"))
+    for event in ("Sent", "Dead-lettered", "Arrived"):
+        assert f"<strong>{event}</strong>" in message
+
+
+async def test_warnings_say_why(console: Console, shop: RawClient) -> None:
+    await console.act("pause", kind="queue", name="prices")
+    text = await console.text("warnings")
+    for kind, where in (
+        ("Paused queue with messages", "prices"),
+        ("Nobody listens", "orders"),
+        ("Dead letters", "ActiveMQ.DLQ"),
+        ("Offline subscription with messages", "archive / nightly"),
+    ):
+        assert re.search(rf"{kind}: <a [^>]*>{where}</a>", text), kind
+    assert "it has 61 messages and no consumer" in text
+
+
+async def test_a_slow_consumer_is_a_warning(console: Console, shop: RawClient) -> None:
+    await shop.consumer(Queue("orders"), prefetch_size=1)
+    await shop.dispatched()
+    assert "Slow consumer" in await console.text("warnings")
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"q": "ORD"}, "queue?name=orders"),
+        ({"q": "shop"}, "connection?view="),
+        ({"q": "night"}, "topic?name=news"),
+        ({"selector": "dlqDeliveryFailureCause LIKE '%timeout%'"}, "message?queue=ActiveMQ.DLQ"),
+    ],
+    ids=["destination", "client", "subscription", "message"],
+)
+async def test_search_finds(
+    console: Console, shop: RawClient, query: dict[str, str], found: str
+) -> None:
+    assert found in await console.text("search", **query)
+
+
+async def test_search_finds_a_message_by_its_id(console: Console, shop: RawClient) -> None:
+    browsed = await console.text("browse", queue="prices")
+    message_id = re.search(r"<code>(ID:[^<]+)</code>", browsed)
+    assert message_id is not None
+    assert "message?queue=prices" in await console.text("search", q=message_id[1])
+
+
+@pytest.mark.parametrize("page", [*PAGES, "search?q=script", "browse?queue=prices"])
+async def test_what_clients_send_is_escaped(console: Console, shop: RawClient, page: str) -> None:
+    await shop.consumer(Queue(HOSTILE), selector="a = '<script>'")
+    response = await console.get(page)
+    assert "<script>document" not in response.text
+    assert "<img src=x" not in response.text
+    assert "selector = '<script>" not in response.text
+
+
+@pytest.mark.parametrize("queue", ["prices", "maps", "ActiveMQ.DLQ"])
+async def test_hostile_messages_are_shown_as_text(
+    console: Console, shop: RawClient, queue: str
+) -> None:
+    browsed = await console.text("browse", queue=queue)
+    for link in re.findall(r'href="/admin/(message\?[^"]+)"', browsed):
+        text = await console.text(link.replace("&amp;", "&"))
+        assert "<script>document" not in text
+        assert "<img src=x" not in text
+    if queue != "ActiveMQ.DLQ":
+        assert "&lt;script&gt;document" in text
+
+
+async def test_pages_allow_no_foreign_script(console: Console) -> None:
+    response = await console.get("queues")
+    policy = response.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert re.search(r"<script(?![^>]* src=)", response.text) is None
+    assert re.search(r'\s(on\w+|style)="', response.text) is None
+    for file in re.findall(r'(?:src|href)="(/admin/static/[^"]+)"', response.text):
+        served = await console.client.get(file)
+        assert served.status_code == 200
+        assert "immutable" in served.headers["cache-control"]
+
+
+async def test_the_live_part_alone_is_sent_to_htmx(console: Console, shop: RawClient) -> None:
+    response = await console.client.get("/admin/queues", headers={"hx-request": "true"})
+    assert "<html" not in response.text
+    assert ">orders<" in response.text

@@ -1,0 +1,57 @@
+"""The Grafana dashboard asks for metrics that the broker has."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from pyjms.jms.destination import Queue
+from pyjms_broker.api.context import ConnectionContext
+from tests.kit.processes import ROOT
+from tests.kit.web import web_broker
+
+DASHBOARD: dict[str, Any] = json.loads(
+    (ROOT / "config" / "grafana-dashboard.json").read_text(encoding="utf-8")
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # uvicorn has no other
+
+
+async def test_every_metric_of_the_dashboard_exists() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        context = ConnectionContext()
+        context.is_broker = True
+        broker.service.broker.add_destination(context, Queue("orders"))
+        answer = await client.get("/metrics")
+    assert answer.status_code == 200
+    existing = dict(re.findall(r"^# TYPE (\w+) (\w+)$", answer.text, re.MULTILINE))
+    used = set(re.findall(r"pyjms_\w+", json.dumps(DASHBOARD)))
+    assert len(used) > 15
+    assert used - existing.keys() == set()
+    rates = set(re.findall(r"rate\((\w+)", json.dumps(DASHBOARD)))
+    assert {existing[name] for name in rates} == {"counter"}
+    labels = set(re.findall(r"(\w+)=~", json.dumps(DASHBOARD)))
+    assert labels - {"job", "instance"} == {"destination"}
+    assert 'pyjms_destination_messages{destination="orders"' in answer.text
+
+
+def test_panels_do_not_overlap_and_have_descriptions() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+        assert panel["type"] == "row" or panel["description"].endswith("."), panel["title"]
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])

@@ -1,0 +1,109 @@
+"""Encrypted values of files, ours and those of ActiveMQ's `activemq encrypt`. (activemq-edges SE3)"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyjms._yaml import decrypted, encrypted
+from pyjms.errors import ConfigurationException
+from pyjms_broker.security.login_config import parse_login_config
+from pyjms_broker.settings import load_broker_settings
+from pyjms_broker.settings.plugins.security import (
+    PropertiesAuthenticationSettings,
+    SimpleAuthenticationSettings,
+)
+from tests.kit.security import StartSecured
+
+ENVIRON = {"ACTIVEMQ_ENCRYPTION_PASSWORD": "activemq"}
+DES = "ENC(DNEoBPQ++L1k2YGuX/g/hssdqtnrMjX/)"
+"""mypassword, by `activemq encrypt` of 5.17.2."""
+AES = "ENC(9/OdvvhJgiEm760lMYmTLrO6/2kX33LYfuYbWHSQmynTd2by/CW9udRodE8SNyv3)"
+"""The same with `--algorithm PBEWithHmacSHA256AndAES_256`."""
+
+
+@pytest.mark.fact("activemq-edges SE3")
+@pytest.mark.parametrize("value", [DES, AES], ids=["des", "aes"])
+def test_values_of_activemq_are_decrypted(value: str) -> None:
+    assert decrypted(value, ENVIRON) == "mypassword"
+    with pytest.raises(ConfigurationException, match="the password is another one"):
+        decrypted(value, {"PYJMS_ENCRYPTION_PASSWORD": "other"})
+
+
+@pytest.mark.parametrize("text", ["x", "geheim: Ü\n", "long " * 1000], ids=["x", "odd", "long"])
+def test_own_values_are_decrypted(text: str) -> None:
+    value = encrypted(text, "secret")
+    assert value != encrypted(text, "secret")
+    assert decrypted(value, {"PYJMS_ENCRYPTION_PASSWORD": "secret", **ENVIRON}) == text
+    changed = value[:-3] + ("A" if value[-3] != "A" else "B") + value[-2:]
+    for wrong in (value[:40] + ")", "ENC(v1:)", changed):
+        with pytest.raises(ConfigurationException):
+            decrypted(wrong, {"PYJMS_ENCRYPTION_PASSWORD": "secret"})
+
+
+def test_without_a_password_the_error_names_the_line_and_the_variable(tmp_path: Path) -> None:
+    file = tmp_path / "broker.yaml"
+    file.write_text(
+        f"plugins:\n  simple_authentication:\n    users: [{{username: a, password: '{DES}'}}]\n"
+    )
+    with pytest.raises(ConfigurationException) as caught:
+        load_broker_settings(file, environ={})
+    assert f"{file}:3" in str(caught.value)
+    assert "PYJMS_ENCRYPTION_PASSWORD" in str(caught.value)
+    (plugin,) = load_broker_settings(file, environ=ENVIRON).plugins
+    assert isinstance(plugin, SimpleAuthenticationSettings)
+    assert plugin.users[0].password.get_secret_value() == "mypassword"
+    assert "mypassword" not in repr(plugin)
+
+
+async def test_passwords_of_users_properties_are_decrypted(
+    secured: StartSecured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users, groups = tmp_path / "users.properties", tmp_path / "groups.properties"
+    users.write_text(f"system={AES}\n")
+    groups.write_text("admins=system\n")
+    monkeypatch.setenv(*next(iter(ENVIRON.items())))
+    async with secured(
+        PropertiesAuthenticationSettings(users_file=users, groups_file=groups)
+    ) as broker:
+        client = await broker.client("system", "mypassword")
+        assert broker.principal(client) == "system:admins"
+
+
+def test_options_of_login_modules_are_decrypted() -> None:
+    text = f'a {{ Module required connectionPassword="{DES}"; }};'
+    (entry,) = parse_login_config(text, "login.config", ENVIRON)["a"]
+    assert entry.options == {"connectionPassword": "mypassword"}
+    with pytest.raises(ConfigurationException, match=r"login.config:1: A value is encrypted"):
+        parse_login_config(text, "login.config", {})
+
+
+def run(command: str, text: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if "ENCRYPTION" not in name}
+    return subprocess.run(
+        [sys.executable, "-m", "pyjms_broker", command],
+        input=f"{text}\n",
+        capture_output=True,
+        check=False,
+        text=True,
+        env={**clean, **environ},
+    )
+
+
+def test_the_commands_encrypt_and_decrypt() -> None:
+    password = {"PYJMS_ENCRYPTION_PASSWORD": "secret"}
+    value = run("encrypt", "geheim", **password).stdout.strip()
+    assert value.startswith("ENC(v1:")
+    assert run("decrypt", value, **password).stdout == "geheim\n"
+    assert run("decrypt", DES, **ENVIRON).stdout == "mypassword\n"
+    wrong = run("decrypt", value, PYJMS_ENCRYPTION_PASSWORD="other")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "cannot be decrypted" in wrong.stderr
+    without = run("encrypt", "geheim")
+    assert without.returncode == 2
+    assert "PYJMS_ENCRYPTION_PASSWORD" in without.stderr
+    assert "geheim" not in without.stderr

@@ -1,0 +1,208 @@
+"""The account of a soak notices every broken promise, and permits what is permitted."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tests.kit.soak.account import Account
+from tests.kit.soak.attacks import ATTACKS
+from tests.kit.soak.configuration import memory_bound
+from tests.kit.soak.events import Event, EventLog, read_events
+from tests.kit.soak.flows import Endpoint, Flow, Reader
+from tests.kit.soak.outcome import memory_failures
+from tests.kit.soak.plan import DISTURBANCES, plan
+from tests.kit.soak.report import RESTART, Rounds
+
+STRICT = Endpoint("strict", ordered=True)
+WEAK = Endpoint("weak", flagged=False)
+LOSSY = Endpoint("lossy", lossy=True)
+MORTAL = Endpoint("mortal")
+DEAD = Endpoint("mortal-dead", dead_letters_of="mortal")
+FLOWS = [
+    Flow(end.name, f"queue://{end.name}", (Reader(end, f"queue://{end.name}"),))
+    for end in (STRICT, WEAK, LOSSY)
+]
+FLOWS.append(
+    Flow("mortal", "queue://mortal", (Reader(MORTAL, "queue://mortal"), Reader(DEAD, "queue://d")))
+)
+
+
+def judge(story: str) -> Account:
+    """Account for events, one a line, a second apart; `N s` lets time pass."""
+    events: list[Event] = []
+    now = 0.0
+    for line in filter(None, map(str.strip, story.splitlines())):
+        kind, *fields = line.split()
+        if kind == "pause":
+            events.append(Event(now, "disturb", (f"pause {fields[0]}", "1.0")))
+            continue
+        if kind.isdigit():
+            now += float(kind)
+            continue
+        now += 1
+        if kind in {"got", "open"} and len(fields) == 4:
+            fields.append("whole")
+        events.append(Event(now, kind, tuple(fields), "steady"))
+    account = Account(FLOWS)
+    account.take(events)
+    account.close()
+    return account
+
+
+def sent(flow: str, *numbers: int) -> str:
+    return "\n".join(f"try {flow}/s {n}\nok {flow}/s {n}" for n in numbers)
+
+
+BROKEN = {
+    "lost": sent("strict", 0),
+    "lost after a rollback": f"""{sent("strict", 0)}
+        open strict strict/s 0 first
+        back strict strict/s 0""",
+    "lost with its consumer": f"""{sent("strict", 0)}
+        open strict strict/s 0 first""",
+    "doubled without JMSRedelivered": f"""{sent("strict", 0)}
+        got strict strict/s 0 first
+        got strict strict/s 0 first""",
+    "doubled without JMSRedelivered, over a restart": f"""{sent("strict", 0)}
+        got strict strict/s 0 first
+        down
+        got strict strict/s 0 first""",
+    "doubled without JMSRedelivered, long after one": f"""{sent("weak", 0)}
+        down
+        100 s
+        got weak weak/s 0 first
+        got weak weak/s 0 first""",
+    "delivered again after its acknowledgement, another paused": f"""{sent("strict", 0)}
+        open strict strict/s 0 again
+        end strict strict/s 0
+        done strict strict/s 0
+        pause mortal
+        open strict strict/s 0 first""",
+    "delivered again after its acknowledgement": f"""{sent("strict", 0)}
+        open strict strict/s 0 first
+        end strict strict/s 0
+        done strict strict/s 0
+        open strict strict/s 0 again""",
+    "out of order": f"""{sent("strict", 0, 1)}
+        got strict strict/s 1 first
+        got strict strict/s 0 first""",
+    "damaged": f"""{sent("strict", 0)}
+        got strict strict/s 0 first damaged""",
+    "never sent": "got strict strict/s 0 first",
+    "delivered though rolled back": """try strict/s 0
+        never strict/s 0
+        got strict strict/s 0 first""",
+    "half a transaction": """try strict/s 0
+        try strict/s 1
+        batch strict/s 0 1
+        got strict strict/s 0 first""",
+    "lost by a connected subscriber": f"""{sent("lossy", 0, 1, 2)}
+        got lossy lossy/s 0 first
+        got lossy lossy/s 2 first""",
+    "acknowledged, and a dead letter": f"""{sent("mortal", 0)}
+        open mortal mortal/s 0 first
+        end mortal mortal/s 0
+        done mortal mortal/s 0
+        got mortal-dead mortal/s 0 first""",
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_broken_promise_is_found(rule: str) -> None:
+    (finding,) = judge(BROKEN[rule]).findings
+    assert rule.startswith(finding.rule)
+
+
+PERMITTED = {
+    "delivered": f"""{sent("strict", 0)}
+        got strict strict/s 0 first""",
+    "redelivered": f"""{sent("strict", 0)}
+        open strict strict/s 0 first
+        back strict strict/s 0
+        got strict strict/s 0 again""",
+    "handled late by a paused client": f"""{sent("strict", 0)}
+        open strict strict/s 0 again
+        end strict strict/s 0
+        done strict strict/s 0
+        pause steady
+        open strict strict/s 0 first""",
+    "in doubt, and lost": "try strict/s 0",
+    "in doubt, and doubled": """try strict/s 0
+        doubt strict/s 0
+        got strict strict/s 0 first
+        got strict strict/s 0 first""",
+    "doubled over a restart": f"""{sent("weak", 0)}
+        got weak weak/s 0 first
+        down
+        got weak weak/s 0 first""",
+    "an acknowledgement without an answer": f"""{sent("strict", 0)}
+        open strict strict/s 0 first
+        end strict strict/s 0
+        got strict strict/s 0 again""",
+    "a subscriber that was away": f"""{sent("lossy", 0, 1, 2)}
+        got lossy lossy/s 0 first
+        cut lossy
+        got lossy lossy/s 2 first""",
+    "a transaction in doubt": """try strict/s 0
+        try strict/s 1
+        batch strict/s 0 1
+        got strict strict/s 0 first
+        got strict strict/s 1 first""",
+    "a dead letter": f"""{sent("mortal", 0)}
+        open mortal mortal/s 0 first
+        back mortal mortal/s 0
+        got mortal-dead mortal/s 0 first""",
+}
+
+
+@pytest.mark.parametrize("story", PERMITTED)
+def test_what_is_permitted_is_no_finding(story: str) -> None:
+    assert judge(PERMITTED[story]).findings == []
+
+
+def test_memory_above_the_bound_is_found() -> None:
+    assert memory_failures(memory_bound()) == []
+    (failure,) = memory_failures(memory_bound() + 1)
+    assert "its limits allow" in failure
+
+
+def test_the_plan_follows_from_the_seed_and_has_every_disturbance() -> None:
+    plans = [list(islice(plan(seed, sorted(ATTACKS)), 400)) for seed in (1, 1, 2)]
+    assert plans[0] == plans[1] != plans[2]
+    times = [each.time for each in plans[0]]
+    assert times == sorted(times)
+    assert {each.kind for each in plans[0]} == {
+        *DISTURBANCES, *(f"attack {name}" for name in ATTACKS)
+    }  # fmt: skip
+
+
+def test_a_round_trip_knows_what_went_on_meanwhile() -> None:
+    events = [
+        Event(10, "disturb", ("pause broker", "5.0")),
+        Event(15, "round", ("6.0",)),
+        Event(30, "disturb", ("attack garbage", "2.0")),
+        Event(31, "round", ("0.5",)),
+        Event(40, "down", ("kill",)),
+        Event(44, "ready", ()),
+        Event(45, "round", ("4.5",)),
+        Event(60, "round", ("0.1",)),
+    ]
+    rounds = Rounds(events)
+    assert [each.during for each in rounds.all] == ["", "attack garbage", RESTART, "pause broker"]
+    assert rounds.percentile(0.5) == rounds.all[2].seconds == 4.5
+    slowest = rounds.slowest((*DISTURBANCES, RESTART))
+    assert slowest is not None
+    assert slowest.seconds == 0.5
+
+
+def test_events_of_all_processes_come_in_the_order_of_their_times(tmp_path: Path) -> None:
+    logs = [EventLog(tmp_path / name) for name in "ab"]
+    for number in range(6):
+        logs[number % 2].write("try", "p", number)
+    for log in logs:
+        log.close()
+    numbers = [event.fields[1] for event in read_events(sorted(tmp_path.iterdir()))]
+    assert numbers == [str(number) for number in range(6)]

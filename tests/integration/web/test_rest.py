@@ -1,0 +1,235 @@
+"""Messages by HTTP: sent, received, and what is refused. (activemq-edges W6, W7)"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import anyio
+import pytest
+
+from pyjms.aio import ConnectionFactory, JmsTemplate
+from pyjms.enums import DeliveryMode
+from pyjms.jms.destination import Topic
+from pyjms_broker.settings.plugins.authorization import AuthorizationSettings
+from tests.kit.security import simple, user
+from tests.kit.waiting import until
+from tests.kit.web import WebBroker, web_broker
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def template(broker: WebBroker) -> JmsTemplate:
+    return JmsTemplate(ConnectionFactory(broker.service.vm_uri), receive_timeout=5)
+
+
+async def size(broker: WebBroker, queue: str) -> Any:
+    name = f"*:type=Broker,brokerName=*,destinationType=Queue,destinationName={queue}"
+    found = broker.service.management.find(name)
+    return found[0].get("QueueSize") if found else None
+
+
+@pytest.mark.fact("activemq-edges W6")
+async def test_a_posted_message() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        path = "/api/message/orders/new?type=queue&JMSCorrelationID=c-1&JMSType=order&JMSReplyTo=answers&colour=red"
+        sent = await client.post(f"{path}&JMSTimeToLive=60000", data={"body": "one\ntwo"})
+        assert (sent.status_code, sent.text) == (200, "Message sent")
+        message = await template(broker).receive("orders.new")
+        assert message is not None
+        assert message.message_id == sent.headers["messageID"]
+        assert message.text == "one\ntwo"
+        assert message.delivery_mode is DeliveryMode.PERSISTENT
+        assert message.priority == 5
+        assert (message.correlation_id, message.type) == ("c-1", "order")
+        assert str(message.reply_to) == "queue://answers"
+        assert dict(message.properties.items()) == {"colour": "red"}
+        assert message.expiration > 0
+
+
+@pytest.mark.fact("activemq-edges W6")
+async def test_a_raw_body_and_other_parameters() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        path = (
+            "/api/message?destination=queue://orders&JMSDeliveryMode=non_persistent&JMSPriority=9"
+        )
+        await client.post(path, content=b"one\r\ntwo", headers={"Content-Type": "text/plain"})
+        message = await template(broker).receive("orders")
+        assert message is not None
+        assert message.text == "one\ntwo\n"
+        assert message.delivery_mode is DeliveryMode.NON_PERSISTENT
+        assert message.priority == 9
+
+
+@pytest.mark.fact("activemq-edges W6")
+async def test_the_default_is_a_topic() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        async with anyio.create_task_group() as tasks:
+            got: list[Any] = []
+
+            async def receive() -> None:
+                got.append(await template(broker).receive(Topic("news")))
+
+            tasks.start_soon(receive)
+            name = "*:type=Broker,brokerName=*,destinationType=Topic,destinationName=news"
+            await until(
+                lambda: any(v.get("ConsumerCount") for v in broker.service.management.find(name))
+            )
+            await client.post("/api/message/news", content="hello")
+        assert got[0].text == "hello\n"
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_message_is_taken(method: str) -> None:
+    async with web_broker() as broker, broker.client() as client:
+        await client.post("/api/message/orders?type=queue&colour=red", data={"body": "first"})
+        taken = await client.request(method, "/api/message/orders?type=queue&readTimeout=5000")
+        assert (taken.status_code, taken.text) == (200, "first")
+        assert taken.headers["destination"] == "queue://orders"
+        assert taken.headers["id"].startswith("ID:")
+        assert taken.headers["colour"] == "red"
+        assert await size(broker, "orders") == 0
+        none = await client.request(method, "/api/message/orders?type=queue&readTimeout=10")
+        assert (none.status_code, none.content) == (204, b"")
+
+
+async def test_a_selector_and_content_types() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        for colour in ("red", "blue"):
+            await client.post(f"/api/message/q?type=queue&colour={colour}", data={"body": "{}"})
+        path = "/api/message/q?type=queue&readTimeout=5000"
+        blue = await client.get(f"{path}&json=true", headers={"selector": "colour = 'blue'"})
+        assert blue.headers["colour"] == "blue"
+        assert blue.headers["content-type"] == "application/json"
+        red = await client.get(f"{path}&xml=true")
+        assert red.headers["content-type"].startswith("text/xml")
+        bad = await client.get(path, headers={"selector": "colour ="})
+        assert bad.status_code == 400
+
+
+async def test_a_named_client_keeps_its_consumer() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        path = "/api/message/news?clientId=reader&readTimeout=10"
+        assert (await client.get(path)).status_code == 204
+        await client.post("/api/message/news", data={"body": "kept"})
+        assert (await client.get(path)).text == "kept"
+        closed = await client.post("/api/message?action=unsubscribe&clientId=reader")
+        assert closed.text == "Unsubscribed"
+        await client.post("/api/message/news", data={"body": "lost"})
+        assert (await client.get(path)).status_code == 204
+        again = await client.post("/api/message?action=unsubscribe&clientId=nobody")
+        assert again.status_code == 404
+
+
+async def test_one_shot_closes_the_consumer() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        await client.get("/api/message/q?type=queue&clientId=c&readTimeout=10&oneShot=true")
+        await client.post("/api/message/q?type=queue", data={"body": "x"})
+        other = await client.get("/api/message/q?type=queue&readTimeout=5000")
+        assert other.text == "x"
+
+
+async def test_a_second_reader_of_one_client_is_an_error() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        path = "/api/message/q?type=queue&clientId=c"
+        answers: list[int] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def read() -> None:
+                answers.append((await client.get(f"{path}&readTimeout=20000")).status_code)
+
+            tasks.start_soon(read)
+            tasks.start_soon(read)
+            await until(lambda: answers)
+            assert answers == [500]
+            await client.post("/api/message/q?type=queue", data={"body": "x"})
+        assert answers == [500, 200]
+
+
+async def test_a_client_that_leaves_takes_nothing() -> None:
+    async with web_broker() as broker:
+        host, port = broker.url.removeprefix("http://").split(":")
+        stream = await anyio.connect_tcp(host, int(port))
+        await stream.send(b"GET /api/message/q?type=queue HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        name = "*:type=Broker,brokerName=*,destinationType=Queue,destinationName=q"
+
+        def consumers() -> int:
+            return sum(v.get("ConsumerCount") for v in broker.service.management.find(name))  # type: ignore[misc]
+
+        await until(consumers)
+        await stream.aclose()
+        await until(lambda: not consumers())
+        async with broker.client() as client:
+            await client.post("/api/message/q?type=queue", data={"body": "x"})
+        assert await size(broker, "q") == 1
+
+
+async def test_waiting_requests_end_when_the_broker_stops() -> None:
+    statuses: list[int] = []
+    async with anyio.create_task_group() as tasks, web_broker() as broker:
+        client = broker.client()
+
+        async def read() -> None:
+            async with client:
+                statuses.append((await client.get("/api/message/q?type=queue")).status_code)
+
+        tasks.start_soon(read)
+        await until(lambda: len(broker.service.connections.by_id) == 1)
+    assert statuses == [204]
+
+
+async def test_rights_are_those_of_the_user() -> None:
+    rights = AuthorizationSettings.model_validate(
+        {"entries": [{"destination": "mine.>", "read": "shop", "write": "shop", "admin": "shop"}]}
+    )
+    users = simple(user("alice", "shop"))
+    async with web_broker(users, rights) as broker, broker.client("alice") as client:
+        assert (await client.post("/api/message/mine/a?type=queue", data={"body": "x"})).is_success
+        refused = await client.post("/api/message/other?type=queue", data={"body": "x"})
+        assert refused.status_code == 403
+        assert "alice is not authorized" in refused.json()["error"]
+        assert (await client.get("/api/message/other?type=queue&readTimeout=1")).status_code == 403
+        async with broker.client() as nobody:
+            assert (await nobody.get("/api/message/mine/a?type=queue")).status_code == 401
+
+
+async def test_a_property_cannot_become_a_header_of_the_site() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        value = quote("a\r\nX: y é %")
+        await client.post(f"/api/message/q?type=queue&Location=x&note={value}", data={"body": "x"})
+        taken = await client.get("/api/message/q?type=queue&readTimeout=5000")
+        assert "location" not in taken.headers
+        assert taken.headers["note"] == "a%0D%0AX: y %C3%A9 %25"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/message"),
+        ("POST", "/api/message/q?type=stack"),
+        ("POST", "/api/message/q?JMSPriority=10"),
+        ("POST", "/api/message/q?JMSTimeToLive=-1"),
+        ("POST", "/api/message/q?JMSXGroupSeq=x"),
+        ("POST", "/api/message/q?JMSReplyTo=que://x"),
+        ("POST", "/api/message?destination=que://x"),
+        ("POST", "/api/message/a.>?type=queue"),
+        ("POST", "/api/message?destination=temp-queue://x"),
+        ("GET", "/api/message/q?type=queue&readTimeout=soon"),
+    ],
+)
+async def test_what_cannot_be_done_is_an_error_with_a_hint(method: str, path: str) -> None:
+    async with web_broker() as broker, broker.client() as client:
+        answer = await client.request(method, path)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]
+
+
+async def test_head_takes_no_message_and_other_sites_neither() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        await client.post("/api/message/q?type=queue", data={"body": "x"})
+        assert (await client.head("/api/message/q?type=queue")).status_code == 405
+        crossed = await client.get(
+            "/api/message/q?type=queue", headers={"Origin": "http://evil.test"}
+        )
+        assert crossed.status_code == 403
+        assert await size(broker, "q") == 1

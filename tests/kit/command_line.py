@@ -1,0 +1,33 @@
+"""The command line in tests: `pyjms` in this process, at a broker's URL."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from typer.testing import CliRunner
+
+from pyjms.cli.extensions import mount_commands
+from pyjms.cli.main import app
+
+__all__ = ["Result", "objects", "pyjms"]
+
+Result = Any  # of the runner: exit_code, stdout, stderr
+
+_mounted: set[str] = set()
+
+
+def pyjms(*arguments: str, stdin: str | bytes | None = None, **environment: str | None) -> Result:
+    """Run `pyjms ARGUMENTS`; `environment` overrides variables, None removes one."""
+    if not _mounted:
+        mount_commands(app)
+        _mounted.add("done")
+    return CliRunner(env={"PYJMS_PASSWORD": None, "PYJMS_USER": None, "PYJMS_URL": None}).invoke(
+        app, arguments, input=stdin, env=environment, catch_exceptions=False
+    )
+
+
+def objects(result: Result) -> list[dict[str, Any]]:
+    """Return the JSON objects that a successful command has printed, one per line."""
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]

@@ -1,0 +1,1 @@
+"""The well-behaved clients of a soak."""

@@ -1,0 +1,64 @@
+"""Brokers with a web server, and clients of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from starlette.routing import BaseRoute
+
+from pyjms_broker.service import BrokerService
+from pyjms_broker.web import WebConfiguration
+from pyjms_broker.web import parts as web_parts
+from pyjms_broker.web.context import WebContext
+
+_numbers = itertools.count(1)
+
+
+class WebBroker:
+    """A running broker with a web server."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self.service = service
+        url = service.website.url
+        assert url is not None
+        self.url = url
+
+    def client(self, user: str | None = None, password: str = "secret", **more: Any) -> Any:
+        """Return a client that sends its login with each request."""
+        auth = None if user is None else (user, password)
+        return httpx.AsyncClient(base_url=self.url, auth=auth, timeout=20, **more)
+
+
+StartWeb = Callable[..., AbstractAsyncContextManager[WebBroker]]
+
+
+@asynccontextmanager
+async def web_broker(
+    *plugins: Any, web: dict[str, Any] | None = None, **attributes: Any
+) -> AsyncIterator[WebBroker]:
+    """Start a broker with these plug-ins, and with these settings of its web server."""
+    service = BrokerService(
+        **{"broker_name": f"web-{next(_numbers)}", "persistent": False, **attributes},
+        plugins=plugins,
+        web=WebConfiguration(**{"port": 0, **(web or {})}),
+    )
+    async with service:
+        yield WebBroker(service)
+
+
+@pytest.fixture
+def install_part(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Any], None]:
+    """Make a part of the site known under a name, as an installed distribution would."""
+    made: dict[str, Callable[[WebContext], Sequence[BaseRoute]]] = {}
+    real_factory = web_parts._factory
+
+    def factory(name: str) -> Callable[[WebContext], Sequence[BaseRoute]]:
+        return made[name] if name in made else real_factory(name)
+
+    monkeypatch.setattr(web_parts, "_factory", factory)
+    return made.__setitem__

@@ -1,0 +1,134 @@
+"""A message that cannot be paged in now is read again: no other is missed, and none comes twice."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyjms_broker.api.message import Position
+from pyjms_broker.cursor.spilling import PrioritizedSpillingCursor
+from pyjms_broker.cursor.store_source import PrioritizedStoreSource, StoreSource
+
+
+class Store:
+    """Messages 1 to 6, and a reader that fails at some of them as often as it is told."""
+
+    def __init__(self, prioritized: bool) -> None:
+        self.in_memory: set[Position] = set()
+        self.failures: dict[int, int] = {}
+        positions = [Position(0, n) for n in range(1, 7)]
+        self.stored: Any = [
+            SimpleNamespace(position=p, message=SimpleNamespace(priority=4)) for p in positions
+        ]
+        self.source = (
+            PrioritizedStoreSource(self.next_messages, self.page_in, self.in_memory, 6)
+            if prioritized
+            else StoreSource(self.next_messages, self.page_in, 6)
+        )
+
+    def next_messages(self, after: Any, limit: int, skip: Any) -> Any:
+        found = [s for s in self.stored if (after is None or s.position > after)]
+        return [s for s in found if s.position not in skip][:limit]
+
+    def page_in(self, stored: Any) -> Any:
+        number = stored.position.arrival
+        if self.failures.get(number):
+            self.failures[number] -= 1
+            raise OSError("simulated")
+        self.in_memory.add(stored.position)
+        return number
+
+    def read(self, limit: int) -> list[Any]:
+        return [*self.source.read(limit)]
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+@pytest.mark.parametrize("limit", [1, 4, 10])
+@pytest.mark.parametrize("failing", [1, 2, 4, 6])
+def test_a_page_whose_message_cannot_be_paged_in_is_read_again(
+    prioritized: bool, limit: int, failing: int
+) -> None:
+    store = Store(prioritized)
+    store.failures[failing] = 2
+    found: list[Any] = []
+    for _ in range(20):
+        try:
+            found += store.read(limit)
+        except OSError:
+            assert len(store.source) == 6 - len(found)
+    assert found == [1, 2, 3, 4, 5, 6]
+    assert len(store.source) == 0
+
+
+class Pending:
+    """A stored message as a cursor sees it."""
+
+    def __init__(self, number: int, priority: int) -> None:
+        self.number = number
+        self.priority = priority
+        self.position = Position(9 - priority, number)
+
+
+class UnreadableForAWhile:
+    """A prioritized source over `waiting`, which cannot be read while `fails`."""
+
+    def __init__(self) -> None:
+        self.fails = True
+        self.reads = 0
+        self.waiting: list[Any] = []
+        self.source = PrioritizedStoreSource(self.next_messages, lambda s: s.message, set())
+
+    def next_messages(self, after: Any, limit: int, skip: Any) -> Any:
+        self.reads += 1
+        if self.fails:
+            raise OSError("simulated")
+        page, self.waiting = self.waiting[:limit], self.waiting[limit:]
+        return [SimpleNamespace(position=m.position, message=m) for m in page]
+
+
+def test_urgent_messages_that_cannot_be_read_do_not_hold_up_those_in_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = UnreadableForAWhile()
+    spilled: list[Any] = []
+    is_short = False
+    cursor: Any = PrioritizedSpillingCursor(
+        "queue://test", lambda _: store.source, lambda _: is_short, spilled.append, page_size=10
+    )
+    cursor.add_source(store.source)
+    for number in (1, 2, 3):
+        cursor.append(Pending(number, priority=4))
+    is_short = True
+    cursor.append(Pending(4, priority=9))
+    store.waiting = list(spilled)
+    assert [cursor.pop().number for _ in range(3)] == [1, 2, 3]
+    assert store.reads == 1, "and not for each of them"
+    assert [r.levelname for r in caplog.records] == ["ERROR"]
+    with pytest.raises(OSError, match="simulated"):
+        cursor.pop()
+    assert len(cursor) == 1
+    store.fails = False
+    assert cursor.pop().number == 4
+    assert not cursor
+
+
+def test_urgent_messages_overtake_again_once_they_can_be_read() -> None:
+    store = UnreadableForAWhile()
+    spilled: list[Any] = []
+    cursor: Any = PrioritizedSpillingCursor(
+        "queue://test", lambda _: store.source, lambda _: bool(spilled), spilled.append, page_size=1
+    )
+    cursor.add_source(store.source)
+    cursor.append_front(Pending(1, priority=4))
+    spilled.append(None)  # memory is short
+    for number in (2, 3):
+        cursor.append(Pending(number, priority=9))
+    cursor.append(Pending(4, priority=1))
+    store.waiting = spilled[1:]
+    assert cursor.pop().number == 1
+    store.fails = False
+    assert cursor.pop().number == 2
+    cursor.append_front(Pending(5, priority=4))
+    assert [cursor.pop().number for _ in range(3)] == [3, 5, 4]

@@ -1,0 +1,131 @@
+"""Users of an LDAP directory, with ldap3's directory in memory. (activemq-edges SE3)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ldap3
+import pytest
+from ldap3.core.exceptions import LDAPSocketOpenError
+
+from pyjms.errors import ConfigurationException, JMSSecurityException
+from pyjms_broker.security.jaas import LoginStack
+from pyjms_broker.security.ldap import LdapLogin, ldap_module
+from pyjms_broker.security.login_config import Flag
+from pyjms_broker.security.login_modules import LoginRefusedError
+from pyjms_broker.security.logins import Credentials
+
+OPTIONS = {
+    "connectionURL": "ldap://directory:389",
+    "connectionUsername": "cn=admin,o=test",
+    "connectionPassword": "admin-secret",
+    "userBase": "ou=users,o=test",
+    "userSearchMatching": "(uid={0})",
+    "userSearchSubtree": "true",
+    "roleBase": "ou=groups,o=test",
+    "roleName": "cn",
+    "roleSearchMatching": "(member={0})",
+    "roleSearchSubtree": "true",
+}
+ALICE = "uid=alice,ou=users,o=test"
+STAR = "uid=st*r,ou=users,o=test"
+ENTRIES: dict[str, dict[str, Any]] = {
+    "cn=admin,o=test": {"userPassword": "admin-secret", "objectClass": "person"},
+    ALICE: {"uid": "alice", "userPassword": "secret", "ou": "staff", "objectClass": "person"},
+    STAR: {"uid": "st*r", "userPassword": "secret", "objectClass": "person"},
+    "uid=twin,ou=users,o=test": {"uid": "twin", "userPassword": "secret", "objectClass": "person"},
+    "uid=twin,ou=more,ou=users,o=test": {
+        "uid": "twin",
+        "userPassword": "secret",
+        "objectClass": "person",
+    },
+    "cn=admins,ou=groups,o=test": {"cn": "admins", "member": ALICE, "objectClass": "group"},
+    "cn=everything,ou=groups,o=test": {
+        "cn": "everything",
+        "member": "cn=admins,ou=groups,o=test",
+        "objectClass": "group",
+    },
+}
+
+
+def module(**options: str) -> LdapLogin:
+    server = ldap3.Server("directory", get_info=ldap3.NONE)
+
+    def connect(user: str | None, password: str | None) -> Any:
+        connection = ldap3.Connection(
+            server, user=user, password=password, client_strategy=ldap3.MOCK_SYNC
+        )
+        for dn, attributes in ENTRIES.items():
+            connection.strategy.add_entry(dn, attributes)
+        return connection
+
+    return LdapLogin({**OPTIONS, **options}, connect)
+
+
+def roles(name: str | None, password: str | None, **options: str) -> list[str] | None:
+    found = module(**options).login(Credentials(name, password))
+    return None if found is None else sorted(found.groups)
+
+
+@pytest.mark.fact("activemq-edges SE3")
+def test_a_user_gets_the_roles_of_the_directory() -> None:
+    assert roles("alice", "secret") == ["admins"]
+    assert roles("alice", "secret", expandRoles="true", expandRolesMatching="(member={0})") == [
+        "admins",
+        "everything",
+    ]
+    assert roles("alice", "secret", userRoleName="ou") == ["admins", "staff"]
+    assert roles("st*r", "secret") == []
+    assert roles(None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "password"),
+    [
+        ("alice", "wrong"),
+        ("alice", ""),
+        ("alice", None),
+        ("", "secret"),
+        ("nobody", "secret"),
+        ("*", "secret"),
+        ("a*", "secret"),
+        ("alice)(uid=*", "secret"),
+        ("twin", "secret"),
+    ],
+)
+def test_others_are_refused(name: str, password: str | None) -> None:
+    with pytest.raises(LoginRefusedError):
+        module().login(Credentials(name, password))
+
+
+def test_a_directory_that_does_not_answer_is_no_failed_login(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def connect(_user: str | None, _password: str | None) -> Any:
+        raise LDAPSocketOpenError
+
+    stack = LoginStack([(Flag.REQUIRED, LdapLogin(OPTIONS, connect))])
+    with pytest.raises(JMSSecurityException, match="cannot be checked at present"):
+        stack.authenticate(Credentials("alice", "secret"))
+    assert "ldap://directory:389" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_wrong_password_of_the_broker_itself_is_no_failed_login() -> None:
+    stack = LoginStack([(Flag.REQUIRED, module(connectionPassword="other"))])
+    with pytest.raises(JMSSecurityException, match="cannot be checked at present"):
+        stack.authenticate(Credentials("alice", "secret"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("connectionURL", "http://x", "connectionURL is http://x"),
+        ("authentication", "GSSAPI", "only simple and none"),
+        ("userbase", "x", "no option named userbase"),
+        ("roleBase", "", "no option roleBase"),
+    ],
+)
+def test_wrong_options_are_errors(tmp_path: Any, option: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigurationException, match=message):
+        ldap_module({**OPTIONS, option: value}, tmp_path)
