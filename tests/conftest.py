@@ -10,11 +10,16 @@ import pytest
 from pyjms.testing.spark_names import run_pipeline, spark
 from tests.kit.parallel import FileOrGroupScheduling, add_groups, longest_first
 from tests.kit.plain_logs import format_logs_plainly
+from tests.kit.temporary_folders import keep_temporary_folders_in_memory
 
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+def pytest_configure() -> None:
+    keep_temporary_folders_in_memory()
 
 
 @pytest.hookimpl(tryfirst=True)
