@@ -36,12 +36,13 @@ def reader_for(
 ) -> SocketReader | None:
     """Return a reader of `stream`'s socket, or None if it must be read through the stream.
 
-    That is the case, for the moment, while the stream holds bytes that it has read ahead.
+    That is the case, for the moment, while the stream holds what it has read ahead: bytes, or the
+    end that came with them.
     `receive` takes each chunk, of at most `chunk` bytes. With a reader, `stream` is closed: the
     connection is the writer's socket alone.
     """
     if isinstance(stream, LayeredStream):
-        if stream.ahead:
+        if stream.ahead or stream.layer.error is not None:
             return None
         receive = receiver_through(stream.layer, writer.wake, receive)
         stream = stream.raw

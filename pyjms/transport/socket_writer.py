@@ -90,7 +90,7 @@ class SocketWriter(CoalescingWriter):
             if self._error is not None:
                 raise self._error
             if self._full:
-                await anyio.wait_writable(self._socket)
+                await self._wait_writable()
                 self._full = False
                 self._send()
                 self._notify_space()
@@ -99,6 +99,13 @@ class SocketWriter(CoalescingWriter):
             else:
                 self._wake = anyio.Event()
                 await self._wake.wait()
+
+    async def _wait_writable(self) -> None:
+        try:
+            await anyio.wait_writable(self._socket)
+        except RuntimeError as error:
+            # uvloop's words for a descriptor whose end it has seen already
+            raise anyio.BrokenResourceError from error
 
     def abandon(self) -> None:
         super().abandon()

@@ -63,6 +63,11 @@ BROKEN = {
         back strict strict/s 0""",
     "lost with its consumer": f"""{sent("strict", 0)}
         open strict strict/s 0 first""",
+    "lost behind an acknowledgement in doubt, another paused": f"""{sent("strict", 0)}
+        open strict strict/s 0 first
+        end strict strict/s 0
+        pause mortal
+        open strict strict/s 0 again""",
     "doubled without JMSRedelivered": f"""{sent("strict", 0)}
         got strict strict/s 0 first
         got strict strict/s 0 first""",
@@ -127,6 +132,11 @@ PERMITTED = {
         open strict strict/s 0 again
         end strict strict/s 0
         done strict strict/s 0
+        pause steady
+        open strict strict/s 0 first""",
+    "received late by a paused client, behind an acknowledgement in doubt": f"""{sent("strict", 0)}
+        open strict strict/s 0 again
+        end strict strict/s 0
         pause steady
         open strict strict/s 0 first""",
     "in doubt, and lost": "try strict/s 0",

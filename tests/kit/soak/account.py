@@ -12,7 +12,7 @@ Events of the supervisor: `down` of the broker, and `disturb "pause NAME" SECOND
 
 A client that was paused may handle what it had received before, though the broker has given it to
 another one meanwhile: of several deliveries any one may be without JMSRedelivered, and the first
-seconds after a pause prove nothing about acknowledgements.
+seconds after a pause prove nothing about acknowledgements, answered ones or not.
 """
 
 from __future__ import annotations
@@ -188,7 +188,11 @@ class Account:
                 when = lane.when[number]
                 self._doubles.append(Double(endpoint, producer, number, when, event.time))
             lane.when[number] = event.time
-        lane.state[number] = max(state, before) if before in (HANDLED, FINAL) else state
+        lane.state[number] = max(state, before) if self._is_settled(before, event) else state
+
+    def _is_settled(self, before: int, event: Event) -> bool:
+        """Whether a delivery takes nothing back: an old one says nothing of a later answer."""
+        return before in (HANDLED, FINAL) or (before == MAYBE and self._is_stale(event))
 
     def _is_stale(self, event: Event) -> bool:
         return any(

@@ -155,7 +155,7 @@ class Soak:
         self._later = [each for each in self._later if each[0] > now]
         for _, action in sorted(due, key=lambda each: each[0]):
             action()
-        self.highest = max(self.highest, self.broker.resident)
+        self._note_memory(self.broker.resident)
         if not self.broker.runs:
             if not self._disk_fails:
                 self.problems.append(f"the broker ended by itself: {self.broker.current_log.name}")
@@ -165,6 +165,12 @@ class Soak:
         if now - self._began >= 60 * (self._minutes + 1):
             self._minutes += 1
             self._report_progress()
+
+    def _note_memory(self, resident: int) -> None:
+        """Keep the most memory; each MiB more is an event, to see what it came with."""
+        if resident >> 20 > self.highest >> 20:
+            self.log.write("memory", self.broker.current_log.name, resident >> 20)
+        self.highest = max(self.highest, resident)
 
     def _report_progress(self) -> None:
         megabytes = self.highest >> 20

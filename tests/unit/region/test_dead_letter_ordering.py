@@ -342,3 +342,45 @@ def test_a_second_rejecting_subscription_waits_for_the_same_dead_letter(make_bro
         client.ack(consumer, kind=AckType.POISON)
     assert broker.texts(DEAD) == ["m"]
     assert broker.topic(T).store.message_count == 0
+
+
+# a message that expires before it arrives is nowhere but in its dead letter
+def test_a_sender_is_answered_when_the_dead_letter_is_stored(clock, make_broker, paged):
+    broker = make_broker(store=paged)
+    client = broker.client()
+    late = clock.time_ms() - 1
+    answer = with_deferred_store(
+        paged, lambda: client.send(Q, "late", persistent=True, expiration=late)
+    )
+    assert broker.texts(DEAD) == ["late"]
+    assert not answer.done
+    paged.complete()
+    assert (answer.done, answer.error) == (True, None)
+    (stored,) = paged.queue_message_store(DEAD).next_messages(None, 9)
+    assert stored.message.response_required  # synced: nothing behind it is
+
+
+async def test_so_is_one_whose_send_waited_for_space(clock, make_broker, paged):
+    broker = make_broker(PolicyEntry(memory_limit=1, destination=Q), store=paged)
+    client = broker.client()
+    consumer = client.consume(Q)
+    client.send(Q, "1", persistent=True)
+    answer = client.send(Q, "late", persistent=True, expiration=clock.time_ms() + 1000)
+    await clock.advance(2)
+    paged.answers_later = True
+    client.ack(consumer, 0)
+    paged.complete()  # the acknowledgement
+    assert broker.texts(DEAD) == ["late"]
+    assert not answer.done
+    paged.complete()
+    assert (answer.done, answer.error) == (True, None)
+
+
+def test_a_sender_is_told_that_the_dead_letter_was_not_stored(clock, make_broker, paged):
+    broker = make_broker(store=paged)
+    client = broker.client()
+    answer = with_deferred_store(
+        paged, lambda: client.send(Q, "late", persistent=True, expiration=clock.time_ms() - 1)
+    )
+    fail_dead_letter(paged)
+    assert answer.error is LOST

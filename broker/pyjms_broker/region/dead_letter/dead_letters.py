@@ -64,7 +64,9 @@ def send_to_dead_letter_queue(
         return False
     try:
         copy = dead_letter(reference, target, cause, strategy.expiration)
-        copy.response_required = broker.store_capabilities.has_several_journals
+        copy.response_required = broker.store_capabilities.has_several_journals or _sender_awaits(
+            reference
+        )
         stored = checked(
             broker.root.send(ProducerExchange(broker.context), copy), broker.root, "send"
         )
@@ -76,6 +78,15 @@ def send_to_dead_letter_queue(
         stored.then(lambda done: _rollback_if_failed(strategy, reference, done))
         reference.dead_letter = all_of([reference.dead_letter, stored])
     return True
+
+
+def _sender_awaits(reference: MessageReference) -> bool:
+    """Whether the answer to a persistent send that no store has is to come behind the dead letter.
+
+    A message that expires before it arrives is nowhere else.
+    """
+    message = reference.message
+    return reference.position is None and message.persistent and message.response_required
 
 
 def _rollback_if_failed(

@@ -248,5 +248,5 @@ class FlowControlledSend:
             )
         if reference.is_expired():
             destination.expired(context, reference, None)
-            return COMPLETED
+            return reference.dead_letter
         return destination.accept(context, reference, self.transaction)

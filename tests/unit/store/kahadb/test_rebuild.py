@@ -6,6 +6,12 @@ from typing import Any
 
 import pytest
 
+from pyjms.jms.destination import Queue, Topic
+from pyjms_broker.api.message import OperationContext, SubscriptionKey
+from pyjms_broker.store.api import StoredSubscription
+
+KEPT, GONE, EMPTY, NEWS = Queue("KEPT"), Queue("GONE"), Queue("EMPTY"), Topic("NEWS")
+
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_an_index_built_anew_says_the_same(home: Any, driver: Any, seed: int) -> None:
@@ -52,3 +58,32 @@ async def test_a_restart_says_the_same_as_before_it(home: Any, driver: Any, seed
             assert len(after.pop("recovered")) >= len(recovered)
             assert after == state
         drive.forget_open()
+
+
+async def test_a_removed_queue_stays_removed_when_the_record_of_its_removal_has_gone(
+    home: Any,
+) -> None:
+    adapter = await home.open()
+    gone, kept = adapter.queue_message_store(GONE), adapter.queue_message_store(KEPT)
+    subscription = StoredSubscription(SubscriptionKey("c", "s"), NEWS)
+    await home.done(adapter.topic_message_store(NEWS).add_subscription(subscription, False))
+    await home.remove(gone, *await home.send(gone, 1))
+    empty = adapter.queue_message_store(EMPTY)
+    await home.remove(empty, *await home.send(empty, 2))
+
+    async def fill_to(segment: int) -> None:
+        while adapter.journal.segments()[-1] < segment:
+            await home.remove(kept, *await home.send(kept, 3, content=bytes(500)))
+
+    await fill_to(2)  # its header names them all
+    await home.send(kept, 4)  # keeps it
+    await fill_to(3)
+    adapter.remove_message_store(GONE)
+    await fill_to(5)
+    await adapter.checkpoint()
+    assert 2 in adapter.journal.segments()
+    assert 3 not in adapter.journal.segments()
+    listed = adapter.destinations()
+    assert listed == {KEPT, EMPTY, NEWS}
+    await home.rebuild()
+    assert home.adapter.destinations() == listed

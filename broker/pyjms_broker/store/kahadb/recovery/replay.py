@@ -20,6 +20,10 @@ numbers, so the numbering continues across deleted segments. ActiveMQ writes no 
 where a segment is missing and the next one does not begin with numbers, each destination starts
 a new epoch, and readers that remember numbers (Spark) see by the epoch that theirs are void.
 (activemq-persistence K21, K22)
+
+Removed destinations. The record of a removal goes with its segment, while an older segment, which
+a message of another destination keeps, still names the destination in its header. So a new index
+forgets at each header what is empty and not in it.
 """
 
 from __future__ import annotations
@@ -73,6 +77,9 @@ class Replay:
         self._new = covered is None
         self._covered = covered or _NOWHERE
         self._file_id = 0
+        self._records = 0
+        """The number of the current record in its segment."""
+        self._has_header = False
         self._unnumbered = False
         self._renumbered: set[str] = set()
         self._is_pyjms_update = False
@@ -105,6 +112,8 @@ class Replay:
             if self._new:
                 self._enter_segment(location.file_id, command)
             self._file_id = location.file_id
+            self._records, self._has_header = 0, False
+        self._records += 1
         handler = self._handlers.get(type(command))
         if handler is not None:
             self._is_pyjms_update = is_pyjms_update(payload)
@@ -281,6 +290,8 @@ class Replay:
         transaction.note_record(location)
 
     def _arrivals(self, value: Any, location: Location) -> None:
+        if self._has_header and self._records == 2:
+            self._forget_removed(value)
         for key, (epoch, following) in value.items():
             kind, _, name = key.partition(":")
             destination = self._destination(KahaDestination(int(kind), name), location)
@@ -294,8 +305,18 @@ class Replay:
                 last = max(last, destination.last_arrival)
             destination.begin(epoch, last)
 
+    def _forget_removed(self, listed: dict[str, Any]) -> None:
+        """Remove the empty destinations that a segment's header does not list."""
+        for destination in self._index.destinations():
+            subscribed = isinstance(destination, TopicIndex) and destination.subscriptions
+            if destination.key not in listed and not destination.count and not subscribed:
+                self._index.remove_destination(destination.destination)
+                self._renumbered.discard(destination.key)
+
     def _audit(self, value: Any, location: Location) -> None:
         index = self._index
+        # a replay that continues an index may begin in the middle of a segment
+        self._has_header = self._new and self._records == 1
         index.last_broker_sequence_id = max(index.last_broker_sequence_id, value["last"])
         for producer, sequence in value["producers"].items():
             index.producers.record(producer, sequence)
