@@ -104,7 +104,7 @@ class SocketWriter(CoalescingWriter):
         try:
             await anyio.wait_writable(self._socket)
         except RuntimeError as error:
-            # uvloop's words for a descriptor whose end it has seen already
+            # uvloop, about a descriptor whose handle it has closed
             raise anyio.BrokenResourceError from error
 
     def abandon(self) -> None:

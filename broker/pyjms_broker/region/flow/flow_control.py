@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING
 from pyjms import _clock, _wakeup
 from pyjms._logger import get_logger
 from pyjms.errors import JMSException, ResourceAllocationException
-from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms.jms.destination import Queue, Topic
-from pyjms_broker.api.message import OperationContext, SubscriptionKey
+from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
 
 KEPT, GONE, EMPTY, NEWS = Queue("KEPT"), Queue("GONE"), Queue("EMPTY"), Topic("NEWS")
