@@ -168,17 +168,23 @@ class CuttingProxy:
                         break
                     frame = bytes(buffer[: 4 + length])
                     del buffer[: 4 + length]
-                    while self.holding == direction:
-                        link.held = True
-                        self.notify()
-                        await self.changed.wait()
-                    link.held = False
+                    await self.pass_by(link, direction)
                     if await self.is_cut(link, direction, frame, target):
                         await link.close()
                         return
                     await target.send(frame)
         except _CLOSED:
             await link.close()
+
+    async def pass_by(self, link: Link, direction: str) -> None:
+        """Wait while frames in this direction are held back."""
+        if self.holding != direction:
+            return  # the other direction may be: `held` is not ours to change
+        link.held = True
+        while self.holding == direction:
+            self.notify()
+            await self.changed.wait()
+        link.held = False
 
     async def is_cut(self, link: Link, direction: str, frame: bytes, target: SocketStream) -> bool:
         plan = self.plan
