@@ -140,8 +140,16 @@ async def accept_websocket(
 
     async def answer_request() -> list[Event]:
         events: list[Event] = []
+        begun = False
         while not events and protocol.handshake_exc is None:
-            await _receive(raw, protocol)
+            data = await raw.receive(_CHUNK)
+            if not begun and not data[:1].isupper():  # a method of HTTP is; it would wait for more
+                raise ConnectionFailedException(
+                    f"{remote}: the client sent something else than an HTTP request",
+                    hint="is it a client of tcp? This port is for WebSocket",
+                )
+            begun = True
+            protocol.receive_data(data)
             events = protocol.events_received()
         if events:
             protocol.send_response(_response(protocol, cast("Request", events[0]), policy))

@@ -76,10 +76,14 @@ async def test_failover_connects_over_it(ws_broker: Start) -> None:
         assert await exchange(f"failover:({url})?maxReconnectAttempts=1") == "hello"
 
 
-async def test_a_client_of_tcp_is_told_at_once(ws_broker: Start) -> None:
+async def test_a_client_of_tcp_is_told_at_once(
+    ws_broker: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     async with ws_broker() as url:
         with pytest.raises(ConnectionFailedException):
             await exchange(url.replace("ws:", "tcp:"))
+        assert "the client sent something else than an HTTP request" in caplog.text
         assert await exchange(url) == "hello"
 
 
