@@ -14,9 +14,12 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n $(WORKERS) --dist loadgroup --max-worker-restart 0
 
 # How often a test that failed is run again; each is listed as RERUN. None while developing.
+# What fails then is run once more by itself: in one process, with servers of its own. Other exit
+# codes than 1, such as that of a worker that died, are final.
 RERUNS ?= 0
 ifneq ($(RERUNS),0)
 PARALLEL += --reruns $(RERUNS) --reruns-delay 2 -rR
+ALONE := || { [ $$? = 1 ] && $(PYTEST) --last-failed --last-failed-no-failures none -rA; }
 endif
 
 # Tests that need servers which `make test` does without: see the markers in pyproject.toml.
@@ -37,14 +40,14 @@ run: venv
 	$(BIN)/python -m examples.board
 
 test: venv
-	$(PYTEST) $(PARALLEL) -m "not (nightly or pythons or spark or $(SERVERS))"
+	$(PYTEST) $(PARALLEL) -m "not (nightly or pythons or spark or $(SERVERS))" $(ALONE)
 
 # Pipelines on Spark: two processes with a JVM each.
 spark: venv
-	$(PYTEST) $(PARALLEL) -m "spark and not (nightly or pythons or $(SERVERS))"
+	$(PYTEST) $(PARALLEL) -m "spark and not (nightly or pythons or $(SERVERS))" $(ALONE)
 
 servers: venv
-	$(PYTEST) $(PARALLEL) -m "($(SERVERS)) and not (nightly or pythons)"
+	$(PYTEST) $(PARALLEL) -m "($(SERVERS)) and not (nightly or pythons)" $(ALONE)
 
 # Programs of users on every Python of this machine; those that are not there are skipped.
 pythons: venv

@@ -9,6 +9,7 @@ import pytest
 
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
+from tests.kit.destination_names import destination_name
 
 
 @pytest.fixture(params=["activemq", "pyjms"])
@@ -50,4 +51,4 @@ async def connect(quick_factory: Any) -> AsyncIterator[Any]:
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """A destination name that no other test uses."""
-    return "".join(c if c.isalnum() else "-" for c in request.node.name).strip("-")
+    return destination_name(request)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.kit.destination_names import destination_name
+
 PROGRAM = Path(__file__).resolve().parents[1] / "integration" / "java" / "program"
 
 
@@ -85,4 +87,4 @@ def java(
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """A destination name that no other test uses."""
-    return "".join(c if c.isalnum() else "-" for c in request.node.name).strip("-")
+    return destination_name(request)

@@ -8,6 +8,9 @@ timeout was given, with a dispatch without message; it leaves the latter out if 
 time. A receive that is cancelled leaves its pull pending at the broker, so pulls are counted: the
 response to an abandoned pull must not be mistaken for that of the present one.
 (activemq-broker Q14)
+
+ActiveMQ never signals a timeout to a pull without one. Artemis does so at once when the queue is
+empty; such a consumer's receives pull with a timeout from then on, again and again.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ __all__ = [
     "seconds_left",
     "sequence_id",
 ]
+
+_SECONDS_OF_REPEATED_PULLS = 30.0
 
 
 def sequence_id(dispatch: MessageDispatch) -> int:
@@ -127,6 +132,8 @@ class PullRequests:
         """Whether the broker has signalled the timeout of the last pull."""
         self._is_ahead = False
         self._unlimited = False  # a pull without timeout is pending
+        self._waits_for_ever = False  # the present receive has no timeout
+        self._repeated = False  # receives without timeout repeat pulls with one
 
     @property
     def is_pending(self) -> bool:
@@ -154,6 +161,9 @@ class PullRequests:
     def request(self, timeout: float | None) -> None:
         """Request a message within `timeout` seconds; at most one unlimited pull is pending."""
         self.timed_out = False
+        self._waits_for_ever = timeout is None
+        if timeout is None and self._repeated:
+            timeout = _SECONDS_OF_REPEATED_PULLS
         if timeout is None and self._unlimited:
             return
         if timeout is None:
@@ -171,8 +181,12 @@ class PullRequests:
 
     def on_timeout(self) -> None:
         """Note a dispatch without message: the oldest pull has timed out."""
-        self.pending_timeouts = max(0, self.pending_timeouts - 1)
-        self.timed_out = self.pending_timeouts == 0
+        if self.pending_timeouts:
+            self.pending_timeouts -= 1
+        elif self._unlimited:
+            self._unlimited = self._is_ahead = False
+            self._repeated = True
+        self.timed_out = not (self.pending_timeouts or self._waits_for_ever)
 
 
 class Receivers:

@@ -16,6 +16,7 @@ from pyjms.core.template import JmsTemplate
 from pyjms.errors import JMSException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, Topic
+from tests.kit.destination_names import destination_name
 
 pytestmark = pytest.mark.activemq
 TOPIC = Topic("ActiveMQ.Scheduler.Management")
@@ -88,8 +89,8 @@ class User:
 async def user(scheduling: str, request: pytest.FixtureRequest) -> AsyncIterator[User]:
     async with await ConnectionFactory(scheduling).create_connection() as connection:
         await connection.start()
-        name = "".join(c if c.isalnum() else "-" for c in request.node.name)
-        user = User(connection, await connection.create_session(), Queue(name))
+        queue = Queue(destination_name(request))
+        user = User(connection, await connection.create_session(), queue)
         yield user
         await user.manage("REMOVEALL")
 

@@ -15,6 +15,15 @@ from pyjms.jms.destination import Queue
 from pyjms.listener.container.default import DefaultMessageListenerContainer
 
 
+async def soon(receive: Any, *arguments: Any) -> Any:
+    """Receive, again where nothing is there yet."""
+    for _ in range(200):
+        if (received := await receive(*arguments)) is not None:
+            return received
+        await anyio.sleep(0.05)
+    return None
+
+
 @pytest.mark.parametrize("cache_consumers", [False, True])
 @pytest.mark.parametrize("transacted", [False, True])
 @pytest.mark.parametrize("timeout", [None, 5.0, 0])
@@ -39,8 +48,9 @@ async def test_a_receive_leaves_the_other_messages_to_others(
         consumer = await others.create_consumer(Queue(f"{name}?consumer.prefetchSize=0"))
         assert (await consumer.receive(5)).text == "1"
         await consumer.close()
-        assert await template.receive_and_convert(name) == "2"
-        assert await template.receive_selected_and_convert(name, "n = 4") == "4"
+        # On Artemis what a closed consumer had been sent is back in the queue a moment later.
+        assert await soon(template.receive_and_convert, name) == "2"
+        assert await soon(template.receive_selected_and_convert, name, "n = 4") == "4"
         consumer = await others.create_consumer(Queue(name))
         assert [(await consumer.receive(5)).text for _ in range(2)] == ["3", "5"]
         template.receive_timeout = 0.05

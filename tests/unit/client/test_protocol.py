@@ -681,6 +681,32 @@ async def test_pull_says_how_long_it_waits(open_peer: Any) -> None:
     expired = peer.dispatch_of(consumer, "c", expiration=1)
     assert (await receive(None, expired, peer.dispatch_of(consumer, "d"))).text == "d"
     assert [pull.timeout for pull in peer.sent(MessagePull)][4:] == [0, 0]
+    # Artemis answers a pull without timeout at once; the receive waits for ever all the same.
+    assert (await receive(None, end, end, peer.dispatch_of(consumer, "e"))).text == "e"
+    assert (await receive(None, end, peer.dispatch_of(consumer, "f"))).text == "f"
+    assert [pull.timeout for pull in peer.sent(MessagePull)][6:] == [0, *[30_000] * 4]
+
+
+async def test_the_end_of_a_cancelled_receive_does_not_end_one_without_timeout(
+    open_peer: Any,
+) -> None:
+    peer = await open_peer()
+    consumer = await consumer_of(peer, AUTO, "q?consumer.prefetchSize=0")
+    with anyio.move_on_after(0.01):
+        await consumer.receive(5)
+    received: list[Any] = []
+
+    async def wait() -> None:
+        received.append(await consumer.receive())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await peer.settle()
+        peer.mock.deliver(MessageDispatch(consumer.consumer_id))
+        await peer.settle()
+        assert not received
+        peer.mock.deliver(peer.dispatch_of(consumer, "a"))
+    assert received[0].text == "a"
 
 
 async def test_synchronous_acknowledgements_are_waited_for(open_peer: Any) -> None:
