@@ -54,6 +54,7 @@ def main() -> int:
     print(f"Pythons: {own} and {len(made)} more; absent: {', '.join(absent) or 'none'}", flush=True)
     environment = {**os.environ, "TEST_PYTHONS": os.pathsep.join(made)}
     shared_out = ["-n", "auto", "--dist", "load", "--max-worker-restart", "0"]
+    shared_out += ["--reruns", os.environ.get("RERUNS", "0"), "-rR"]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "pythons", *shared_out, *TESTS]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 

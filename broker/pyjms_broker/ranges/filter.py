@@ -134,7 +134,7 @@ class RangesBroker(BrokerFilter):
             reply = await self._answer(context, client, message, read_request(message))
         except RangesError as error:
             reply = _refusal(error.code, str(error))
-        except JMSSecurityException as error:
+        except (JMSSecurityException, ResourceAllocationException) as error:
             reply = _refusal("failed", error.reason)
         except JMSException as error:
             logger.warning("A request to %s failed", RANGES, exc_info=True)

@@ -333,11 +333,14 @@ class FailoverTransport(ReconnectingTransport):
         transport.listener = self
         if self._is_paused:
             transport.pause_reading()
-        level = self._end_outage()
+        self._end_waiting()
         if peer.broker_info is not None:
             self.listener.on_command(peer.broker_info)
-        if not self._is_starting:
+        if self._is_starting:
+            self._connector.outage_log.leave()
+        else:
             seconds = _clock.now() - self._lost_at
+            level = self._connector.outage_log.end()
             logger.log(level, "Connected again, to %s, after %.1f s", self.remote_address, seconds)
             if self.interruptions is not None:
                 self.interruptions.transport_resumed()
@@ -386,13 +389,13 @@ class FailoverTransport(ReconnectingTransport):
         self._error = self._error or error
         for message in self._held.pop_all():
             self._state.untrack(message)
-        self._end_outage()
+        self._end_waiting()
+        self._connector.outage_log.leave()
         for request in self._requests.pop_all():
             request.on_response(in_flight.failed_again(error))
 
-    def _end_outage(self) -> int:
-        """Return the level at which the end of the outage is logged."""
+    def _end_waiting(self) -> None:
+        """Let go on what waits for a connection, or for the attempts to be given up."""
         self._settled.set()
         if self._watch is not None:
             self._watch.cancel()
-        return self._connector.outage_log.end()

@@ -139,6 +139,12 @@ PERMITTED = {
         end strict strict/s 0
         pause steady
         open strict strict/s 0 first""",
+    "rolled back late by a paused client, behind an acknowledgement in doubt": f"""{sent("strict", 0)}
+        open strict strict/s 0 first
+        open strict strict/s 0 again
+        end strict strict/s 0
+        pause steady
+        back strict strict/s 0""",
     "in doubt, and lost": "try strict/s 0",
     "in doubt, and doubled": """try strict/s 0
         doubt strict/s 0

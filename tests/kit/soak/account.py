@@ -223,7 +223,10 @@ class Account:
         self._settle(event, FINAL)
 
     def _back(self, event: Event) -> None:
-        self._settle(event, BACK)
+        name, producer, number = event.fields
+        before = self._lanes[name, producer].state[int(number)]
+        if not self._is_settled(before, event):
+            self._settle(event, BACK)
         self.counts["rolled back by consumers"] += 1
 
     def _cut(self, event: Event) -> None:

@@ -1,0 +1,25 @@
+"""Which connection has a say about an outage that several have."""
+
+from __future__ import annotations
+
+import logging
+
+from pyjms.transport.failover.outage_log import OutageLog
+
+
+def test_the_first_one_reports_the_outage_and_its_end() -> None:
+    first, second, elsewhere = OutageLog("one"), OutageLog("one"), OutageLog("other")
+    assert [log.warning() for log in (first, second, elsewhere, first)] == [
+        logging.WARNING, logging.DEBUG, logging.WARNING, logging.WARNING,
+    ]  # fmt: skip
+    assert [log.end() for log in (second, first, second, elsewhere)] == [
+        logging.DEBUG, logging.INFO, logging.DEBUG, logging.INFO,
+    ]  # fmt: skip
+
+
+def test_another_one_reports_the_end_for_one_that_has_no_line_about_it() -> None:
+    starting, second, third = OutageLog("one"), OutageLog("one"), OutageLog("one")
+    assert starting.warning() == logging.WARNING
+    second.leave()  # it has reported nothing
+    starting.leave()
+    assert [second.end(), third.end()] == [logging.INFO, logging.DEBUG]
