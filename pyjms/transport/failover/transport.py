@@ -395,7 +395,6 @@ class FailoverTransport(ReconnectingTransport):
             request.on_response(in_flight.failed_again(error))
 
     def _end_waiting(self) -> None:
-        """Let go on what waits for a connection, or for the attempts to be given up."""
         self._settled.set()
         if self._watch is not None:
             self._watch.cancel()
