@@ -119,6 +119,9 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.support.headers import (
         JmsHeaders as JmsHeaders, SimpleJmsHeaderMapper as SimpleJmsHeaderMapper,
     )
+    from pyjms.support.messaging import (
+        GenericMessage as GenericMessage, MessagingMessageConverter as MessagingMessageConverter,
+    )
     from pyjms.support.qos import QosSettings as QosSettings
     from pyjms.sync.callbacks.server_sessions import (
         ConnectionConsumer as ConnectionConsumer, ServerSession as ServerSession,
@@ -151,6 +154,10 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         SingleConnectionFactory as SingleConnectionFactory,
         TransactionAwareConnectionFactoryProxy as TransactionAwareConnectionFactoryProxy,
         UserCredentialsConnectionFactoryAdapter as UserCredentialsConnectionFactoryAdapter,
+    )
+    from pyjms.sync.messaging import (
+        JmsClient as JmsClient, JmsClientOperations as JmsClientOperations,
+        JmsMessagingTemplate as JmsMessagingTemplate,
     )
     from pyjms.sync.pools import (
         JmsPoolConnectionFactory as JmsPoolConnectionFactory,
@@ -218,6 +225,7 @@ SHARED = {
     """,
     "pyjms.support.destination": "DestinationResolver DynamicDestinationResolver",
     "pyjms.support.headers": "JmsHeaders SimpleJmsHeaderMapper",
+    "pyjms.support.messaging": "GenericMessage MessagingMessageConverter",
     "pyjms.support.qos": "QosSettings",
 }
 """Names by module that are the same here and in `pyjms.aio`."""
@@ -241,6 +249,7 @@ _BLOCKING = {
         SingleConnectionFactory TransactionAwareConnectionFactoryProxy
         UserCredentialsConnectionFactoryAdapter
     """,
+    "pyjms.sync.messaging": "JmsClient JmsClientOperations JmsMessagingTemplate",
     "pyjms.sync.pools": "JmsPoolConnectionFactory PooledConnectionFactory",
     "pyjms.sync.session": "MessageConsumer MessageProducer QueueBrowser Session",
     "pyjms.sync.template": "JmsTemplate",

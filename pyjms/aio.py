@@ -45,6 +45,8 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         InvalidSelectorException as InvalidSelectorException, JMSException as JMSException,
         JMSSecurityException as JMSSecurityException, JmsApplication as JmsApplication,
         JmsListenerEndpointRegistry as JmsListenerEndpointRegistry,
+        GenericMessage as GenericMessage,
+        MessagingMessageConverter as MessagingMessageConverter,
         JmsHeaders as JmsHeaders, JsonMessageConverter as JsonMessageConverter,
         JmsResponse as JmsResponse,
         ListenerExecutionFailedException as ListenerExecutionFailedException,
@@ -101,6 +103,10 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
     from pyjms.connection.transaction_aware import (
         TransactionAwareConnectionFactoryProxy as TransactionAwareConnectionFactoryProxy,
     )
+    from pyjms.core.jms_client import (
+        JmsClient as JmsClient, JmsClientOperations as JmsClientOperations,
+    )
+    from pyjms.core.messaging_template import JmsMessagingTemplate as JmsMessagingTemplate
     from pyjms.core.template import JmsTemplate as JmsTemplate
     from pyjms.jms.api import (
         Connection as Connection, ConnectionConsumer as ConnectionConsumer,
@@ -141,6 +147,8 @@ _COROUTINES = {
     "pyjms.connection.single": "SingleConnectionFactory",
     "pyjms.connection.transaction": "JmsTransactionManager",
     "pyjms.connection.transaction_aware": "TransactionAwareConnectionFactoryProxy",
+    "pyjms.core.jms_client": "JmsClient JmsClientOperations",
+    "pyjms.core.messaging_template": "JmsMessagingTemplate",
     "pyjms.core.template": "JmsTemplate",
     "pyjms.jms.transaction.xa": "XAConnection XAResource XASession",
     "pyjms.jms.api": """

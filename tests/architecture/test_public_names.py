@@ -45,6 +45,7 @@ NAMES = """
     PooledConnectionFactory Statistics TimeStatistic TransactionAwareConnectionFactoryProxy
     add_metrics_observer remove_metrics_observer
     ConnectionConsumer ServerSession ServerSessionPool SimpleServerSessionPool
+    GenericMessage JmsClient JmsClientOperations JmsMessagingTemplate MessagingMessageConverter
     QueueConnection QueueConnectionFactory QueueReceiver QueueRequestor QueueSender
     QueueSession TopicConnection TopicConnectionFactory TopicPublisher TopicRequestor
     TopicSession TopicSubscriber

@@ -1,0 +1,96 @@
+"""JmsMessagingTemplate and JmsClient of the blocking API.
+
+Post processors run on the loop: they change messages and must not block.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyjms.core.jms_client import JmsClient as CoreClient
+from pyjms.core.jms_client import JmsClientOperations as CoreOperations
+from pyjms.core.messaging_template import JmsMessagingTemplate as CoreMessagingTemplate
+from pyjms.jms.destination import Destination
+from pyjms.sync.attributes import Attribute
+from pyjms.sync.facade import ReusableFacade, blocking, core_of, loop_of
+
+__all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate"]
+
+
+class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
+    """Sends and receives messages of payload and headers. Spring: JmsMessagingTemplate.
+
+    Every call blocks. Threads may share it. In a handler's thread it uses the application's loop
+    and takes part in the handler's transaction. Takes a blocking JmsTemplate or connection
+    factory, and the options of `pyjms.aio.JmsMessagingTemplate`.
+    """
+
+    __slots__ = ()
+
+    default_destination = Attribute[Destination | str | None]("The destination if none is given.")
+    jms_template = Attribute[Any]("Sends and receives.", read_only=True)
+
+    def __init__(self, template: Any, **options: Any) -> None:
+        self.core = CoreMessagingTemplate(core_of(template), **options)
+        self.loop = loop_of(template)
+
+    send = blocking(CoreMessagingTemplate.send)
+    convert_and_send = blocking(CoreMessagingTemplate.convert_and_send)
+    receive = blocking(CoreMessagingTemplate.receive)
+    receive_and_convert = blocking(CoreMessagingTemplate.receive_and_convert)
+    send_and_receive = blocking(CoreMessagingTemplate.send_and_receive)
+    convert_send_and_receive = blocking(CoreMessagingTemplate.convert_send_and_receive)
+
+
+class JmsClientOperations(ReusableFacade[CoreOperations]):
+    """Operations on one destination, with settings of their own. Every call but `with_...` blocks.
+
+    Made by `JmsClient.destination`. Threads may share it. Spring: OperationSpec.
+    """
+
+    __slots__ = ()
+
+    def with_receive_timeout(self, seconds: float | None) -> JmsClientOperations:
+        """Return these operations with `seconds` to wait for a message; None: for ever."""
+        return self._of(self.core.with_receive_timeout(seconds))
+
+    def with_delivery_delay(self, seconds: float) -> JmsClientOperations:
+        """Return these operations with `seconds` before the broker delivers what they send."""
+        return self._of(self.core.with_delivery_delay(seconds))
+
+    def with_delivery_persistent(self, persistent: bool) -> JmsClientOperations:
+        """Return these operations sending persistent messages or not."""
+        return self._of(self.core.with_delivery_persistent(persistent))
+
+    def with_priority(self, priority: int) -> JmsClientOperations:
+        """Return these operations sending with `priority`, 0 to 9."""
+        return self._of(self.core.with_priority(priority))
+
+    def with_time_to_live(self, seconds: float) -> JmsClientOperations:
+        """Return these operations sending messages that expire in `seconds`; 0: never."""
+        return self._of(self.core.with_time_to_live(seconds))
+
+    send = blocking(CoreOperations.send)
+    receive = blocking(CoreOperations.receive)
+    send_and_receive = blocking(CoreOperations.send_and_receive)
+
+    def _of(self, core: CoreOperations) -> JmsClientOperations:
+        return JmsClientOperations.of(core, self.loop)
+
+
+class JmsClient(ReusableFacade[CoreClient]):
+    """The entry to sending and receiving at destinations. Spring: JmsClient.
+
+    Threads may share it. Takes a blocking JmsTemplate or connection factory, and the options of
+    `pyjms.aio.JmsClient`.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, template: Any, **options: Any) -> None:
+        self.core = CoreClient(core_of(template), **options)
+        self.loop = loop_of(template)
+
+    def destination(self, destination: Destination | str) -> JmsClientOperations:
+        """Return the operations on a destination, given as an object or by its name."""
+        return JmsClientOperations.of(self.core.destination(destination), self.loop)
