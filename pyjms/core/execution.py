@@ -6,15 +6,27 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from pyjms.core import resources
-from pyjms.core.closing import call, using
-from pyjms.core.operations import browse_with
+from pyjms.core.closing import call, close_quietly, using
+from pyjms.core.resources import BoundResource
 from pyjms.core.settings import TemplateSettings
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import DestinationResolutionException, IllegalStateException
-from pyjms.jms.api import MessageProducer, QueueBrowser, Session
+from pyjms.jms.api import (
+    Connection,
+    ConnectionFactory,
+    MessageProducer,
+    QueueBrowser,
+    Session,
+)
 from pyjms.jms.destination import Destination, Queue
 
-__all__ = ["BrowserCallback", "ProducerCallback", "SessionCallback", "TemplateExecution"]
+__all__ = [
+    "BrowserCallback",
+    "OperationSession",
+    "ProducerCallback",
+    "SessionCallback",
+    "TemplateExecution",
+]
 
 _T = TypeVar("_T")
 
@@ -26,6 +38,67 @@ ProducerCallback = Callable[[Session, MessageProducer], Awaitable[_T] | _T]
 
 BrowserCallback = Callable[[Session, QueueBrowser], Awaitable[_T] | _T]
 """A function or coroutine function of a session and a browser."""
+
+
+class OperationSession:
+    """The session of one operation, in an `async with` block.
+
+    It is that of `resource`, which is bound to the current task, or without one a new session on a
+    new connection, both closed at the end of the block as by `using`.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_factory",
+        "_mode",
+        "_resource",
+        "_session",
+        "_start",
+        "_transacted",
+    )
+
+    def __init__(
+        self,
+        factory: ConnectionFactory,
+        resource: BoundResource | None,
+        *,
+        start_connection: bool,
+        transacted: bool,
+        mode: AcknowledgeMode,
+    ) -> None:
+        self._factory = factory
+        self._resource = resource
+        self._start = start_connection
+        self._transacted = transacted
+        self._mode = mode
+        self._connection: Connection | None = None
+        self._session: Session | None = None
+
+    async def __aenter__(self) -> Session:
+        resource = self._resource
+        if resource is not None:
+            if self._start:
+                await resource.connection.start()
+            return resource.session
+        self._connection = connection = await self._factory.create_connection()
+        try:
+            self._session = session = await connection.create_session(self._transacted, self._mode)
+            if self._start:
+                await connection.start()
+        except BaseException:
+            await close_quietly(self._session, connection)
+            raise
+        return session
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        connection, session = self._connection, self._session
+        if connection is None or session is None:
+            return
+        if error is not None:
+            await close_quietly(session, connection)
+            return
+        async with using(connection):
+            await session.close()
 
 
 class TemplateExecution(TemplateSettings):
@@ -43,11 +116,8 @@ class TemplateExecution(TemplateSettings):
         Raises:
             JMSException: a connection or session could not be opened.
         """
-
-        async def run(session: Session) -> _T:
+        async with self._session(start_connection=start_connection) as session:
             return await call(action, session)
-
-        return await self._execute(run, start_connection=start_connection)
 
     async def execute_producer(
         self, destination: Destination | str | None, action: ProducerCallback[_T]
@@ -56,13 +126,10 @@ class TemplateExecution(TemplateSettings):
 
         Without a destination and a default the producer is unbound.
         """
-
-        async def run(session: Session) -> _T:
+        async with self._session() as session:
             target = self.resolve_or_none(session, destination)
             async with using(await self._create_producer(session, target)) as producer:
                 return await call(action, session, producer)
-
-        return await self._execute(run)
 
     async def browse(
         self, destination: Destination | str | None, action: BrowserCallback[_T]
@@ -85,45 +152,21 @@ class TemplateExecution(TemplateSettings):
             DestinationResolutionException: the given destination is not a queue.
             InvalidSelectorException: the selector is malformed.
         """
-
-        async def run(session: Session) -> _T:
+        async with self._session(start_connection=True) as session:
             queue = self.resolve(session, destination)
             if not isinstance(queue, Queue):
                 raise _not_a_queue(destination)
-            return await browse_with(session, queue, selector, action)
+            async with using(await session.create_browser(queue, selector)) as browser:
+                return await call(action, session, browser)
 
-        return await self._execute(run, start_connection=True)
-
-    async def _execute(
-        self, action: Callable[[Session], Awaitable[_T]], *, start_connection: bool = False
-    ) -> _T:
-        resource = resources.bound(self.connection_factory)
-        if resource is None:
-            return await self._execute_on_new(
-                action,
-                start_connection=start_connection,
-                transacted=self.session_transacted,
-                mode=self.session_acknowledge_mode,
-            )
-        if start_connection:
-            await resource.connection.start()
-        return await action(resource.session)
-
-    async def _execute_on_new(
-        self,
-        action: Callable[[Session], Awaitable[_T]],
-        *,
-        start_connection: bool,
-        transacted: bool,
-        mode: AcknowledgeMode,
-    ) -> _T:
-        async with (
-            using(await self.connection_factory.create_connection()) as connection,
-            using(await connection.create_session(transacted, mode)) as session,
-        ):
-            if start_connection:
-                await connection.start()
-            return await action(session)
+    def _session(self, *, start_connection: bool = False) -> OperationSession:
+        return OperationSession(
+            self.connection_factory,
+            resources.bound(self.connection_factory),
+            start_connection=start_connection,
+            transacted=self.session_transacted,
+            mode=self.session_acknowledge_mode,
+        )
 
     async def _create_producer(
         self, session: Session, destination: Destination | None

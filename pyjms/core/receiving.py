@@ -6,9 +6,11 @@ import builtins
 from typing import Any, TypeVar, overload
 
 from pyjms.core import resources
+from pyjms.core.closing import using
 from pyjms.core.execution import TemplateExecution
-from pyjms.core.operations import limited, receive_from
+from pyjms.core.resources import BoundResource
 from pyjms.core.settings import UNSET, Timeout
+from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
@@ -16,6 +18,8 @@ from pyjms.jms.message import Message
 __all__ = ["TemplateReceiving"]
 
 _T = TypeVar("_T")
+
+_ACKNOWLEDGED_BY_TEMPLATE = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL)
 
 
 class TemplateReceiving(TemplateExecution):
@@ -54,20 +58,17 @@ class TemplateReceiving(TemplateExecution):
             JMSException: the connection has failed, or the broker refused.
         """
         seconds = self.seconds_to_wait(timeout)
-
-        async def run(session: Session) -> Message | None:
+        resource = resources.bound(self.connection_factory)
+        async with self._session(start_connection=True) as session:
             target = self.resolve(session, destination)
-            resource = resources.bound(self.connection_factory)
-            return await receive_from(
+            return await _receive_from(
                 session,
                 target,
                 selector,
-                timeout=limited(seconds, resource),
+                timeout=_limited(seconds, resource),
                 no_local=self.pub_sub_domain and self.pub_sub_no_local,
                 commit=resource is None,
             )
-
-        return await self._execute(run, start_connection=True)
 
     @overload
     async def receive_and_convert(
@@ -144,3 +145,35 @@ class TemplateReceiving(TemplateExecution):
 
     def _payload(self, message: Message | None, kind: Any) -> Any:
         return None if message is None else self.message_converter.from_message(message, kind)
+
+
+async def _receive_from(
+    session: Session,
+    destination: Destination,
+    selector: str | None,
+    *,
+    timeout: float | None,
+    no_local: bool,
+    commit: bool,
+) -> Message | None:
+    """Receive one message; acknowledge it, or commit if `commit`, according to the session."""
+    if destination.is_queue and not destination.is_temporary:
+        # What others could have stays in the queue. A topic's messages are copies of our own.
+        opened = await session.create_pull_consumer(destination, selector, timeout=timeout)
+    else:
+        opened = await session.create_consumer(destination, selector, no_local=no_local)
+    async with using(opened) as consumer:
+        message = await consumer.receive(timeout)
+        if session.transacted:
+            if commit:
+                await session.commit()
+        elif message is not None and session.acknowledge_mode in _ACKNOWLEDGED_BY_TEMPLATE:
+            await message.acknowledge()
+        return message
+
+
+def _limited(timeout: float | None, resource: BoundResource | None) -> float | None:
+    """Return `timeout`, or the rest of the transaction's time if that is shorter."""
+    remaining = None if resource is None else resource.remaining()
+    # As in Spring, a template that waits for ever also does so in a transaction with a deadline.
+    return timeout if timeout is None or remaining is None else min(timeout, remaining)

@@ -14,6 +14,7 @@ from pyjms.core import resources
 from pyjms.core.closing import call, using
 from pyjms.core.execution import (
     BrowserCallback,
+    OperationSession,
     ProducerCallback,
     SessionCallback,
 )
@@ -221,12 +222,10 @@ class JmsTemplate(TemplateReceiving):
         post_processor: MessagePostProcessor | None,
         options: MessageOptions,
     ) -> None:
-        async def run(session: Session) -> None:
+        async with self._session() as session:
             target = self.resolve(session, destination)
             message = await self._create(session, creator, post_processor, options)
             await self._send(session, target, message, options)
-
-        await self._execute(run)
 
     async def _create(
         self,
@@ -261,7 +260,10 @@ class JmsTemplate(TemplateReceiving):
     ) -> Message | None:
         seconds = self.seconds_to_wait(timeout)
 
-        async def run(session: Session) -> Message | None:
+        factory = self.connection_factory
+        async with OperationSession(
+            factory, None, start_connection=True, transacted=False, mode=AcknowledgeMode.AUTO
+        ) as session:
             target = self.resolve(session, destination)
             request = await self._create(session, creator, post_processor, options)
 
@@ -273,11 +275,6 @@ class JmsTemplate(TemplateReceiving):
             if response_queue is not None:
                 queue = self.resolve(session, response_queue)
                 return await reply_from_response_queue(session, send, seconds, queue)
-            factory = self.connection_factory
             if self.shared_reply_queue and factory.shares_connection:
                 return await reply_from_shared_queue(factory, request, send, seconds)
             return await reply_from_temporary_queue(session, send, seconds)
-
-        return await self._execute_on_new(
-            run, start_connection=True, transacted=False, mode=AcknowledgeMode.AUTO
-        )
