@@ -4,7 +4,26 @@ from __future__ import annotations
 
 from pyjms.jms.destination import Destination
 
-__all__ = ["destination_text"]
+__all__ = ["destination_text", "destinations_text"]
+
+
+def destinations_text(destinations: tuple[object, ...], mark: str) -> str:
+    """Return the destinations as one: a composite destination, if there are several.
+
+    Raises:
+        TypeError: there is none, or one is neither a name nor a destination.
+        ValueError: options, which would be those of all, are not behind the last one.
+    """
+    if not destinations:
+        raise TypeError(f'@{mark} needs a destination: write @{mark}("name")')
+    texts = [destination_text(destination, mark) for destination in destinations]
+    for text in texts[:-1]:
+        if "?" in text:
+            raise ValueError(
+                f"@{mark}: {text!r} is not the last of several destinations, whose options are "
+                "those of all: write them behind the last one, or repeat the mark"
+            )
+    return ",".join(texts)
 
 
 def destination_text(destination: object, mark: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from pyjms.annotation.destinations import destination_text
+from pyjms.annotation.destinations import destinations_text
 from pyjms.jms.destination import Destination
 
 __all__ = ["JmsListenerMark", "jms_listener", "listener_marks"]
@@ -37,8 +37,7 @@ class JmsListenerMark:
 
 
 def jms_listener(
-    destination: str | Destination,
-    *,
+    *destinations: str | Destination,
     id: str | None = None,  # noqa: A002 - Spring's name
     container_factory: str | None = None,
     subscription: str | None = None,
@@ -49,7 +48,7 @@ def jms_listener(
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None,
     auto_startup: bool | None = None,
 ) -> Callable[[F], F]:
-    """Have the function called with each message that arrives at `destination`.
+    """Have the function called with each message that arrives at one of `destinations`.
 
     The handler may be `def` (runs in the container's threads) or `async def`. Returning commits,
     and sends the result to the message's reply_to; raising rolls back, so that the message is
@@ -58,8 +57,10 @@ def jms_listener(
     placeholders. Spring: @JmsListener.
 
     Args:
-        destination: a name, of a queue or topic as the container factory says, unless it has a
-            prefix: `queue://orders`, `topic://news`. Or a `Queue` or `Topic`.
+        destinations: a name, of a queue or topic as the container factory says, unless it has a
+            prefix: `queue://orders`, `topic://news`. Or a `Queue` or `Topic`. Several, of one
+            kind, are consumed by the same consumers (ActiveMQ: a composite destination). For
+            listeners of their own, with their own ids and settings, repeat the mark.
         id: the listener's name in the registry, in YAML (`listeners.<id>`) and in logs.
         container_factory: the name of the factory that creates the container.
         subscription: the name of a durable subscription.
@@ -76,9 +77,10 @@ def jms_listener(
 
     Raises:
         TypeError: there is no destination.
+        ValueError: options of several destinations are not behind the last one.
     """
     mark = JmsListenerMark(
-        destination=destination_text(destination, "jms_listener"),
+        destination=destinations_text(destinations, "jms_listener"),
         id=id,
         container_factory=container_factory,
         subscription=subscription,

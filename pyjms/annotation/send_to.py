@@ -39,5 +39,5 @@ def send_to_destination(handler: object) -> str | None:
     own: str | None = getattr(handler, _ATTRIBUTE, None)
     if own is None:
         instance = getattr(handler, "__self__", None)
-        own = getattr(type(instance), _ATTRIBUTE, None) if instance is not None else None
+        own = getattr(instance, _ATTRIBUTE, None)
     return own

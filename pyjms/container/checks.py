@@ -11,6 +11,7 @@ from typing import Any, Final
 from pyjms._yaml import Problems
 from pyjms.container.endpoint_checks import (
     check_client_id,
+    check_kinds,
     check_properties,
     check_subscription,
 )
@@ -48,7 +49,7 @@ def add_settings_problems(container: Any, settings: PyjmsSettings, problems: Pro
         with _located((*_MAPPINGS, type_id), settings, problems):
             imported_class(name)
     for name, override in settings.listeners.items():
-        texts = override.destination, override.concurrency, override.selector
+        texts = override.destination_text, override.concurrency, override.selector
         for key, check in _text_checks(*texts).items():
             with _located(("listeners", name, key), settings, problems):
                 check()
@@ -80,7 +81,7 @@ def add_container_problems(
     endpoint: JmsListenerEndpoint, factory: Any, found: HandlerProblems
 ) -> None:
     """Add what the containers of a factory, or the broker, would refuse later."""
-    for check in (check_properties, check_subscription):
+    for check in (check_kinds, check_properties, check_subscription):
         with found.caught(_named(endpoint)):
             check(endpoint, factory)
 

@@ -7,19 +7,35 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyjms.errors import ConfigurationException
-from pyjms.jms.destination import Destination, Queue, Topic, named_kind
+from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination
 from pyjms.listener.container.properties import parse_concurrency
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.factory import SimpleJmsListenerContainerFactory, client_id_of
 
 __all__ = [
     "check_client_id",
+    "check_kinds",
     "check_properties",
     "check_subscription",
     "repeated_subscriptions",
 ]
 
 _TOPIC_OPTIONS = ("pub_sub_domain", "subscription_durable", "subscription_shared")
+
+
+def check_kinds(endpoint: JmsListenerEndpoint, factory: Any) -> None:
+    """Refuse a listener of queues and topics.
+
+    Raises:
+        ConfigurationException: its destinations are of both kinds.
+    """
+    kind = Topic if _is_topic(endpoint, _options_of(factory) or {}) else Queue
+    members = parse_destination(endpoint.destination, kind).composite_destinations
+    if len({member.is_topic for member in members}) > 1:
+        raise ConfigurationException(
+            f"{endpoint.destination!r}: queues and topics have no consumer in common",
+            hint="write a @jms_listener for the queues and one for the topics",
+        )
 
 
 def check_properties(endpoint: JmsListenerEndpoint, factory: Any) -> None:
@@ -31,7 +47,7 @@ def check_properties(endpoint: JmsListenerEndpoint, factory: Any) -> None:
     if _options_of(factory) is None:  # a factory that the application defines
         return
     known = factory.KIND.OPTIONS
-    for name in endpoint.properties:
+    for name in (*endpoint.properties, *endpoint.provided):
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             raise ConfigurationException(

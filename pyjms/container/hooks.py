@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyjms._yaml import Problems
+from pyjms.container.instances import bound_to_instance
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.listener.handler.parameters import InjectionMarker, injection_marker
 from pyjms.listener.workers import Worker, current_worker
@@ -38,7 +39,7 @@ def hook_call(
     problems.raise_all()
 
     def call() -> Any:
-        return function(**{name: supply() for name, supply in suppliers.items()})
+        return bound_to_instance(function)(**{name: supply() for name, supply in suppliers.items()})
 
     return call if inspect.iscoroutinefunction(function) else lambda: _in_a_thread(call)
 

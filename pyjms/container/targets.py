@@ -1,21 +1,63 @@
 """Discovery of handlers and hooks: in modules, on instances, or given one by one.
 
 A module contributes the functions that it defines, not those that it imports, and not the methods
-of its classes: those need an instance. Handlers that this leaves out are reported.
+of its classes: those need an instance, which may be one that the application's container provides
+(`instances`). Handlers that this leaves out are reported.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from types import ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from pyjms.annotation.jms_listener import JmsListenerMark, listener_marks
 from pyjms.errors import ConfigurationException
 from pyjms.lifecycle import hook_kind
 
-__all__ = ["functions", "marked", "missing_instances", "nothing_to_run"]
+__all__ = [
+    "ProvidedInstance",
+    "functions",
+    "marked",
+    "marked_classes",
+    "missing_instances",
+    "nothing_to_run",
+]
+
+
+class ProvidedInstance:
+    """Stands for an instance of a class until the container is asked for it, once.
+
+    It has the attributes of the class.
+    """
+
+    def __init__(self, kind: type, name: str, provider: Callable[[], object]) -> None:
+        self.kind = kind
+        self._name = name
+        self._provider = provider
+        self._instance: object | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.kind, name)
+
+    def instance(self) -> object:
+        """Return the instance.
+
+        Raises:
+            ConfigurationException: the provider supplies something else, or asynchronously.
+        """
+        if self._instance is None:
+            found = self._provider()
+            if inspect.isawaitable(found):
+                getattr(found, "close", found.__await__)()  # a coroutine is not awaited
+                raise ConfigurationException(
+                    f"The provider {self._name!r} of {self.kind.__qualname__} is asynchronous: its "
+                    "handlers cannot wait for it",
+                    hint="provide the instance synchronously, and what it needs in a start-up hook",
+                )
+            self._instance = found
+        return self._instance
 
 
 def marked(targets: Iterable[object]) -> Iterator[tuple[Callable[..., Any], JmsListenerMark]]:
@@ -40,10 +82,17 @@ def functions(targets: Iterable[object]) -> Iterator[Callable[..., Any]]:
             yield from _defined_in(target, inspect.isfunction)
         elif inspect.isroutine(target):
             yield target
+        elif isinstance(target, ProvidedInstance):
+            for name in _method_names(target.kind):
+                static = isinstance(inspect.getattr_static(target.kind, name), staticmethod)
+                member = getattr(target.kind, name)
+                own = isinstance(member, FunctionType) and not static
+                yield MethodType(member, target) if own else member
         elif isinstance(target, type):
             raise ConfigurationException(
                 f"{target.__qualname__} is a class: its handlers need an instance",
-                hint=f"give the application {target.__name__}(...)",
+                hint=f"give the application {target.__name__}(...), or a container with a "
+                "provider of the class",
             )
         else:
             for name in _method_names(type(target)):
@@ -56,12 +105,25 @@ def missing_instances(targets: Iterable[object]) -> Iterator[str]:
     for module in targets:
         if not isinstance(module, ModuleType):
             continue
-        for kind in _defined_in(module, inspect.isclass):
-            if _is_marked_class(kind) and not any(isinstance(t, kind) for t in targets):
+        for kind in marked_classes(module):
+            if not any(_is_instance(target, kind) for target in targets):
                 yield (
                     f"{module.__name__}.{kind.__name__} has marked methods: they need an "
                     f"instance, as in JmsApplication({_instance_of(module, kind)})"
                 )
+
+
+def marked_classes(module: ModuleType) -> Iterator[type]:
+    """Yield the classes with handlers or hooks that a module defines."""
+    for kind in _defined_in(module, inspect.isclass):
+        if _is_marked_class(kind):
+            yield kind
+
+
+def _is_instance(target: object, kind: type) -> bool:
+    if isinstance(target, ProvidedInstance):
+        return issubclass(target.kind, kind)
+    return isinstance(target, kind)
 
 
 def nothing_to_run(targets: Iterable[object]) -> ConfigurationException:

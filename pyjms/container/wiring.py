@@ -6,20 +6,16 @@ together: one ConfigurationException with a line for each.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
-
-from dependency_injector import wiring as injection
 
 from pyjms._logger import get_logger
 from pyjms._yaml import Problems
 from pyjms.annotation.jms_listener import JmsListenerMark
 from pyjms.annotation.send_to import send_to_destination
 from pyjms.container import kept_connections
-from pyjms.container.by_broker import ByBroker, unknown_broker
 from pyjms.container.checks import (
     add_container_problems,
     add_repeated_ids,
@@ -28,12 +24,12 @@ from pyjms.container.checks import (
     add_unknown_overrides,
     check_reply_destination,
 )
-from pyjms.container.core import named_like
 from pyjms.container.endpoint_checks import repeated_subscriptions
 from pyjms.container.handler_problems import HandlerProblems
 from pyjms.container.hooks import hook_call
+from pyjms.container.injection import Injection
+from pyjms.container.instances import bound_to_instance, with_provided_instances
 from pyjms.container.targets import functions, marked, missing_instances, nothing_to_run
-from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException
 from pyjms.jms.api import Session
 from pyjms.lifecycle import hook_kind
@@ -46,7 +42,6 @@ from pyjms.listener.factory import DefaultJmsListenerContainerFactory
 from pyjms.listener.handler.adapter import HandlerAdapter
 from pyjms.listener.handler.arguments import CallPlan, SessionTypes
 from pyjms.listener.handler.interceptors import HandlerInterceptor, in_order
-from pyjms.listener.handler.parameters import InjectionMarker
 from pyjms.listener.handler.reply import ReplySender
 from pyjms.listener.outages import Outages
 from pyjms.settings import PyjmsSettings
@@ -54,7 +49,6 @@ from pyjms.support.converter import DefaultMessageConverter
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.support.headers import SimpleJmsHeaderMapper
 from pyjms.sync.session import Session as BlockingSession
-from pyjms.sync.template import JmsTemplate as BlockingTemplate
 
 __all__ = ["Wiring"]
 
@@ -62,15 +56,10 @@ logger = get_logger(__name__)
 
 _DEFAULT_FACTORY = "jms_listener_container_factory"
 
-_TEMPLATE_OF = "jms_templates."
-"""What comes before a broker's name in `Provide["jms_templates.audit"]`."""
-
 Hook = tuple[str, str, Callable[[], Any]]
 
 _JITTER = 0.2
 """The share of the recovery interval that is added at random."""
-
-_PROVIDER_MARKER: type = vars(injection)["Provider"]
 
 
 class Wiring:
@@ -92,6 +81,7 @@ class Wiring:
         self._named: dict[str, DefaultJmsListenerContainerFactory] = {}
         self._used_factories: dict[int, Any] = {}
         self._factories: list[tuple[JmsListenerEndpoint, Any]] = []
+        self._injection = Injection(container, settings)
         self._is_partial = False
         """A check of what does not depend on the settings, because they are not valid."""
         self._read_headers = SimpleJmsHeaderMapper().to_headers
@@ -106,7 +96,7 @@ class Wiring:
         problems = Problems()
         found = self.find(targets, problems)
         problems.raise_all()
-        for hint in missing_instances(targets):
+        for hint in missing_instances(with_provided_instances(targets, self._container)):
             logger.warning("%s", hint)
         return found
 
@@ -120,6 +110,7 @@ class Wiring:
         targets = list(targets)
         add_settings_problems(self._container, self._settings, problems)
         self._is_partial = self._settings.is_incomplete or bool(problems)
+        self._injection.is_partial = self._is_partial
         if self._is_partial:
             problems.unchecked.append(
                 "container factories, client ids and durable subscriptions of listeners, and "
@@ -128,6 +119,7 @@ class Wiring:
         endpoints: list[JmsListenerEndpoint] = []
         hooks: list[Hook] = []
         with problems.caught():
+            targets = with_provided_instances(targets, self._container)
             endpoints = self._valid_endpoints(targets, problems)
             hooks = self._valid_hooks(targets, problems)
         return endpoints, hooks
@@ -148,7 +140,7 @@ class Wiring:
         Raises:
             ConfigurationException: there is none; the text says what was searched for.
         """
-        targets = list(targets)
+        targets = with_provided_instances(targets, self._container)
         if next(marked(targets), None) is None and not any(map(hook_kind, functions(targets))):
             raise nothing_to_run(targets)
 
@@ -159,6 +151,7 @@ class Wiring:
             ConfigurationException: a line for each handler that cannot work.
         """
         problems = Problems()
+        targets = with_provided_instances(targets, self._container)
         endpoints = self._valid_endpoints(targets, problems)
         problems.raise_all()
         return endpoints
@@ -192,7 +185,7 @@ class Wiring:
             kind = hook_kind(function)
             if kind is not None:
                 with HandlerProblems(function, problems, is_partial=self._is_partial).caught():
-                    call = hook_call(function, self._injector(function))
+                    call = hook_call(function, self._injection.injector(function))
                     hooks.append((kind, function.__qualname__, call))
         return hooks
 
@@ -263,6 +256,9 @@ class Wiring:
         changes = {} if own is None else own.endpoint_settings()
         add_text_problems(endpoint, changes, found)
         endpoint.override(**changes)
+        for name, provider in ({} if own is None else own.provided()).items():
+            with found.caught(f"Listener {endpoint.id!r}, {name}: "):
+                endpoint.provided[name] = self._injection.named(provider)
         if not self._is_partial:
             factory = self._factory(endpoint)
             if own is not None and own.redelivery is not None:
@@ -285,7 +281,7 @@ class Wiring:
             pub_sub_domain=container.reply_pub_sub_domain,
             qos=container.reply_qos_settings,
         )
-        plan = self._plan(endpoint.handler, converter)
+        plan = self._plan(bound_to_instance(endpoint.handler), converter)
         return HandlerAdapter(plan, replies, endpoint.id, self._interceptors)
 
     def _plan(self, handler: Callable[..., Any], converter: Any) -> CallPlan:
@@ -293,7 +289,7 @@ class Wiring:
             handler,
             converter=converter or self._converter(),
             read_headers=self._read_headers,
-            injector=self._injector(handler),
+            injector=self._injection.injector(handler),
             session_types=_session_types(handler),
         )
 
@@ -302,45 +298,6 @@ class Wiring:
         return (
             DefaultMessageConverter() if self._is_partial else self._container.message_converter()
         )
-
-    def _injector(
-        self, handler: Callable[..., Any]
-    ) -> Callable[[InjectionMarker], Callable[[], object]]:
-        blocking = not inspect.iscoroutinefunction(handler)
-        return lambda marker: self._supply(marker, blocking=blocking)
-
-    def _supply(self, marker: InjectionMarker, *, blocking: bool) -> Callable[[], object]:
-        provider = self._provider(marker)
-        if isinstance(marker, _PROVIDER_MARKER):
-            return lambda: provider
-        # a `def` handler cannot await: it gets the blocking version of the same template
-        return (lambda: _blocking(provider())) if blocking else provider
-
-    def _provider(self, marker: InjectionMarker) -> Any:
-        # a provider of the container's class means that of this instance
-        wanted = named_like(self._container, marker.provider)
-        if isinstance(wanted, str) and wanted.startswith(_TEMPLATE_OF):
-            return self._template_of(wanted.removeprefix(_TEMPLATE_OF))
-        found = injection.ProvidersMap(self._container).resolve_provider(wanted, marker.modifier)
-        if found is None:
-            known = sorted(name for name in self._container.providers if name != "__self__")
-            near = difflib.get_close_matches(str(wanted), known, n=1)
-            raise ConfigurationException(
-                f"the container has no provider {wanted!r}",
-                hint=f"did you mean {near[0]!r}?"
-                if near
-                else f"it has {', '.join(known)}; pass a subclass of ApplicationContainer with "
-                "further ones to JmsApplication(..., container=...)",
-            )
-        return found
-
-    def _template_of(self, broker: str) -> Any:
-        """Return the provider of the template of one of the further brokers."""
-        if self._is_partial:
-            return self._container.jms_template
-        if broker not in self._container.jms_templates():
-            raise ConfigurationException(unknown_broker(broker, self._settings.brokers))
-        return self._container.jms_templates.provided[broker]
 
     def _factory(self, endpoint: JmsListenerEndpoint) -> Any:
         """Return the container factory of an endpoint; the provider is called once for each."""
@@ -380,12 +337,6 @@ def _session_types(handler: Callable[..., Any]) -> SessionTypes:
     if inspect.iscoroutinefunction(handler):
         return {Session: lambda session: session}
     return {Session: lambda session: session, BlockingSession: BlockingSession.of}
-
-
-def _blocking(value: object) -> object:
-    if isinstance(value, ByBroker):
-        return ByBroker(value, lambda name: _blocking(value[name]))
-    return BlockingTemplate.of(value) if isinstance(value, JmsTemplate) else value
 
 
 def _spread_attempts(container: DefaultMessageListenerContainer) -> None:

@@ -50,6 +50,8 @@ class JmsListenerEndpoint(ABC):
     auto_startup: bool | None = None
     properties: dict[str, Any] = field(default_factory=dict)
     """Further properties of the container, by name."""
+    provided: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    """Further properties, by name, each supplied when the container is created."""
 
     def override(self, **settings: Any) -> None:
         """Replace settings by name (`listeners.<id>` in YAML).
@@ -72,6 +74,7 @@ class JmsListenerEndpoint(ABC):
         container.bean_name = self.id
         container.destination_name = self.destination
         container.set_options(self.properties)
+        container.set_options({name: supply() for name, supply in self.provided.items()})
         for name, option in _OPTIONS.items():
             value = getattr(self, name)
             if value is not None:

@@ -82,7 +82,8 @@ class JmsListenerEndpointRegistry:
                 hint="give each @jms_listener its own id",
             )
         container = make_container(endpoint)
-        self._check_phase(container)
+        if "phase" not in endpoint.properties:  # one that is the listener's own may differ
+            self._check_phase(container)
         self._containers[endpoint.id] = container
         return container
 

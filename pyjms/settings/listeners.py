@@ -9,17 +9,22 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 
 from pyjms._yaml import Duration, ReceiveTimeout
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, DeliveryMode
+from pyjms.listener.backoff import BackOff, ExponentialBackOff, FixedBackOff
 from pyjms.settings.section import Section, Text
-from pyjms.settings.values import read_acknowledge_mode
+from pyjms.settings.values import read_acknowledge_mode, read_delivery_mode
+from pyjms.support.qos import QosSettings
 
 __all__ = [
     "Acknowledge",
+    "BackOffSettings",
+    "Delivery",
     "ListenerOverride",
     "ListenerSessionOverride",
     "ListenerSessionSettings",
     "ListenerSettings",
     "RedeliverySettings",
+    "ReplyQosSettings",
 ]
 
 Acknowledge = Annotated[
@@ -27,6 +32,12 @@ Acknowledge = Annotated[
     BeforeValidator(read_acknowledge_mode),
     PlainSerializer(lambda mode: mode.name.lower(), return_type=str, when_used="json"),
     WithJsonSchema({"anyOf": [{"enum": ["auto", "client", "dups_ok"]}, {"type": "integer"}]}),
+]
+Delivery = Annotated[
+    DeliveryMode,
+    BeforeValidator(read_delivery_mode),
+    PlainSerializer(lambda mode: mode.name.lower(), return_type=str, when_used="json"),
+    WithJsonSchema({"enum": ["persistent", "non_persistent"]}),
 ]
 CacheLevelName = Literal["none", "connection", "session", "consumer", "auto"]
 Prefetch = Annotated[int, Field(ge=0, le=32767)] | Literal["auto"]
@@ -42,8 +53,65 @@ _PROPERTIES: Final = {
     "idle_task_execution_limit": "idle_task_execution_limit",
     "recovery_interval": "recovery_interval",
     "cache_level": "cache_level",
+    "phase": "phase",
+    "acknowledge_after_listener": "acknowledge_after_listener",
+    "expose_listener_session": "expose_listener_session",
+    "accept_messages_while_stopping": "accept_messages_while_stopping",
+    "idle_receives_per_task_limit": "idle_receives_per_task_limit",
+    "reply_pub_sub_domain": "reply_pub_sub_domain",
+    "transaction_name": "transaction_name",
+    "transaction_timeout": "transaction_timeout",
 }
 """Keys of `listeners.<id>` that are properties of the container, and their names there."""
+
+_PROVIDED: Final = (
+    "transaction_manager",
+    "task_executor",
+    "error_handler",
+    "exception_listener",
+    "message_converter",
+    "destination_resolver",
+)
+"""Keys of `listeners.<id>` that name a provider of the application's container."""
+
+
+class BackOffSettings(Section):
+    """The waits between attempts to restore a lost connection. Spring: BackOff."""
+
+    interval: Duration = 5.0
+    """Time before the second attempt, and before each further one without a multiplier."""
+    multiplier: float = Field(default=1.0, ge=1)
+    """Factor by which each further wait is longer."""
+    max_interval: Duration = 30.0
+    """The longest wait, with a multiplier."""
+    max_attempts: int | None = Field(default=None, ge=1)
+    """Attempts after which the listener is stopped; not set: it never gives up."""
+
+    def back_off(self) -> BackOff:
+        """Return the rule."""
+        if self.multiplier > 1:
+            return ExponentialBackOff(
+                self.interval,
+                self.multiplier,
+                max_interval=self.max_interval,
+                max_attempts=self.max_attempts,
+            )
+        return FixedBackOff(self.interval, self.max_attempts)
+
+
+class ReplyQosSettings(Section):
+    """How the replies of a listener are sent. Spring: replyQosSettings."""
+
+    delivery_mode: Delivery = DeliveryMode.PERSISTENT
+    """persistent or non_persistent."""
+    priority: int = Field(default=4, ge=0, le=9)
+    """0 to 9."""
+    time_to_live: Duration = 0.0
+    """Time after which replies expire; 0: never."""
+
+    def qos(self) -> QosSettings:
+        """Return the settings as a container takes them."""
+        return QosSettings(self.delivery_mode, self.priority, self.time_to_live)
 
 
 class RedeliverySettings(Section):
@@ -160,8 +228,8 @@ class ListenerSessionOverride(Section):
 class ListenerOverride(Section):
     """Changes to one `@jms_listener`, by its id (`listeners.<id>`)."""
 
-    destination: Text | None = None
-    """The queue or topic."""
+    destination: Text | list[Text] | None = None
+    """The queue or topic, or a list of several."""
     concurrency: Text | None = None
     """Number of consumers: "3" or "3-10"."""
     selector: str | None = None
@@ -199,14 +267,69 @@ class ListenerOverride(Section):
     cache_level: CacheLevelName | None = None
     """What it keeps between messages: none, connection, session, consumer or auto."""
     session: ListenerSessionOverride = ListenerSessionOverride()
+    phase: int | None = None
+    """Lower phases start first, and stop last, when the others have finished."""
+    acknowledge_after_listener: bool | None = None
+    """Whether messages of sessions with a vendor's acknowledge mode are acknowledged when the
+    handler has returned; false: by the handler."""
+    expose_listener_session: bool | None = None
+    """Whether the template sends with the session of the message in progress."""
+    accept_messages_while_stopping: bool | None = None
+    """Whether a message that is received during a stop is still handled; false: it is returned."""
+    idle_receives_per_task_limit: int | None = None
+    """Empty receives in a row after which a surplus consumer ends; negative: never."""
+    back_off: BackOffSettings | None = None
+    """Waits between attempts to restore a lost connection; recovery_interval then has no effect."""
+    reply_pub_sub_domain: bool | None = None
+    """Whether the name in @send_to means a topic; not set: as its destination."""
+    reply_qos: ReplyQosSettings | None = None
+    """How its replies are sent; not set: persistent, priority 4, without expiry."""
+    transaction_manager: Text | None = None
+    """The provider of a transaction manager around each receive."""
+    transaction_name: Text | None = None
+    """The name of these transactions; not set: the listener's id."""
+    transaction_timeout: Duration | None = None
+    """How long such a transaction may take."""
+    task_executor: Text | None = None
+    """The provider of what runs its consumers."""
+    error_handler: Text | None = None
+    """The provider of a function that is called with each failure."""
+    exception_listener: Text | None = None
+    """The provider of a function that is called with failures of the connection."""
+    message_converter: Text | None = None
+    """The provider of its message converter."""
+    destination_resolver: Text | None = None
+    """The provider of what turns names into destinations."""
+
+    @property
+    def destination_text(self) -> str | None:
+        """The destination, a composite one if there are several."""
+        given = self.destination
+        return ",".join(given) if isinstance(given, list) else given
+
+    def provided(self) -> dict[str, str]:
+        """Return the properties of the container that are provided, with the providers' names."""
+        given = {name: getattr(self, name) for name in _PROVIDED}
+        return {name: provider for name, provider in given.items() if provider is not None}
 
     def endpoint_settings(self) -> dict[str, Any]:
-        """Return what is set, by the names of a JmsListenerEndpoint; without `redelivery`."""
-        given = self.model_dump(exclude_unset=True, exclude={"session", "redelivery"})
+        """Return what is set, by the names of a JmsListenerEndpoint.
+
+        Without `redelivery`, which is applied to another policy, and what `provided` returns.
+        """
+        sections = {"session", "redelivery", "back_off", "reply_qos"}
+        given = self.model_dump(exclude_unset=True, exclude={*sections, *_PROVIDED})
         mine = {k: v for k, v in given.items() if v is not None or k == "receive_timeout"}
+        if "destination" in mine:
+            mine["destination"] = self.destination_text
         properties = {_PROPERTIES[k]: mine.pop(k) for k in _PROPERTIES.keys() & mine.keys()}
         session = self.session.model_dump(exclude_unset=True, exclude_none=True)
         properties |= {f"session_{name}": value for name, value in session.items()}
         if "cache_level" in properties:
             properties["cache_level"] = properties["cache_level"].upper()
+        if self.back_off is not None:
+            properties.pop("recovery_interval", None)
+            properties["back_off"] = self.back_off.back_off()
+        if self.reply_qos is not None:
+            properties["reply_qos_settings"] = self.reply_qos.qos()
         return {**mine, "properties": properties} if properties else mine

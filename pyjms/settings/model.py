@@ -12,9 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     BeforeValidator,
     Field,
-    PlainSerializer,
     PrivateAttr,
-    WithJsonSchema,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -23,18 +21,18 @@ from pydantic_settings import (
 )
 
 from pyjms._yaml import Document, Duration, Origin, Placeholders, Problems, ReceiveTimeout
-from pyjms.enums import AcknowledgeMode, DeliveryMode
+from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.settings.broker import ActiveMQSettings
 from pyjms.settings.listeners import (
     Acknowledge,
+    Delivery,
     ListenerOverride,
     ListenerSessionSettings,
     ListenerSettings,
 )
 from pyjms.settings.section import Section, Text
 from pyjms.settings.spark import PipelineSettings, SparkSettings
-from pyjms.settings.values import read_delivery_mode
 
 __all__ = [
     "CacheSettings",
@@ -48,12 +46,6 @@ __all__ = [
     "TemplateSettings",
 ]
 
-Delivery = Annotated[
-    DeliveryMode,
-    BeforeValidator(read_delivery_mode),
-    PlainSerializer(lambda mode: mode.name.lower(), return_type=str, when_used="json"),
-    WithJsonSchema({"enum": ["persistent", "non_persistent"]}),
-]
 LevelName = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET"]
 Level = Annotated[LevelName, BeforeValidator(lambda value: str(value).upper())]
 

@@ -114,3 +114,15 @@ def test_factories_with_a_phase_of_their_own_must_agree() -> None:
     with pytest.raises(IllegalStateException, match="Encountered phase mismatch"):
         register(8)
     assert len(registry) == 4
+
+
+def test_several_destinations_are_a_composite_one() -> None:
+    @jms_listener("a", Queue("b?consumer.prefetchSize=1"), id="x")
+    def handler(text: str) -> None: ...
+
+    (mark,) = listener_marks(handler)
+    assert (mark.destination, mark.id) == ("a,queue://b?consumer.prefetchSize=1", "x")
+    with pytest.raises(ValueError, match="'a\\?n=1' is not the last of several destinations"):
+        jms_listener("a?n=1", "b")
+    with pytest.raises(TypeError, match=r'write @jms_listener\("name"\)'):
+        jms_listener()

@@ -13,9 +13,17 @@ from typing import Any, get_origin
 
 import pytest
 import yaml
+from dependency_injector import providers
 from pydantic import BaseModel
 
-from pyjms import JmsApplication, PyjmsSettings, Queue, jms_listener, load_settings
+from pyjms import (
+    ApplicationContainer,
+    JmsApplication,
+    PyjmsSettings,
+    Queue,
+    jms_listener,
+    load_settings,
+)
 from pyjms.errors import ConfigurationException
 from pyjms.listener.endpoint import JmsListenerEndpoint, SimpleJmsListenerEndpoint
 from pyjms.settings import ActiveMQSettings
@@ -55,6 +63,16 @@ def listener(name: str) -> Probe:
     def probe(application: JmsApplication) -> object:
         (endpoint,) = application.endpoints()
         return getattr(_container(application, endpoint), name)
+
+    return probe
+
+
+def provided(name: str) -> Probe:
+    """Return the probe for a property whose object a provider of the container supplies."""
+
+    def probe(application: JmsApplication) -> object:
+        (endpoint,) = application.endpoints()
+        return getattr(_container(application, endpoint), name) is application.container.mine()
 
     return probe
 
@@ -215,6 +233,25 @@ BROKER: dict[str, tuple[object, Probe]] = {
     "non_blocking_redelivery": (True, client("options.non_blocking_redelivery")),
     "stats_enabled": (True, client("options.stats_enabled")),
 }
+PROVIDED = (
+    "transaction_manager",
+    "task_executor",
+    "error_handler",
+    "exception_listener",
+    "message_converter",
+    "destination_resolver",
+)
+
+
+def back_off(application: JmsApplication) -> object:
+    rule: Any = listener("back_off")(application)
+    return type(rule), vars(rule)
+
+
+class Container(ApplicationContainer):
+    mine = providers.Singleton(object)
+
+
 LISTENER: dict[str, tuple[object, Probe]] = {
     "destination": ("other", listener("destination_name")),
     "concurrency": ("2-4", listener("concurrency")),
@@ -243,6 +280,22 @@ LISTENER: dict[str, tuple[object, Probe]] = {
     "cache_level": ("session", listener("cache_level")),
     "session.acknowledge_mode": ("client", listener("session_acknowledge_mode")),
     "session.transacted": (False, listener("session_transacted")),
+    "phase": (3, listener("phase")),
+    "acknowledge_after_listener": (False, listener("acknowledge_after_listener")),
+    "expose_listener_session": (False, listener("expose_listener_session")),
+    "accept_messages_while_stopping": (True, listener("accept_messages_while_stopping")),
+    "idle_receives_per_task_limit": (5, listener("idle_receives_per_task_limit")),
+    "back_off.interval": ("7s", back_off),
+    "back_off.multiplier": (3, back_off),
+    "back_off.max_interval": ("9s", back_off),
+    "back_off.max_attempts": (2, back_off),
+    "reply_pub_sub_domain": (True, listener("reply_pub_sub_domain")),
+    "reply_qos.delivery_mode": ("non_persistent", listener("reply_qos_settings")),
+    "reply_qos.priority": (7, listener("reply_qos_settings")),
+    "reply_qos.time_to_live": ("7s", listener("reply_qos_settings")),
+    "transaction_name": ("tx", listener("transaction_name")),
+    "transaction_timeout": ("7s", listener("transaction_timeout")),
+    **{name: ("mine", provided(name)) for name in PROVIDED},
 }
 EFFECTS: dict[str, tuple[object, Probe]] = {
     "jms.pub_sub_domain": (True, template("pub_sub_domain")),
@@ -282,6 +335,7 @@ EFFECTS: dict[str, tuple[object, Probe]] = {
 """By key: a value, and what shows its effect."""
 SECTIONS = ("activemq", "brokers.other")
 WITH: dict[str, dict[str, object]] = {
+    "listeners.orders.back_off.max_interval": {"listeners.orders.back_off.multiplier": 3},
     "listeners.orders.durable": {"listeners.orders.client_id": "me"},
     "listeners.orders.subscription": {
         "listeners.orders.durable": True,
@@ -352,7 +406,7 @@ def application_of(given: dict[str, object], folder: Path) -> JmsApplication:
         section[name] = value
     path = folder / "application.yaml"
     path.write_text(yaml.safe_dump(tree), encoding="utf-8")
-    return JmsApplication(handler, settings=load_settings(path, environ={}))
+    return JmsApplication(handler, settings=load_settings(path, environ={}), container=Container)
 
 
 def test_every_key_has_its_effect_tested() -> None:

@@ -1,0 +1,94 @@
+"""Objects of the application's container for parameters of handlers, hooks and listeners."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from dependency_injector import wiring as injection
+
+from pyjms.container.by_broker import ByBroker, unknown_broker
+from pyjms.container.core import named_like
+from pyjms.core.template import JmsTemplate
+from pyjms.errors import ConfigurationException
+from pyjms.listener.handler.parameters import InjectionMarker
+from pyjms.settings import PyjmsSettings
+from pyjms.sync.template import JmsTemplate as BlockingTemplate
+
+__all__ = ["Injection"]
+
+_TEMPLATE_OF = "jms_templates."
+"""What comes before a broker's name in `Provide["jms_templates.audit"]`."""
+
+_PROVIDER_MARKER: type = vars(injection)["Provider"]
+
+
+class Injection:
+    """Finds the providers that markers and settings name in one container.
+
+    `is_partial`: the settings are not valid, so that brokers they do not have are not reported.
+    """
+
+    def __init__(self, container: Any, settings: PyjmsSettings) -> None:
+        self._container = container
+        self._settings = settings
+        self.is_partial = False
+
+    def injector(
+        self, handler: Callable[..., Any]
+    ) -> Callable[[InjectionMarker], Callable[[], object]]:
+        """Return what supplies the object of a marker to this function."""
+        blocking = not inspect.iscoroutinefunction(handler)
+        return lambda marker: self._supply(marker, blocking=blocking)
+
+    def named(self, name: str, modifier: Any = None) -> Any:
+        """Return the provider of this name.
+
+        Raises:
+            ConfigurationException: there is none.
+        """
+        return self._resolved(name, modifier)
+
+    def _supply(self, marker: InjectionMarker, *, blocking: bool) -> Callable[[], object]:
+        provider = self._provider(marker)
+        if isinstance(marker, _PROVIDER_MARKER):
+            return lambda: provider
+        # a `def` handler cannot await: it gets the blocking version of the same template
+        return (lambda: _blocking(provider())) if blocking else provider
+
+    def _provider(self, marker: InjectionMarker) -> Any:
+        # a provider of the container's class means that of this instance
+        wanted = named_like(self._container, marker.provider)
+        if isinstance(wanted, str) and wanted.startswith(_TEMPLATE_OF):
+            return self._template_of(wanted.removeprefix(_TEMPLATE_OF))
+        return self._resolved(wanted, marker.modifier)
+
+    def _resolved(self, wanted: Any, modifier: Any) -> Any:
+        found = injection.ProvidersMap(self._container).resolve_provider(wanted, modifier)
+        if found is None:
+            known = sorted(name for name in self._container.providers if name != "__self__")
+            near = difflib.get_close_matches(str(wanted), known, n=1)
+            raise ConfigurationException(
+                f"the container has no provider {wanted!r}",
+                hint=f"did you mean {near[0]!r}?"
+                if near
+                else f"it has {', '.join(known)}; pass a subclass of ApplicationContainer with "
+                "further ones to JmsApplication(..., container=...)",
+            )
+        return found
+
+    def _template_of(self, broker: str) -> Any:
+        """Return the provider of the template of one of the further brokers."""
+        if self.is_partial:
+            return self._container.jms_template
+        if broker not in self._container.jms_templates():
+            raise ConfigurationException(unknown_broker(broker, self._settings.brokers))
+        return self._container.jms_templates.provided[broker]
+
+
+def _blocking(value: object) -> object:
+    if isinstance(value, ByBroker):
+        return ByBroker(value, lambda name: _blocking(value[name]))
+    return BlockingTemplate.of(value) if isinstance(value, JmsTemplate) else value
