@@ -1,10 +1,10 @@
-"""Stopping on SIGINT and SIGTERM: the first asks to stop, a second ends the process at once."""
+"""Signals: SIGINT and SIGTERM stop, the second one at once; others call what they are given."""
 
 from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from pyjms._wakeup import spawn
 
-__all__ = ["stop_on_signals"]
+__all__ = ["act_on_signals", "stop_on_signals"]
 
 
 @asynccontextmanager
@@ -51,3 +51,45 @@ async def _watch(
                 signal.raise_signal(number)
             logger.info("%s: finishing %s", name, work)
             stopping.set()
+
+
+@asynccontextmanager
+async def act_on_signals(
+    actions: Mapping[str, Callable[[], Awaitable[object]]], logger: logging.Logger
+) -> AsyncIterator[None]:
+    """Await `actions[name]()` for each signal of that name while the block runs.
+
+    Main thread only. Names that the operating system does not have are left out. One action runs
+    at a time, in the order of the signals; one that raises is logged.
+    """
+    calls = {getattr(signal, name): call for name, call in actions.items() if hasattr(signal, name)}
+    if not calls:
+        await checkpoint()
+        yield
+        return
+    watching = anyio.Event()
+    watcher = spawn(_act, calls, watching, logger, name="pyjms signals")
+    try:
+        while not (watching.is_set() or watcher.done):
+            await checkpoint()
+        yield
+    finally:
+        watcher.cancel()
+        with anyio.CancelScope(shield=True):
+            await watcher.wait()
+
+
+async def _act(
+    calls: Mapping[signal.Signals, Callable[[], Awaitable[object]]],
+    watching: anyio.Event,
+    logger: logging.Logger,
+) -> None:
+    with anyio.open_signal_receiver(*calls) as received:
+        watching.set()
+        async for number in received:
+            name = signal.Signals(number).name
+            logger.info("%s received", name)
+            try:
+                await calls[number]()
+            except Exception:
+                logger.exception("%s: the action failed", name)

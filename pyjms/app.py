@@ -20,7 +20,7 @@ from dependency_injector import containers
 from pyjms import _clock
 from pyjms._clock import check_seconds
 from pyjms._logger import get_logger
-from pyjms._signals import stop_on_signals
+from pyjms._signals import act_on_signals, stop_on_signals
 from pyjms._wakeup import loop_options, spawn
 from pyjms._yaml import Problems
 from pyjms.container.core import ApplicationContainer, make_container
@@ -238,6 +238,26 @@ class JmsApplication:
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
+    async def pause(self, *listener_ids: str, timeout: float | None = None) -> bool:
+        """Have listeners, all unless named, receive nothing until `resume`. SIGUSR1 does this.
+
+        Their messages wait in the broker. Returns when no handler of theirs is running any more,
+        in `timeout` seconds at the latest (None waits for ever); True in the first case.
+
+        Raises:
+            KeyError: there is no listener of such an id.
+        """
+        return await self.registry.pause(*listener_ids, timeout=timeout)
+
+    async def resume(self, *listener_ids: str) -> None:
+        """Have paused or stopped listeners, all unless named, receive again. SIGUSR2 does this.
+
+        Raises:
+            KeyError: there is no listener of such an id.
+            JMSException: a listener that the broker will never accept.
+        """
+        await self.registry.resume(*listener_ids)
+
     def request_stop(self) -> None:
         """Make `run` or `run_async` stop the application and return. Call it on the loop."""
         if self._stop_requested is not None:
@@ -245,6 +265,8 @@ class JmsApplication:
 
     async def run_async(self) -> None:
         """Start, wait for SIGINT, SIGTERM or `request_stop`, then stop. The main thread only.
+
+        Meanwhile SIGUSR1 pauses all listeners and SIGUSR2 resumes them.
 
         Raises:
             IllegalStateException: it is another thread.
@@ -255,7 +277,8 @@ class JmsApplication:
         requested = self._stop_requested = anyio.Event()
         async with stop_on_signals(requested, logger, "work in progress"):
             await self._start_unless(requested)
-            await requested.wait()
+            async with act_on_signals({"SIGUSR1": self.pause, "SIGUSR2": self.resume}, logger):
+                await requested.wait()
             await self.stop()
 
     async def _start_unless(self, stopping: anyio.Event) -> None:

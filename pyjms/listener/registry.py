@@ -50,7 +50,11 @@ class JmsListenerEndpointRegistry:
         return len(self._containers)
 
     def __getitem__(self, listener_id: str) -> AbstractMessageListenerContainer:
-        return self._containers[listener_id]
+        try:
+            return self._containers[listener_id]
+        except KeyError:
+            known = ", ".join(self._containers) or "none"
+            raise KeyError(f"no listener has the id {listener_id!r}; there are: {known}") from None
 
     @property
     def is_running(self) -> bool:
@@ -100,9 +104,10 @@ class JmsListenerEndpointRegistry:
         """Shut down the container of this id and remove it.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is none; the text names those that there are.
         """
-        container = self._containers.pop(listener_id)
+        container = self[listener_id]
+        del self._containers[listener_id]
         await container.shutdown(timeout)
 
     async def start(self, *, auto_startup_only: bool = False) -> None:
@@ -123,6 +128,42 @@ class JmsListenerEndpointRegistry:
                 waiting.append(done)
             for done in waiting:
                 await done.wait()
+
+    async def pause(self, *listener_ids: str, timeout: float | None = None) -> bool:
+        """Pause listeners, all unless named: they receive nothing until `resume`.
+
+        Returns when no handler of theirs is running any more, in `timeout` seconds at the latest
+        (None waits for ever); True in the first case.
+
+        Raises:
+            KeyError: there is no listener of such an id.
+        """
+        chosen = self._chosen(listener_ids)
+        ended: list[bool] = []
+
+        async def pause(container: AbstractMessageListenerContainer) -> None:
+            ended.append(await container.pause(timeout))
+
+        async with anyio.create_task_group() as tasks:
+            for container in chosen:
+                tasks.start_soon(pause, container)
+        logger.info("Paused: %s", _names(chosen))
+        return all(ended)
+
+    async def resume(self, *listener_ids: str) -> None:
+        """Have paused or stopped listeners receive again, all unless named.
+
+        Raises:
+            KeyError: there is no listener of such an id.
+            JMSException: a container cannot start; the others before it have.
+        """
+        chosen = self._chosen(listener_ids)
+        for container in chosen:
+            await container.resume()
+        logger.info("Listening again: %s", _names(chosen))
+
+    def _chosen(self, listener_ids: tuple[str, ...]) -> list[AbstractMessageListenerContainer]:
+        return [self[listener_id] for listener_id in listener_ids] or list(self)
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Shut down all containers, higher phases first, and remove them.
@@ -152,6 +193,10 @@ class JmsListenerEndpointRegistry:
                 hint="give all container factories the same phase",
             )
         self.phase = container.phase
+
+
+def _names(containers: list[AbstractMessageListenerContainer]) -> str:
+    return ", ".join(container.bean_name for container in containers) or "no listener"
 
 
 def _phase(container: AbstractMessageListenerContainer) -> int:

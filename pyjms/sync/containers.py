@@ -76,6 +76,9 @@ class _Container(Facade[_C], Generic[_C]):
     start = blocking(AbstractMessageListenerContainer.start)
     wait_until_listening = blocking(AbstractMessageListenerContainer.wait_until_listening)
     stop = blocking(AbstractMessageListenerContainer.stop)
+    pause = blocking(AbstractMessageListenerContainer.pause)
+    resume = blocking(AbstractMessageListenerContainer.resume)
+    scale = blocking(AbstractMessageListenerContainer.scale)
     shutdown = blocking(AbstractMessageListenerContainer.shutdown)
     destroy = blocking(AbstractMessageListenerContainer.destroy)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import anyio
 from anyio.lowlevel import checkpoint
 
+from pyjms import _clock
 from pyjms.jms.api import ConnectionFactory
 from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.container.state import ContainerState, LifeCycle
@@ -25,6 +26,7 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
     def __init__(self, connection_factory: ConnectionFactory | None) -> None:
         super().__init__(connection_factory)
         self._life_cycle = LifeCycle()
+        self._pause_ended: anyio.Event | None = None
         self._lock = anyio.Lock()  # held by initialize, start, and what closes resources
 
     @property
@@ -109,6 +111,53 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
 
         `callback` is called once no listener runs any more; at once if the container is
         not running, or if another callback waits. A `start` before that discards it.
+        """
+
+    async def pause(self, timeout: float | None = None) -> bool:
+        """Stop receiving, and wait until the listeners in progress have ended normally.
+
+        Messages stay in the broker until `resume`. A container that does not run stays as it is.
+        Cancelling gives up the wait; the container is paused all the same.
+
+        Args:
+            timeout: seconds to wait; None waits for ever, 0 does not wait.
+
+        Returns:
+            Whether no listener is running any more.
+        """
+        ended = self._pause_ended
+        if ended is None or self.state is not ContainerState.STOPPING:
+            ended = self._pause_ended = anyio.Event()
+            await self.stop(ended.set)
+        with _clock.timeout(timeout):
+            await ended.wait()
+        return self.state not in {ContainerState.RUNNING, ContainerState.STOPPING}
+
+    async def resume(self) -> None:
+        """Receive again after `pause` or `stop`; return as soon as a consumer exists.
+
+        Raises:
+            JMSException: its configuration cannot work, or its client id is in use.
+        """
+        if self._pause_ended is not None:
+            self._pause_ended.set()  # `start` discards what `stop` was to call
+        await self.start()
+        await self.wait_until_listening()
+
+    @abstractmethod
+    async def scale(self, lower: int, upper: int | None = None) -> None:
+        """Change the number of consumers, at once if the container is running.
+
+        Consumers that are missing are created; those over the maximum end when the listener
+        that they are calling has returned, and their prefetched messages go to others.
+
+        Args:
+            lower: the least number, 1 or more.
+            upper: the largest number; None: the same.
+
+        Raises:
+            ValueError: `lower` is under 1 or over `upper`, or the subscription allows one consumer.
+            JMSException: the container cannot create another consumer.
         """
 
     @abstractmethod

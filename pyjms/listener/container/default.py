@@ -35,6 +35,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Unpack, cast
 
+from anyio.lowlevel import checkpoint
+
 from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException, JMSException
@@ -44,6 +46,7 @@ from pyjms.listener.container.default_properties import DefaultContainerProperti
 from pyjms.listener.container.execution import ListenerExecution
 from pyjms.listener.container.failures import is_misconfiguration, prevents_startup
 from pyjms.listener.container.invoker import AsyncMessageListenerInvoker
+from pyjms.listener.container.properties import check_range
 from pyjms.listener.container.receiving import ReceiveCycle
 from pyjms.listener.container.recovery import Recovery
 from pyjms.listener.container.resources import ContainerConnection, ResourceFactory
@@ -147,8 +150,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         self.validate()
         self.resolve_defaults()
         self._life_cycle.advance(ContainerEvent.INITIALIZE)
-        for _ in range(self.concurrent_consumers):
-            self._pool.add()
+        self._pool.grow()
 
     async def start(self) -> None:
         """Receive messages; also resumes paused consumers. Initialises first if need be.
@@ -241,6 +243,26 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
             invoker.worker.close()
             if not invoker.worker.busy:
                 await invoker.worker.join(_THREAD_JOIN)
+
+    async def scale(self, lower: int, upper: int | None = None) -> None:
+        """Change the number of consumers, at once if the container is running.
+
+        Idle consumers over the maximum end now, the others after the message in hand. Between
+        `lower` and `upper` the number follows the load, as always.
+
+        Raises:
+            ValueError: `lower` is under 1 or over `upper`, or the subscription is durable.
+        """
+        most = check_range(lower, upper, durable=self.subscription_durable)
+        self.concurrent_consumers = lower
+        self.max_concurrent_consumers = most
+        if not self._life_cycle.active:
+            return
+        self._pool.grow()
+        if self._pool.exceeds_maximum():
+            for invoker in self._pool.invokers():
+                invoker.interrupt_wait()
+        await checkpoint()
 
     def _create_invoker(self, name: str) -> AsyncMessageListenerInvoker:
         return AsyncMessageListenerInvoker(

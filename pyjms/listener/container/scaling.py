@@ -147,6 +147,11 @@ class InvokerPool(Generic[InvokerT]):
         ):
             self.add()
 
+    def grow(self) -> None:
+        """Add the invokers that are missing to `concurrent_consumers`."""
+        while len(self._scheduled) < self._properties.concurrent_consumers:
+            self.add()
+
     def idle_count(self) -> int:
         """Count the invokers whose last receive was empty, or that had none yet."""
         return sum(invoker.idle for invoker in self._scheduled)

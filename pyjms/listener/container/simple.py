@@ -21,7 +21,12 @@ from pyjms.jms.message import Message
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.delivery import Delivery, log_abandoned
 from pyjms.listener.container.execution import ListenerExecution
-from pyjms.listener.container.properties import ContainerOptions, one_or_more, parse_concurrency
+from pyjms.listener.container.properties import (
+    ContainerOptions,
+    check_range,
+    one_or_more,
+    parse_concurrency,
+)
 from pyjms.listener.container.resources import (
     ContainerConnection,
     ResourceFactory,
@@ -200,25 +205,49 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
             if not worker.busy:
                 await worker.join(_THREAD_JOIN)
 
+    async def scale(self, lower: int, upper: int | None = None) -> None:
+        """Change the number of consumers, at once if they exist: there are `upper` of them.
+
+        Waits for the listeners of the consumers that it closes.
+
+        Raises:
+            ValueError: `lower` is under 1 or over `upper`, or the subscription is durable.
+            JMSException: a consumer cannot be created; those that exist go on.
+        """
+        most = check_range(lower, upper, durable=self.subscription_durable)
+        async with self._lock:
+            self.concurrent_consumers = most
+            if self._consumers:
+                connection = await self._connection.establish()
+                await self._add_consumers(connection)
+                await self._drop_consumers(keep=most)
+
     async def _create_consumers(self) -> None:
         if self._consumers:
             return
         connection = await self._connection.establish()
         try:
-            for number in range(1, self._concurrent_consumers + 1):
-                session = await self._resources.create_session(connection)
-                worker = Worker(self.task_name(number))
-                consumer = await self._resources.create_consumer(session)
-                self._consumers.append((consumer, session, worker))
-                await consumer.set_message_listener(
-                    self._message_listener(connection, session, consumer, worker)
-                )
+            await self._add_consumers(connection)
         except BaseException:
             await self._drop_consumers()
             raise
 
-    async def _drop_consumers(self) -> None:
-        consumers, self._consumers = self._consumers, []
+    async def _add_consumers(self, connection: Connection) -> None:
+        while len(self._consumers) < self._concurrent_consumers:
+            session = await self._resources.create_session(connection)
+            try:
+                worker = Worker(self.task_name(len(self._consumers) + 1))
+                consumer = await self._resources.create_consumer(session)
+            except BaseException:
+                await close_quietly(session)
+                raise
+            self._consumers.append((consumer, session, worker))
+            await consumer.set_message_listener(
+                self._message_listener(connection, session, consumer, worker)
+            )
+
+    async def _drop_consumers(self, keep: int = 0) -> None:
+        consumers, self._consumers = self._consumers[keep:], self._consumers[:keep]
         for consumer, session, worker in consumers:
             await close_quietly(consumer, session)
             worker.close()
