@@ -14,29 +14,31 @@ import pytest
 
 import pyjms
 from pyjms._distribution import DISTRIBUTION
+from tests.kit.parallel import SOURCE_TREE
 from tests.kit.source_tree import FILES, ROOT, relative, tree
+
+pytestmark = pytest.mark.xdist_group(SOURCE_TREE)
 
 FUNCTIONS_WITHOUT_DOCSTRING = 25
 METHODS_WITHOUT_DOCSTRING = 14
 """How many public ones may have none; never raise it."""
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
-def test_modules_have_docstrings(path: Path) -> None:
-    module = tree(path)
-    assert not module.body or ast.get_docstring(module), "a module without a docstring"
+def test_modules_have_docstrings() -> None:
+    assert [
+        relative(path) for path in FILES if tree(path).body and not ast.get_docstring(tree(path))
+    ] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
-def test_public_classes_have_docstrings(path: Path) -> None:
-    bare = [
-        node.name
+def test_public_classes_have_docstrings() -> None:
+    assert [
+        f"{relative(path)}:{node.lineno} {node.name}"
+        for path in FILES
         for node in tree(path).body
         if isinstance(node, ast.ClassDef)
         and not node.name.startswith("_")
         and not ast.get_docstring(node)
-    ]
-    assert bare == []
+    ] == []
 
 
 def test_public_functions_have_docstrings() -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.parallel import GROUPS_BY_FIXTURE, SECONDS, SPARK_GROUPS
+from tests.kit.parallel import GROUPS_BY_FIXTURE, SECONDS, SOURCE_TREE, SPARK_GROUPS
 from tests.kit.source_tree import FILES, ROOT, relative, tree
+
+pytestmark = pytest.mark.xdist_group(SOURCE_TREE)
 
 SOURCES = sorted(p for top in ("tests", "benchmarks") for p in (ROOT / top).rglob("*.py"))
 OPTIONAL_PACKAGES = {"pyspark", "psycopg"}
@@ -21,16 +23,20 @@ ABSENT = re.compile(
 )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_nothing_outside_the_repository_is_read(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    depth = len(path.relative_to(ROOT).parts)
-    above = [int(n) for n in re.findall(r"\.parents\[(\d+)\]", text) if int(n) >= depth]
-    assert above == [], "parents[n] is above the repository's root"
+def test_nothing_outside_the_repository_is_read() -> None:
+    above = [
+        f"{relative(path)}: {found[0]} is above the repository's root"
+        for path in SOURCES
+        for found in re.finditer(r"\.parents\[(\d+)\]", path.read_text(encoding="utf-8"))
+        if int(found[1]) >= len(path.relative_to(ROOT).parts)
+    ]
+    assert above == []
 
 
 def skips(path: Path) -> Iterator[tuple[int, str]]:
     """Give line and reason of each `pytest.skip`, `skipif` and `importorskip`."""
+    if "skip" not in path.read_text(encoding="utf-8"):
+        return  # to parse all files takes seconds
     for node in ast.walk(tree(path)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -49,9 +55,13 @@ def _text(node: ast.expr) -> str:
     return ast.unparse(node)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_a_skip_names_an_absent_server_or_package(path: Path) -> None:
-    assert [skip for skip in skips(path) if not ABSENT.search(skip[1])] == []
+def test_a_skip_names_an_absent_server_or_package() -> None:
+    assert [
+        f"{relative(path)}:{line} {reason}"
+        for path in SOURCES
+        for line, reason in skips(path)
+        if not ABSENT.search(reason)
+    ] == []
 
 
 def test_production_code_knows_nothing_of_the_tests_variables() -> None:
@@ -78,6 +88,6 @@ def test_files_named_in_the_projects_settings_exist() -> None:
 
 
 def test_expected_durations_are_of_groups_and_files_that_exist() -> None:
-    files = SECONDS.keys() - {*GROUPS_BY_FIXTURE.values(), *SPARK_GROUPS}
+    files = SECONDS.keys() - {*GROUPS_BY_FIXTURE.values(), *SPARK_GROUPS, SOURCE_TREE}
     assert files < SECONDS.keys()
     assert [name for name in files if not (ROOT / name).is_file()] == []

@@ -26,12 +26,16 @@ SPARK_DRIVERS: Final = "spark drivers"
 SPARK_CLUSTER: Final = "spark cluster"
 """Tests with a standalone cluster of their own."""
 
+SOURCE_TREE: Final = "source tree"
+"""Tests that parse all modules of the packages, which takes seconds and is done once a process."""
+
 SPARK_GROUPS: Final = frozenset({SPARK_SESSION, SPARK_DRIVERS, SPARK_CLUSTER})
 SECONDS_PER_TEST: Final = 0.03
 SECONDS: Final = {
     SPARK_SESSION: 280,
     SPARK_DRIVERS: 110,
     "tests/contract/store/test_store_contract.py": 45,
+    SOURCE_TREE: 12,
     "tests/integration/activemq/test_two_way.py": 400,
     SPARK_CLUSTER: 60,
     "tests/integration/crash/test_kill.py": 25,
