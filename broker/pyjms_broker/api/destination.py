@@ -278,13 +278,6 @@ class RegionDestination(BrokerDestination):
         """Make a message available again that `hide` returned: the transaction was rolled back."""
 
     @abstractmethod
-    def kept_for(self, subscription: Subscription) -> Iterator[MessageReference]:
-        """Return the messages that a topic keeps for a retroactive subscription, oldest first.
-
-        None for other subscriptions; queues keep none. (activemq-broker 4.2)
-        """
-
-    @abstractmethod
     def is_memory_short(self, reference: MessageReference) -> bool:
         """Whether memory is short, so that a waiting message is better left to a store.
 
@@ -311,10 +304,6 @@ class RegionDestination(BrokerDestination):
 
         A queue removes the message. (activemq-broker Q4)
         """
-
-    @abstractmethod
-    def forget_duplicate(self, reference: MessageReference) -> None:
-        """Let the message's id be accepted again, where repeated ids are detected."""
 
     @abstractmethod
     def undo_consumed(self, reference: MessageReference) -> None:

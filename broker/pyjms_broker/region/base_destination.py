@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -120,9 +120,6 @@ class BaseDestination(RegionDestination):
         disk = self.store_usage if reference.persistent else self.temp_usage
         return disk.full(self.policy.store_usage_high_water_mark)
 
-    def kept_for(self, subscription: Subscription) -> Iterator[MessageReference]:
-        return iter(())
-
     def is_memory_short(self, reference: MessageReference) -> bool:
         if not self.policy.use_cache and reference.position is not None:
             return True
@@ -137,6 +134,7 @@ class BaseDestination(RegionDestination):
             reference.persistent = True  # stored, whatever delivery mode its sender chose
         return reference
 
+    @abstractmethod
     def stop(self) -> None:
         """Stop dispatching and all background tasks."""
 
@@ -153,9 +151,6 @@ class BaseDestination(RegionDestination):
 
     def _commit_done(self, _stored: Completion) -> None:
         self.running_commits -= 1
-
-    def forget_duplicate(self, reference: MessageReference) -> None:
-        """Ignore it, except where repeated ids are detected."""
 
     def report_lost(
         self, context: ConnectionContext, reference: MessageReference, stored: Completion

@@ -18,6 +18,7 @@ from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.region.topic.topic import Topic
 
 __all__ = ["Routes", "VirtualDestination", "VirtualDestinationInterceptor"]
 
@@ -97,6 +98,8 @@ class VirtualDestinationInterceptor:
 
     def _send_kept(self, topic: BrokerDestination, subscription: Subscription) -> None:
         queue = subscription.requested
+        if not isinstance(topic.base, Topic):
+            return  # the source of a composite queue: queues keep nothing for later consumers
         for reference in tuple(topic.base.kept_for(subscription)):
             copy = copy_for_destination(reference.message, queue, topic.destination)
             copy.transaction_id = None

@@ -179,7 +179,7 @@ class Queue(BaseDestination):
         self.forget_duplicate(reference)
 
     def forget_duplicate(self, reference: MessageReference) -> None:
-        """Accept a message with this id again."""
+        """Accept a message with this id again, if the queue detects repeated ids."""
         if self._audit is not None:
             self._audit.rollback(reference.message_id)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.region.queue.consumer_ring import Candidate
@@ -95,7 +95,7 @@ class QueueSubscription(PrefetchSubscription):
     def settle(self, reference: MessageReference) -> None:
         reference.destination.consumed(self.context, reference)
         if self.info.network_subscription:  # another broker may send the message back
-            reference.destination.forget_duplicate(reference)
+            cast("Queue", reference.destination).forget_duplicate(reference)
 
     def unsettle(self, reference: MessageReference) -> None:
         reference.destination.undo_consumed(reference)

@@ -58,7 +58,7 @@ inactive subscription to a busy topic filled it and stopped the producers of tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from anyio import lowlevel
 
@@ -205,7 +205,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
         They are the same for each activation: what the consumer had acknowledged comes again.
         """
-        for topic in tuple(self._topics):
+        for topic in cast("tuple[Topic, ...]", tuple(self._topics)):
             for kept in topic.kept_for(self):
                 reference = topic.reference_to(kept.message)
                 reference.persistent = False  # acknowledging it changes no store

@@ -244,6 +244,10 @@ class Topic(BaseDestination):
                 subscription.add(reference)
 
     def kept_for(self, subscription: Subscription) -> Iterator[MessageReference]:
+        """Return the messages that it keeps for a retroactive subscription, oldest first.
+
+        None for other subscriptions. (activemq-broker 4.2)
+        """
         if not subscription.info.retroactive and not self.policy.always_retroactive:
             return
         for reference in self._recovery.messages(subscription.requested):
