@@ -20,6 +20,15 @@ def test_the_first_one_reports_the_outage_and_its_end() -> None:
 def test_another_one_reports_the_end_for_one_that_has_no_line_about_it() -> None:
     starting, second, third = OutageLog("one"), OutageLog("one"), OutageLog("one")
     assert starting.warning() == logging.WARNING
-    second.leave()  # it has reported nothing
+    third.leave()  # it has reported nothing
+    assert second.warning() == logging.DEBUG
     starting.leave()
-    assert [second.end(), third.end()] == [logging.INFO, logging.DEBUG]
+    assert [third.end(), second.end()] == [logging.DEBUG, logging.INFO]
+
+
+def test_what_one_left_unreported_is_not_reported_by_a_later_one_without_an_outage() -> None:
+    gone, later = OutageLog("one"), OutageLog("one")
+    assert gone.warning() == logging.WARNING
+    gone.leave()
+    assert later.end() == logging.DEBUG  # as after a change of brokers that was asked for
+    assert [later.warning(), later.end()] == [logging.WARNING, logging.INFO]
