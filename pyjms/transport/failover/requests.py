@@ -80,9 +80,18 @@ class HeldMessages:
         """Add a message; `is_replayed`: it is part of the replay in any case."""
         self._held[id(message)] = (message, is_replayed)
 
-    def remove(self, message: Command) -> bool:
-        """Remove a message whose sender no longer waits; return whether it was held."""
-        return self._held.pop(id(message), None) is not None
+    def remove(self, message: Command) -> ActiveMQMessage | None:
+        """Remove a message whose sender no longer waits, or the copy of it that was held.
+
+        Return what was held, if anything was.
+        """
+        held = self._held.pop(id(message), None)
+        if held is None and isinstance(message, ActiveMQMessage) and message.message_id:
+            for key, (other, _) in self._held.items():
+                if other.message_id is message.message_id:  # copies have the same object
+                    held = self._held.pop(key)
+                    break
+        return None if held is None else held[0]
 
     def unsent(self) -> list[ActiveMQMessage]:
         """Return those that no replay sends."""

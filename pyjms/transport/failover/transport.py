@@ -161,9 +161,9 @@ class FailoverTransport(ReconnectingTransport):
             self._state.untrack(command)
 
     def withdraw(self, command: Command) -> bool:
-        if is_held := self._held.remove(command):
-            self._state.untrack(command)
-        return is_held
+        if held := self._held.remove(command):
+            self._state.untrack(held)
+        return held is not None
 
     def flush(self) -> None:
         if self._current is not None:

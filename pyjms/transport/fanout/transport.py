@@ -159,7 +159,9 @@ class FanoutTransport(ReconnectingTransport):
             branch.transport.flush()
 
     def withdraw(self, command: Command) -> bool:
-        return False  # a connected broker has it
+        targets = self._targets(command)
+        withdrawn = [branch for branch in self._branches if branch.transport.withdraw(command)]
+        return all(branch in withdrawn for branch in targets)  # else a broker has it
 
     def defer(self, function: Callable[[], object]) -> bool:
         return self._primary is not None and self._primary.transport.defer(function)
@@ -171,6 +173,8 @@ class FanoutTransport(ReconnectingTransport):
     async def drained(self) -> None:
         """Wait until there are enough brokers, and their transports take more.
 
+        Nobody waits for a broker that is lost meanwhile, unless it is the primary one.
+
         Raises:
             ConnectionFailedException: the transport has failed or was stopped.
         """
@@ -179,10 +183,25 @@ class FanoutTransport(ReconnectingTransport):
             if not self._has_enough:
                 await self._changed.wait()
             elif waiting:
-                await waiting[0].transport.drained()
+                await self._drained_or_lost(waiting[0])
             else:
                 return
         raise in_flight.failed_again(self._error)
+
+    async def _drained_or_lost(self, branch: Branch) -> None:
+        """Wait until a broker takes more, or any broker is lost, left out or connected."""
+
+        async def drained() -> None:
+            try:
+                await branch.transport.drained()
+            except ConnectionFailedException as error:
+                logger.debug("Nothing more is sent to %s: %s", branch.uri, error)
+            group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(drained)
+            await self._changed.wait()
+            group.cancel_scope.cancel()
 
     def pause_reading(self) -> None:
         for branch in self._branches:
