@@ -17,6 +17,7 @@ background task calls what is left, with the failure as the outcome of what has 
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from functools import partial
 
 import anyio
@@ -100,7 +101,8 @@ class SendCompletions:
         Waits only while the transport is congested; cancelling that wait does not undo the send.
 
         Raises:
-            ConnectionFailedException: the connection has failed; the listener is not called.
+            ConnectionFailedException: the connection had failed; the listener is not called. A
+                failure during that wait is told to the listener only.
         """
         send = _Send(message, listener, command.producer_id)
         self.outstanding.append(send)
@@ -117,7 +119,8 @@ class SendCompletions:
             self._connection.send_now()
         self._sent += 1
         if transport.congested:
-            await transport.drained()
+            with suppress(JMSException):  # the listener is told
+                await transport.drained()
         elif not self._sent & _YIELD_MASK:
             await checkpoint()
 

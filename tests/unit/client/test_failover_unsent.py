@@ -201,6 +201,46 @@ async def test_a_send_to_a_broker_whose_loss_is_not_reported_yet_reaches_the_nex
         assert isinstance(sent, ActiveMQMessage)
 
 
+class Outcomes:
+    """A completion listener that records its calls."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def on_completion(self, _: object) -> None:
+        self.heard.append("completed")
+
+    def on_exception(self, _: object, error: JMSException) -> None:
+        self.heard.append(type(error).__name__)
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("query", ["maxReconnectAttempts=3", "timeout=100"])
+@pytest.mark.parametrize("reported", [True, False])
+async def test_an_asynchronous_send_that_is_given_up_is_reported_to_its_listener_only(
+    brokers: FakeBrokers, query: str, reported: bool
+) -> None:
+    listener = Outcomes()
+    async with connected(query) as connection:
+        session, producer = await producer_of(connection, transacted=False)
+        if reported:
+            await begin_outage(brokers)
+        else:
+            brokers.connections[-1].is_broken = True
+        async with anyio.create_task_group() as group:
+
+            async def send() -> None:
+                message = session.create_text_message("x")
+                await producer.send(message, completion_listener=listener)
+
+            group.start_soon(send)
+            await _clock.sleep(0.001)
+            if not reported:
+                await begin_outage(brokers)
+            await _clock.sleep(60)
+        assert listener.heard == ["ConnectionFailedException"]
+
+
 @pytest.mark.usefixtures("clock")
 @pytest.mark.fact("activemq-broker T13")
 @pytest.mark.parametrize(
