@@ -104,7 +104,7 @@ class Replay:
             transport.oneway(pull)
         for request in self._requests:
             if request not in doubtful:
-                self._sender.send_request(transport, request, copy(request.command))
+                self._sender.send_request(transport, request, _repeated(request))
         for message in self._held.unsent():
             transport.oneway(copy(message))
         for control in _consumer_controls(self._state, pending):
@@ -163,6 +163,13 @@ def _sessions(state: ClientState) -> list[SessionId]:
         for consumer_id in state.consumers
     )
     return list(dict.fromkeys([*implicit, *state.sessions]))
+
+
+def _repeated(request: Request) -> Command:
+    command = request.command
+    if isinstance(command, ConnectionInfo) and request.was_sent:
+        return _reconnecting(command)  # Artemis refuses a client that it knows, otherwise
+    return copy(command)
 
 
 def _reconnecting(info: ConnectionInfo) -> ConnectionInfo:

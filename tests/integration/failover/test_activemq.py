@@ -67,6 +67,14 @@ async def test_branches_are_moved_once_in_spite_of_cuts(
         await cut_while_transferring_in_branches(proxy, direct(broker), 20, 30, 4)
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+async def test_branches_are_moved_once_in_spite_of_a_thousand_cuts(
+    proxy: CuttingProxy, broker: JavaBroker
+) -> None:
+    await cut_while_transferring_in_branches(proxy, direct(broker), 1000, 500, 5)
+
+
 async def test_sessions_survive_a_killed_broker(broker: JavaBroker) -> None:
     with anyio.fail_after(240):
         url = f"failover:({direct(broker)})?{FAST}"

@@ -21,6 +21,7 @@ from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ActiveMQTextMessage,
     ConnectionId,
+    ConnectionInfo,
     ConsumerControl,
     ConsumerInfo,
     LocalTransactionId,
@@ -48,6 +49,14 @@ async def connected(query: str = "") -> AsyncIterator[Any]:
     url = f"failover:(fake://a)?jms.watchTopicAdvisories=false&{query}"
     async with await ConnectionFactory(url).create_connection() as connection:
         await connection.start()
+        yield connection
+
+
+@asynccontextmanager
+async def connected_lazily() -> AsyncIterator[Any]:
+    """A connection that the broker does not know yet."""
+    url = "failover:(fake://a)?jms.watchTopicAdvisories=false"
+    async with await ConnectionFactory(url).create_connection() as connection:
         yield connection
 
 
@@ -199,6 +208,27 @@ async def test_a_send_to_a_broker_whose_loss_is_not_reported_yet_reaches_the_nex
             await begin_outage(brokers)
             (sent,) = await end_outage(brokers)
         assert isinstance(sent, ActiveMQMessage)
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.fact("activemq-edges F4")
+async def test_a_client_that_a_lost_broker_may_know_says_that_it_reconnects(
+    brokers: FakeBrokers,
+) -> None:
+    async with connected_lazily() as connection:
+        brokers.connections[-1].respond = lambda _: ()
+        async with anyio.create_task_group() as group:
+            group.start_soon(connection.create_session)
+            await _clock.sleep(0.001)
+            brokers.lose()
+            await _clock.sleep(60)
+        introductions = [
+            command.failover_reconnect
+            for each in brokers.connections
+            for command in each.sent
+            if isinstance(command, ConnectionInfo)
+        ]
+        assert introductions == [False, True]
 
 
 class Outcomes:
