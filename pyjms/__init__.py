@@ -25,6 +25,9 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         Propagation as Propagation, TransactionStatus as TransactionStatus,
     )
     from pyjms.container.core import ApplicationContainer as ApplicationContainer
+    from pyjms.core.interceptors import (
+        Proceed as Proceed, SendInterceptor as SendInterceptor, SendInvocation as SendInvocation,
+    )
     from pyjms.enums import (
         AcknowledgeMode as AcknowledgeMode, CacheLevel as CacheLevel, DeliveryMode as DeliveryMode,
     )
@@ -96,7 +99,6 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.listener.handler.interceptors import (
         HandlerInterceptor as HandlerInterceptor,
         HandlerInvocation as HandlerInvocation,
-        Proceed as Proceed,
     )
     from pyjms.listener.handler.reply import JmsResponse as JmsResponse
     from pyjms.management.statistics import (
@@ -187,6 +189,7 @@ SHARED = {
         remove_metrics_observer
     """,
     "pyjms.container.core": "ApplicationContainer",
+    "pyjms.core.interceptors": "Proceed SendInterceptor SendInvocation",
     "pyjms.enums": "AcknowledgeMode CacheLevel DeliveryMode",
     "pyjms.errors": """
         ConfigurationException ConnectionClosedException ConnectionFailedException
@@ -216,7 +219,7 @@ SHARED = {
         DefaultJmsListenerContainerFactory SimpleJmsListenerContainerFactory
     """,
     "pyjms.listener.registry": "JmsListenerEndpointRegistry",
-    "pyjms.listener.handler.interceptors": "HandlerInterceptor HandlerInvocation Proceed",
+    "pyjms.listener.handler.interceptors": "HandlerInterceptor HandlerInvocation",
     "pyjms.listener.handler.reply": "JmsResponse",
     "pyjms.settings": "PyjmsSettings load_settings",
     "pyjms.support.converter": """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         HandlerInvocation as HandlerInvocation,
         JmsListenerEndpoint as JmsListenerEndpoint,
         MethodJmsListenerEndpoint as MethodJmsListenerEndpoint,
-        Proceed as Proceed,
+        Proceed as Proceed, SendInterceptor as SendInterceptor, SendInvocation as SendInvocation,
         SimpleAsyncTaskExecutor as SimpleAsyncTaskExecutor,
         SimpleJmsListenerEndpoint as SimpleJmsListenerEndpoint,
         TaskExecutor as TaskExecutor,

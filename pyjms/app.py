@@ -24,7 +24,9 @@ from pyjms._signals import act_on_signals, stop_on_signals
 from pyjms._wakeup import loop_options, spawn
 from pyjms._yaml import Problems
 from pyjms.container.core import ApplicationContainer, make_container
+from pyjms.container.interceptors import ApplicationInterceptors
 from pyjms.container.wiring import Wiring
+from pyjms.core.interceptors import SendInterceptor
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException
 from pyjms.lifecycle import HookRunner
@@ -56,8 +58,10 @@ class JmsApplication:
         container: a subclass or instance of ApplicationContainer, with providers of your own.
         stop_timeout: seconds that handlers in progress, and then the shutdown hooks, have when the
             application stops; None: the setting `lifecycle.timeout_per_shutdown_phase`.
-        interceptors: coroutine functions `(invocation, proceed)` around each call of a handler, the
-            first is the outermost (see `pyjms.listener.handler.interceptors`).
+        interceptors: functions `(invocation, proceed)` around each call of a handler, `def` or
+            `async def`; the first is the outermost (see `pyjms.listener.handler.interceptors`).
+        send_interceptors: the same around each send of the templates and each reply of a handler
+            (see `pyjms.core.interceptors`).
         error_handler: called on the loop with each failure of a listener whose container factory
             sets no error handler; `def` or `async def`. The failure is then not logged. It is a
             ListenerExecutionFailedException with `listener_id`, `message` and the handler's own
@@ -75,6 +79,7 @@ class JmsApplication:
         container: containers.Container | type[ApplicationContainer] | None = None,
         stop_timeout: float | None = None,
         interceptors: Iterable[HandlerInterceptor] = (),
+        send_interceptors: Iterable[SendInterceptor] = (),
         error_handler: ErrorHandler | None = None,
     ) -> None:
         self.settings = settings or load_settings(Path(config) if config else None)
@@ -85,7 +90,12 @@ class JmsApplication:
             else stop_timeout
         )
         check_seconds("stop_timeout", self.stop_timeout)
-        self._wiring = Wiring(self.container, self.settings, interceptors, error_handler)
+        self._wiring = Wiring(
+            self.container,
+            self.settings,
+            ApplicationInterceptors(self.container, interceptors, send_interceptors),
+            error_handler,
+        )
         self._hooks = HookRunner()
         self._targets: list[object] = list(targets)
         self._running = False

@@ -6,7 +6,7 @@ decorator may be repeated: each makes a listener of its own. `@inject` goes insi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -34,6 +34,7 @@ class JmsListenerMark:
     prefetch: int | Literal["auto"] | None = None
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None
     auto_startup: bool | None = None
+    interceptors: tuple[Callable[..., Any] | str, ...] | None = None
 
 
 def jms_listener(
@@ -47,6 +48,7 @@ def jms_listener(
     prefetch: int | Literal["auto"] | None = None,
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None,
     auto_startup: bool | None = None,
+    interceptors: Iterable[Callable[..., Any] | str] | None = None,
 ) -> Callable[[F], F]:
     """Have the function called with each message that arrives at one of `destinations`.
 
@@ -74,6 +76,9 @@ def jms_listener(
         unreadable_messages: "redeliver" treats messages that cannot be converted to the handler's
             arguments as any other failure; "dead_letter" is the default.
         auto_startup: False leaves the container stopped until it is started explicitly.
+        interceptors: functions `(invocation, proceed)` around each call, within those of the
+            application and the container factory; or their names (`module:name`, or that of an
+            entry point in the group `pyjms.interceptors`).
 
     Raises:
         TypeError: there is no destination.
@@ -90,6 +95,7 @@ def jms_listener(
         prefetch=prefetch,
         unreadable_messages=unreadable_messages,
         auto_startup=auto_startup,
+        interceptors=None if interceptors is None else tuple(interceptors),
     )
 
     def add_mark(function: F) -> F:

@@ -17,6 +17,7 @@ from pyjms.container.endpoint_checks import (
 )
 from pyjms.container.factories import broker_connection_factory
 from pyjms.container.handler_problems import HandlerProblems, handler_name
+from pyjms.container.interceptors import named_interceptors
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import named_kind, parse_destination
 from pyjms.listener.container.properties import invalid_concurrency, parse_concurrency
@@ -48,7 +49,12 @@ def add_settings_problems(container: Any, settings: PyjmsSettings, problems: Pro
     for type_id, name in settings.jms.converter.type_id_mappings.items():
         with _located((*_MAPPINGS, type_id), settings, problems):
             imported_class(name)
+    for place in (("jms", "listener", "interceptors"), ("jms", "template", "interceptors")):
+        section = settings.jms.listener if place[1] == "listener" else settings.jms.template
+        _add_interceptor_problems(place, section.interceptors, settings, problems)
     for name, override in settings.listeners.items():
+        own = override.interceptors or ()
+        _add_interceptor_problems(("listeners", name, "interceptors"), own, settings, problems)
         texts = override.destination_text, override.concurrency, override.selector
         for key, check in _text_checks(*texts).items():
             with _located(("listeners", name, key), settings, problems):
@@ -125,6 +131,14 @@ def check_reply_destination(text: str, handler: Callable[..., Any]) -> None:
         raise ConfigurationException(
             f"Handler {handler_name(handler)}: its @send_to: {error}"
         ) from error
+
+
+def _add_interceptor_problems(
+    path: tuple[str, ...], names: Iterable[str], settings: PyjmsSettings, problems: Problems
+) -> None:
+    for name in names:
+        with _located(path, settings, problems):
+            named_interceptors([name])
 
 
 @contextmanager

@@ -27,10 +27,14 @@ __all__ = ["ApplicationContainer", "make_container", "named_like"]
 class ApplicationContainer(containers.DeclarativeContainer):
     """The default wiring; subclass it to add services or replace providers.
 
-    Providers in the plural supply a mapping by the names of the settings' `brokers`.
+    Providers of factories and templates in the plural supply a mapping by the names of the
+    settings' `brokers`. `interceptors` and `send_interceptors` are lists, further out than those of
+    the application's arguments.
     """
 
     settings: Any = providers.Dependency(instance_of=PyjmsSettings)
+    interceptors: Any = providers.Object(())
+    send_interceptors: Any = providers.Object(())
     message_converter = providers.Singleton(factories.message_converter, settings)
     destination_resolver = providers.Singleton(SimpleDestinationResolver)
     native_connection_factory = providers.Singleton(factories.native_connection_factory, settings)
@@ -38,7 +42,12 @@ class ApplicationContainer(containers.DeclarativeContainer):
         factories.connection_factory, native_connection_factory, settings
     )
     jms_template = providers.Singleton(
-        factories.template, connection_factory, settings, message_converter, destination_resolver
+        factories.template,
+        connection_factory,
+        settings,
+        message_converter,
+        destination_resolver,
+        send_interceptors,
     )
     native_connection_factories = providers.Singleton(
         factories.native_connection_factories, settings
@@ -47,7 +56,12 @@ class ApplicationContainer(containers.DeclarativeContainer):
         factories.connection_factories, native_connection_factories, settings
     )
     jms_templates = providers.Singleton(
-        factories.templates, connection_factories, settings, message_converter, destination_resolver
+        factories.templates,
+        connection_factories,
+        settings,
+        message_converter,
+        destination_resolver,
+        send_interceptors,
     )
     listener_connection_factory = providers.Singleton(
         factories.listener_connection_factory,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -10,6 +10,8 @@ from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.pool.factory import JmsPoolConnectionFactory
 from pyjms.container.by_broker import ByBroker
+from pyjms.container.interceptors import named_interceptors
+from pyjms.core.interceptors import SendInterceptor
 from pyjms.core.template import JmsTemplate
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import ConnectionFactory
@@ -144,6 +146,7 @@ def template(
     settings: PyjmsSettings,
     converter: MessageConverter,
     resolver: DestinationResolver,
+    send_interceptors: Sequence[SendInterceptor] = (),
 ) -> JmsTemplate:
     """Return the application's template, as `jms.template` says."""
     section = settings.jms.template
@@ -164,6 +167,7 @@ def template(
         message_converter=converter,
         destination_resolver=resolver,
         shared_reply_queue=section.shared_reply_queue,
+        send_interceptors=[*send_interceptors, *named_interceptors(section.interceptors)],
         **{name: value for name, value in options.items() if value is not None},
     )
 
@@ -173,11 +177,14 @@ def templates(
     settings: PyjmsSettings,
     converter: MessageConverter,
     resolver: DestinationResolver,
+    send_interceptors: Sequence[SendInterceptor] = (),
 ) -> ByBroker[JmsTemplate]:
     """Return a template for each broker of `brokers`, as `jms.template` says."""
     return ByBroker(
         connection_factories,
-        lambda name: template(connection_factories[name], settings, converter, resolver),
+        lambda name: template(
+            connection_factories[name], settings, converter, resolver, send_interceptors
+        ),
     )
 
 
@@ -204,6 +211,7 @@ def listener_container_factory(
         "unreadable_messages": listener.unreadable_messages,
         "message_converter": converter,
         "destination_resolver": resolver,
+        "interceptors": named_interceptors(listener.interceptors) or None,
     }
     # receive_timeout None means for ever; all other options None means not set
     options = {k: v for k, v in options.items() if v is not None or k == "receive_timeout"}

@@ -9,9 +9,9 @@ from typing import Any
 
 from pyjms._yaml import Problems
 from pyjms.container.instances import bound_to_instance
+from pyjms.core.workers import Worker, current_worker
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.listener.handler.parameters import InjectionMarker, injection_marker
-from pyjms.listener.workers import Worker, current_worker
 
 __all__ = ["hook_call"]
 

@@ -29,6 +29,7 @@ from pyjms.container.handler_problems import HandlerProblems
 from pyjms.container.hooks import hook_call
 from pyjms.container.injection import Injection
 from pyjms.container.instances import bound_to_instance, with_provided_instances
+from pyjms.container.interceptors import ApplicationInterceptors, named_interceptors
 from pyjms.container.targets import functions, marked, missing_instances, nothing_to_run
 from pyjms.errors import ConfigurationException
 from pyjms.jms.api import Session
@@ -41,7 +42,6 @@ from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoi
 from pyjms.listener.factory import DefaultJmsListenerContainerFactory
 from pyjms.listener.handler.adapter import HandlerAdapter
 from pyjms.listener.handler.arguments import CallPlan, SessionTypes
-from pyjms.listener.handler.interceptors import HandlerInterceptor, in_order
 from pyjms.listener.handler.reply import ReplySender
 from pyjms.listener.outages import Outages
 from pyjms.settings import PyjmsSettings
@@ -69,12 +69,12 @@ class Wiring:
         self,
         container: Any,
         settings: PyjmsSettings,
-        interceptors: Iterable[HandlerInterceptor] = (),
+        interceptors: ApplicationInterceptors,
         error_handler: ErrorHandler | None = None,
     ) -> None:
         self._container = container
         self._settings = settings
-        self._interceptors = in_order(interceptors)
+        self._interceptors = interceptors
         self._error_handler = error_handler
         self.outages = Outages(settings.lifecycle.startup_timeout)
         """Which brokers cannot be reached by the listeners."""
@@ -196,6 +196,8 @@ class Wiring:
         container: AbstractMessageListenerContainer = factory.create_listener_container(endpoint)
         if container.error_handler is None:
             container.error_handler = self._error_handler
+        if not isinstance(endpoint, MethodJmsListenerEndpoint):
+            container.interceptors = self._interceptors.chain_of(container)
         if isinstance(container, DefaultMessageListenerContainer):
             container.outages = self.outages
             _spread_attempts(container)
@@ -217,6 +219,7 @@ class Wiring:
 
     async def start_pools(self) -> None:
         """Allow the use of the pools, and open their first connections; failures are logged."""
+        self._interceptors.add_to_templates(self._container)
         await kept_connections.start_pools(self._container)
 
     async def close_factories(self) -> None:
@@ -254,11 +257,14 @@ class Wiring:
         )
         own = self._settings.listeners.get(endpoint.id)
         changes = {} if own is None else own.endpoint_settings()
+        interceptors = changes.pop("interceptors", mark.interceptors)
         add_text_problems(endpoint, changes, found)
         endpoint.override(**changes)
         for name, provider in ({} if own is None else own.provided()).items():
             with found.caught(f"Listener {endpoint.id!r}, {name}: "):
                 endpoint.provided[name] = self._injection.named(provider)
+        with found.caught(f"Listener {endpoint.id or endpoint.destination!r}: "):
+            endpoint.interceptors = named_interceptors(interceptors or ())
         if not self._is_partial:
             factory = self._factory(endpoint)
             if own is not None and own.redelivery is not None:
@@ -280,9 +286,12 @@ class Wiring:
             ),
             pub_sub_domain=container.reply_pub_sub_domain,
             qos=container.reply_qos_settings,
+            send_chain=self._interceptors.chain_of_replies(self._container),
         )
         plan = self._plan(bound_to_instance(endpoint.handler), converter)
-        return HandlerAdapter(plan, replies, endpoint.id, self._interceptors)
+        chain = self._interceptors.chain_of(container)
+        container.interceptors = ()  # they are in the adapter: around the handler, not around that
+        return HandlerAdapter(plan, replies, endpoint.id, chain)
 
     def _plan(self, handler: Callable[..., Any], converter: Any) -> CallPlan:
         return CallPlan(

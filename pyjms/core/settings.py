@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final, TypedDict
 
 from pyjms._clock import FOR_EVER, check_seconds
+from pyjms.core.interceptors import InterceptorChain, SendInterceptor
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory, Session
@@ -52,6 +54,7 @@ class TemplateOptions(TypedDict, total=False):
     message_timestamp_enabled: bool
     pub_sub_no_local: bool
     shared_reply_queue: bool
+    send_interceptors: Iterable[SendInterceptor]
 
 
 class TemplateSettings:
@@ -81,8 +84,11 @@ class TemplateSettings:
         shared_reply_queue: whether requests over a shared connection share a temporary queue for
             their replies, which then need a correlation id; False: each request has its own, as
             in Spring.
+        send_interceptors: functions `(invocation, proceed)` around each send and request, the
+            first is the outermost (see `pyjms.core.interceptors`).
 
     Raises:
+        ConfigurationException: an interceptor cannot be called.
         TypeError: a duration is not a number.
         ValueError: a duration is negative or not finite; a `receive_timeout` may be negative.
     """
@@ -108,6 +114,7 @@ class TemplateSettings:
         message_timestamp_enabled: bool = True,
         pub_sub_no_local: bool = False,
         shared_reply_queue: bool = True,
+        send_interceptors: Iterable[SendInterceptor] = (),
     ) -> None:
         self.connection_factory = connection_factory
         self.default_destination = default_destination
@@ -132,10 +139,25 @@ class TemplateSettings:
         self.message_timestamp_enabled = message_timestamp_enabled
         self.pub_sub_no_local = pub_sub_no_local
         self.shared_reply_queue = shared_reply_queue
+        self._send_chain: InterceptorChain[SendInterceptor] = InterceptorChain(send_interceptors)
         self.seconds_to_wait(UNSET)
         check_seconds("time_to_live", time_to_live)
         if delivery_delay is not None:
             check_seconds("delivery_delay", delivery_delay)
+
+    @property
+    def send_interceptors(self) -> tuple[SendInterceptor, ...]:
+        """The interceptors around sends, outermost first; can be set at any time."""
+        return self._send_chain.interceptors
+
+    @send_interceptors.setter
+    def send_interceptors(self, value: Iterable[SendInterceptor]) -> None:
+        self._send_chain = InterceptorChain(value)
+
+    @property
+    def send_chain(self) -> InterceptorChain[SendInterceptor]:
+        """The interceptors as a chain that can be called."""
+        return self._send_chain
 
     @property
     def delivery_persistent(self) -> bool:

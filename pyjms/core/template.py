@@ -18,6 +18,7 @@ from pyjms.core.execution import (
     ProducerCallback,
     SessionCallback,
 )
+from pyjms.core.interceptors import SendInvocation
 from pyjms.core.receiving import TemplateReceiving
 from pyjms.core.replies import (
     reply_from_response_queue,
@@ -242,6 +243,17 @@ class JmsTemplate(TemplateReceiving):
         return checked_message(await call(post_processor, message), "The post processor")
 
     async def _send(
+        self, session: Session, destination: Destination, message: Message, options: MessageOptions
+    ) -> None:
+        if self._send_chain:
+            await self._send_chain.around_send(
+                SendInvocation(destination, message, session),
+                lambda: self._send_now(session, destination, message, options),
+            )
+        else:
+            await self._send_now(session, destination, message, options)
+
+    async def _send_now(
         self, session: Session, destination: Destination, message: Message, options: MessageOptions
     ) -> None:
         async with using(await self._create_producer(session, destination)) as producer:

@@ -7,13 +7,14 @@ An endpoint's own settings override those of the factory that creates its contai
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.errors import ConfigurationException
 from pyjms.listener.container.properties import Prefetch, UnreadableMessages
+from pyjms.listener.handler.interceptors import HandlerInterceptor
 
 if TYPE_CHECKING:
     from pyjms.listener.container.base import AbstractMessageListenerContainer
@@ -48,6 +49,8 @@ class JmsListenerEndpoint(ABC):
     redelivery_policy: RedeliveryPolicy | None = None
     unreadable_messages: UnreadableMessages | None = None
     auto_startup: bool | None = None
+    interceptors: Sequence[HandlerInterceptor] | None = None
+    """Interceptors of this listener, within those of the container factory."""
     properties: dict[str, Any] = field(default_factory=dict)
     """Further properties of the container, by name."""
     provided: dict[str, Callable[[], Any]] = field(default_factory=dict)
@@ -79,6 +82,8 @@ class JmsListenerEndpoint(ABC):
             value = getattr(self, name)
             if value is not None:
                 setattr(container, option, value)
+        if self.interceptors:
+            container.interceptors = (*container.interceptors, *self.interceptors)
         if container.subscription_durable and self.concurrency is None:
             container.concurrency = "1"  # the factory's is for queues
         # before the listener, which would otherwise set the name of its class

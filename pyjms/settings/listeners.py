@@ -196,6 +196,9 @@ class ListenerSettings(Section):
     letters at once; redeliver: as with any other failure."""
     cache_level: CacheLevelName | None = None
     """What a listener keeps between messages: none, connection, session, consumer or auto."""
+    interceptors: list[Text] = Field(default_factory=list)
+    """Interceptors around the handlers of the default container factory, outermost first:
+    module:name, or the name of an installed one."""
     session: ListenerSessionSettings = ListenerSessionSettings()
 
     @model_validator(mode="after")
@@ -266,6 +269,9 @@ class ListenerOverride(Section):
     """Time between two attempts to restore a lost connection."""
     cache_level: CacheLevelName | None = None
     """What it keeps between messages: none, connection, session, consumer or auto."""
+    interceptors: list[Text] | None = None
+    """Interceptors of this listener instead of the decorator's, outermost first: module:name, or
+    the name of an installed one."""
     session: ListenerSessionOverride = ListenerSessionOverride()
     phase: int | None = None
     """Lower phases start first, and stop last, when the others have finished."""

@@ -93,6 +93,9 @@ class TemplateSettings(Section):
     shared_reply_queue: bool = True
     """Whether requests share a temporary queue for their replies, which then need a correlation id;
     false: each request has its own, as in Spring."""
+    interceptors: list[Text] = Field(default_factory=list)
+    """Send interceptors of the templates and of replies, outermost first: module:name, or the name
+    of an installed one."""
     session: TemplateSessionSettings = TemplateSessionSettings()
 
     def explicit_qos_enabled(self) -> bool:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Self, TypeVar
 
 from pyjms._wakeup import LoopHandle
+from pyjms.core.workers import Worker
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
 from pyjms.jms.api import CompletionListener
 from pyjms.jms.message import Message
-from pyjms.listener.workers import Worker
 from pyjms.sync.facade import Facade, SessionGuard, SessionPart, sessions_in_use
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import close_at_exit

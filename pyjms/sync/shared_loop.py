@@ -27,7 +27,7 @@ from pyjms import _clock
 from pyjms._fork import call_in_child
 from pyjms._logger import get_logger
 from pyjms._wakeup import LoopHandle, loop_options, spawn
-from pyjms.listener.workers import current_worker
+from pyjms.core.workers import current_worker
 
 __all__ = ["close_at_exit", "current_loop", "shared_loop"]
 

@@ -13,6 +13,7 @@ from dependency_injector import containers
 from pyjms.app import JmsApplication
 from pyjms.client.messages import from_command
 from pyjms.container.core import ApplicationContainer
+from pyjms.core.interceptors import SendInterceptor
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException, RequestTimeoutException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
@@ -93,6 +94,7 @@ class JmsTestApp:
         container: containers.Container | type[ApplicationContainer] | None = None,
         redelivery_delay: float | None = 0.0,
         interceptors: Iterable[HandlerInterceptor] = (),
+        send_interceptors: Iterable[SendInterceptor] = (),
         error_handler: ErrorHandler | None = None,
     ) -> JmsApplication:
         """Run these modules, handlers or instances on the test's broker, whatever the settings say.
@@ -101,7 +103,7 @@ class JmsTestApp:
         `redelivery_delay`: seconds before a rolled-back message is redelivered (1 s outside of
         tests); options `jms.redeliveryPolicy` of `pyjms_broker_url` take precedence. None: as the
         settings say.
-        `interceptors` and `error_handler` are JmsApplication's.
+        `interceptors`, `send_interceptors` and `error_handler` are JmsApplication's.
 
         Raises:
             IllegalStateException: one runs already.
@@ -126,6 +128,7 @@ class JmsTestApp:
             settings=settings,
             container=container,
             interceptors=[self.recorder, *interceptors],
+            send_interceptors=send_interceptors,
             error_handler=error_handler,
         )
         await self._application.start()

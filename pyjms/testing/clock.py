@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
-from pyjms.listener.workers import calls_in_flight
+from pyjms.core.workers import calls_in_flight
 
 __all__ = ["VirtualClock", "real_time"]
 

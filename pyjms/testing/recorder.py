@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import anyio
 
 from pyjms import _clock
+from pyjms.core.interceptors import Proceed
 from pyjms.errors import ListenerExecutionFailedException, RequestTimeoutException
 from pyjms.jms.message import Message
-from pyjms.listener.handler.interceptors import HandlerInvocation, Proceed
+from pyjms.listener.handler.interceptors import HandlerInvocation
 
 __all__ = ["HandlerCall", "Recorder"]
 

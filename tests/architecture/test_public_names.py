@@ -30,7 +30,7 @@ NAMES = """
     MessageConsumer MessageConversionException MessageConverter MessageEOFException
     MessageFormatException MessageNotReadableException MessageNotWriteableException
     MessageProducer MessageTransformer MessageType MethodJmsListenerEndpoint ObjectMessage Payload PrefetchPolicy
-    Proceed Propagation ProtocolViolation PyjmsSettings QosSettings Queue QueueBrowser
+    Proceed Propagation ProtocolViolation SendInterceptor SendInvocation PyjmsSettings QosSettings Queue QueueBrowser
     PoisonMessageException RedeliveryPolicy RemoteProtocolError ReplyFailureException
     RequestTimeoutException UnreadableMessageException
     ResourceAllocationException Session SimpleAsyncTaskExecutor SimpleJmsHeaderMapper

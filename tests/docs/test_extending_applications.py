@@ -61,6 +61,16 @@ async def test_the_interceptors_of_the_recipe(load) -> None:
         await until(lambda: len(shop.durations["orders"]) >= 3)
 
 
+async def test_the_send_interceptor_of_the_recipe(load) -> None:
+    tenants = load("A send interceptor")
+    async with tenants.app as app:
+        token = tenants.tenant.set("acme")
+        await app.template.convert_and_send("orders.new", "one")
+        tenants.tenant.reset(token)
+        await until(lambda: tenants.orders)
+    assert tenants.orders == [("acme", "one")]
+
+
 async def test_the_error_handler_of_the_recipe(load) -> None:
     alarms = load("An error handler")
     async with alarms.app as app:

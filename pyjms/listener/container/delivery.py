@@ -15,13 +15,13 @@ from typing import Final, Protocol, cast
 
 from pyjms import _clock
 from pyjms._logger import error_text, one_line, shortened
+from pyjms.core.workers import Worker
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.message import Message
 from pyjms.listener.container.failures import cause_of, poison_cause
 from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.tracebacks import users_traceback
-from pyjms.listener.workers import Worker
 
 __all__ = ["ACKNOWLEDGED_BY_THE_CLIENT", "Delivery", "log_abandoned", "log_failure", "record_cause"]
 

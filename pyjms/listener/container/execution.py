@@ -34,6 +34,7 @@ import anyio
 from pyjms._logger import get_logger
 from pyjms.core.closing import close_quietly
 from pyjms.core.resources import BoundResource, bind, bound
+from pyjms.core.workers import current_worker
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     IllegalStateException,
@@ -56,9 +57,8 @@ from pyjms.listener.container.failures import (
 from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.container.resources import ResourceFactory
 from pyjms.listener.container.state import LifeCycle
-from pyjms.listener.handler.interceptors import HandlerInvocation, call_through
+from pyjms.listener.handler.interceptors import HandlerInvocation
 from pyjms.listener.handler.message_listener import ListenerCall
-from pyjms.listener.workers import current_worker
 
 __all__ = ["ListenerExecution"]
 
@@ -139,12 +139,11 @@ class ListenerExecution:
             acknowledger = message.acknowledger
             if acknowledger is not None:  # a `def` listener may call acknowledge() in its thread
                 message.acknowledger = worker.on_loop(acknowledger)
-        interceptors = self._properties.interceptors
+        chain = self._properties.interceptor_chain
         token = current_worker.set(worker)
         try:
-            if interceptors:
-                await call_through(
-                    interceptors,
+            if chain:
+                await chain.around_handler(
                     HandlerInvocation(call.listener, self._properties.bean_name, message, session),
                     lambda: self._call(call, delivery),
                 )

@@ -36,6 +36,7 @@ from anyio.lowlevel import checkpoint
 
 from pyjms._logger import get_logger
 from pyjms.core.closing import close_quietly
+from pyjms.core.workers import Worker
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import MessageConsumer, Session
 from pyjms.listener.container.default_properties import DefaultContainerProperties
@@ -48,7 +49,6 @@ from pyjms.listener.container.resources import (
 )
 from pyjms.listener.container.scaling import InvokerPool
 from pyjms.listener.container.state import LifeCycle
-from pyjms.listener.workers import Worker
 
 __all__ = ["AsyncMessageListenerInvoker"]
 
@@ -78,7 +78,7 @@ class AsyncMessageListenerInvoker:
         self.idle_task_executions = 0
         self.session: Session | None = None
         self.consumer: MessageConsumer | None = None
-        self.worker = Worker(name)
+        self.worker = Worker(name, properties.bean_name)
         self.waiting = False
         self.delivery: Delivery | None = None
         self._properties = properties

@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, ClassVar, Literal, TypedDict
 
 from pyjms.client.options import RedeliveryPolicy
+from pyjms.core.interceptors import InterceptorChain
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import ConnectionFactory, ExceptionListener
 from pyjms.jms.destination import Destination
-from pyjms.listener.handler.interceptors import HandlerInterceptor, in_order
+from pyjms.listener.handler.interceptors import HandlerInterceptor
 from pyjms.listener.handler.message_listener import ListenerCall, OnMessage, listener_name
 from pyjms.selector import selector_or_none
 from pyjms.support.converter.base import MessageConverter
@@ -131,7 +132,7 @@ class ContainerProperties:
         self.destination_resolver = SimpleDestinationResolver()
         self.listener_call: ListenerCall | None = None
         self._listener: Listener | None = None
-        self._interceptors: tuple[HandlerInterceptor, ...] = ()
+        self._chain: InterceptorChain[HandlerInterceptor] = InterceptorChain()
         self._destination: Destination | str | None = None
         self._reply_pub_sub_domain: bool | None = None
         self._durable = False
@@ -202,11 +203,16 @@ class ContainerProperties:
     @property
     def interceptors(self) -> tuple[HandlerInterceptor, ...]:
         """Interceptors around the message listener, outermost first; replaceable at run time."""
-        return self._interceptors
+        return self._chain.interceptors
 
     @interceptors.setter
     def interceptors(self, value: Iterable[HandlerInterceptor]) -> None:
-        self._interceptors = in_order(value)
+        self._chain = InterceptorChain(value)
+
+    @property
+    def interceptor_chain(self) -> InterceptorChain[HandlerInterceptor]:
+        """The interceptors as a chain that can be called."""
+        return self._chain
 
     @property
     def subscription_durable(self) -> bool:

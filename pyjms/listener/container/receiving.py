@@ -13,6 +13,7 @@ import anyio
 
 from pyjms.core.closing import close_quietly
 from pyjms.core.resources import BoundResource, bind, bound
+from pyjms.core.workers import Worker
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.listener.container.default_properties import (
@@ -27,7 +28,6 @@ from pyjms.listener.container.resources import (
     ContainerConnection,
     ResourceFactory,
 )
-from pyjms.listener.workers import Worker
 
 __all__ = ["ReceiveCycle", "ReceivingInvoker"]
 

@@ -15,6 +15,7 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.core.closing import close_quietly
+from pyjms.core.workers import Worker
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.message import Message
@@ -33,7 +34,6 @@ from pyjms.listener.container.resources import (
 )
 from pyjms.listener.container.state import ContainerEvent
 from pyjms.listener.container.task_executor import AsyncTaskExecutor
-from pyjms.listener.workers import Worker
 
 __all__ = ["SimpleMessageListenerContainer", "SimpleOptions"]
 
@@ -236,7 +236,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         while len(self._consumers) < self._concurrent_consumers:
             session = await self._resources.create_session(connection)
             try:
-                worker = Worker(self.task_name(len(self._consumers) + 1))
+                worker = Worker(self.task_name(len(self._consumers) + 1), self.bean_name)
                 consumer = await self._resources.create_consumer(session)
             except BaseException:
                 await close_quietly(session)

@@ -13,18 +13,14 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
+from pyjms.core.interceptors import InterceptorChain
+from pyjms.core.workers import call_in_worker
 from pyjms.errors import ListenerExecutionFailedException
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
 from pyjms.listener.handler.arguments import CallPlan
-from pyjms.listener.handler.interceptors import (
-    HandlerInterceptor,
-    HandlerInvocation,
-    call_through,
-    in_order,
-)
+from pyjms.listener.handler.interceptors import HandlerInterceptor, HandlerInvocation
 from pyjms.listener.handler.reply import ReplySender
-from pyjms.listener.workers import call_in_worker
 
 __all__ = ["HandlerAdapter"]
 
@@ -44,7 +40,7 @@ class HandlerAdapter:
     ) -> None:
         self._plan = plan
         self._replies = replies
-        self._interceptors = in_order(interceptors)
+        self._chain = InterceptorChain(interceptors)
         self.listener_id = listener_id
 
     async def __call__(self, message: Message, session: Session) -> None:
@@ -55,9 +51,8 @@ class HandlerAdapter:
                 the handler could not be called with this message, or its reply could not be sent.
         """
         try:
-            if self._interceptors:
-                await call_through(
-                    self._interceptors,
+            if self._chain:
+                await self._chain.around_handler(
                     HandlerInvocation(self._plan.handler, self.listener_id, message, session),
                     lambda: self._call_and_reply(message, session),
                 )

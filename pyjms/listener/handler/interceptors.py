@@ -1,8 +1,10 @@
 """Interceptors: code around every call of a handler.
 
-`JmsApplication(interceptors=[...])` sets them for all handlers of an application, the property
-`interceptors` for one container (Spring: an advice chain). An interceptor is a coroutine function,
-or an object with an `async def __call__`:
+`JmsApplication(interceptors=[...])` sets them for all handlers of an application, the option
+`interceptors` of a container factory for its listeners, that of `@jms_listener` for one listener,
+and the property `interceptors` for a container made by hand (Spring: an advice chain). In YAML they
+are named: `jms.listener.interceptors`, `listeners.<id>.interceptors`. Those of the application
+surround those of the factory, which surround the listener's own.
 
     async def timed(invocation: HandlerInvocation, proceed: Proceed) -> object:
         started = time.monotonic()
@@ -11,8 +13,10 @@ or an object with an `async def __call__`:
         finally:
             record(invocation.listener_id, time.monotonic() - started)
 
-`proceed()` runs the next interceptor and, innermost, the handler: it resolves the arguments, calls
-the handler (a `def` handler in its thread), sends the reply and returns the result. So
+It is an `async def` that runs on the loop, or a `def` that runs in the consumer's thread and may
+block; see `pyjms.core.interceptors`, also for their order. `proceed()` runs the next interceptor
+and, innermost, the handler: it resolves the arguments, calls the handler, sends the reply and
+returns the result. So
 
 * what `proceed` raises is the handler's own exception, and what an interceptor raises counts as
   the handler's failure: the message is rolled back and delivered again;
@@ -21,33 +25,22 @@ the handler (a `def` handler in its thread), sends the reply and returns the res
 * an interceptor may call `proceed` again, to retry without a redelivery. Messages that the handler
   has already sent in the session's transaction stay in it.
 
-Interceptors run on the event loop, so they must not block. A context variable that one sets before
-`proceed` is visible in the handler, also in a `def` handler.
-
-The first of the list is the outermost. An interceptor with an attribute `order` (a number, 0 when
-absent) is moved: lower ones are further out; equal ones keep the order of the list (Spring:
-Ordered). The list is fixed when the listener is created.
+A listener's chain is made once, when its container is created.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pyjms.errors import ConfigurationException
+from pyjms.core.interceptors import Proceed
 from pyjms.jms.api import Session
+from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
+from pyjms.jms.properties import MessageProperties
 
-__all__ = ["HandlerInterceptor", "HandlerInvocation", "Proceed", "call_through", "in_order"]
-
-
-class Proceed(Protocol):
-    """Runs the rest of the chain and returns the handler's result."""
-
-    def __call__(self) -> Awaitable[Any]:
-        """Call the next interceptor or, innermost, the handler; await the result."""
+__all__ = ["HandlerInterceptor", "HandlerInvocation"]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -59,8 +52,19 @@ class HandlerInvocation:
     listener_id: str | None
     """The listener's id; None for a container without a `bean_name`."""
     message: Message
+    """The message; its headers are its attributes."""
     session: Session
     """The session that received the message (coroutines)."""
+
+    @property
+    def destination(self) -> Destination | None:
+        """Where the message was sent."""
+        return self.message.destination
+
+    @property
+    def properties(self) -> MessageProperties:
+        """The message's properties, decoded when they are first read."""
+        return self.message.properties
 
     def __repr__(self) -> str:
         name = getattr(self.handler, "__qualname__", type(self.handler).__name__)
@@ -68,38 +72,7 @@ class HandlerInvocation:
 
 
 class HandlerInterceptor(Protocol):
-    """Surrounds the calls of handlers."""
+    """Surrounds the calls of handlers: an `async def`, or a `def` that may block."""
 
-    async def __call__(self, invocation: HandlerInvocation, proceed: Proceed, /) -> object:
-        """Do something before and after `await proceed()`, and return its result."""
-
-
-def in_order(interceptors: Iterable[HandlerInterceptor]) -> tuple[HandlerInterceptor, ...]:
-    """Return the interceptors, outermost first.
-
-    Raises:
-        ConfigurationException: one is not a coroutine function, so it could not await the handler.
-    """
-    found = list(interceptors)
-    for interceptor in found:
-        called = getattr(interceptor, "__call__", None)  # noqa: B004 - the method itself is wanted
-        if not (inspect.iscoroutinefunction(interceptor) or inspect.iscoroutinefunction(called)):
-            name = getattr(interceptor, "__qualname__", None) or repr(interceptor)
-            raise ConfigurationException(
-                f"Interceptor {name} is not a coroutine function",
-                hint="write: async def name(invocation, proceed): return await proceed()",
-            )
-    return tuple(sorted(found, key=lambda interceptor: getattr(interceptor, "order", 0)))
-
-
-async def call_through(
-    interceptors: tuple[HandlerInterceptor, ...], invocation: HandlerInvocation, call: Proceed
-) -> Any:
-    """Call `call` through the interceptors and return what the outermost one returns."""
-
-    async def proceed_from(position: int) -> Any:
-        if position == len(interceptors):
-            return await call()
-        return await interceptors[position](invocation, lambda: proceed_from(position + 1))
-
-    return await proceed_from(0)
+    def __call__(self, invocation: HandlerInvocation, proceed: Proceed, /) -> object:
+        """Do something before and after `proceed()`, and return its result."""

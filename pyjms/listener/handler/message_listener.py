@@ -10,9 +10,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from pyjms.core.workers import Worker
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
-from pyjms.listener.workers import Worker
 
 __all__ = ["ListenerCall", "OnMessage", "listener_name"]
 

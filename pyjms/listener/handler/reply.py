@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from pyjms.core.interceptors import InterceptorChain, SendInterceptor, SendInvocation
 from pyjms.errors import InvalidDestinationException, ReplyFailureException
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination, Queue, Topic, parse_destination
@@ -61,7 +62,9 @@ class ReplySender:
         default_destination: str | None = None,
         pub_sub_domain: bool = False,
         qos: QosSettings | None = None,
+        send_chain: InterceptorChain[SendInterceptor] | None = None,
     ) -> None:
+        self._send_chain = send_chain
         self._converter = converter
         self._qos = qos
         kind: type[Destination] = Topic if pub_sub_domain else Queue
@@ -96,6 +99,15 @@ class ReplySender:
                 "reply-to destination, and no default response destination set.",
                 hint="add @send_to, set reply_to on the request, or return None",
             )
+        if self._send_chain:
+            await self._send_chain.around_send(
+                SendInvocation(destination, reply, session, is_reply=True),
+                lambda: self._send_now(destination, reply, session),
+            )
+        else:
+            await self._send_now(destination, reply, session)
+
+    async def _send_now(self, destination: Destination, reply: Message, session: Session) -> None:
         qos = self._qos
         async with await session.create_producer(destination) as producer:
             if qos is None:

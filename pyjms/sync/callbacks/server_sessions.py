@@ -9,10 +9,10 @@ from anyio import to_thread
 
 from pyjms._wakeup import LoopHandle
 from pyjms.connection.server_sessions import SimpleServerSessionPool as CorePool
+from pyjms.core.workers import Worker
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms import api
 from pyjms.jms.message import Message
-from pyjms.listener.workers import Worker
 from pyjms.sync.closing import BlockingListener, CloseableFacade
 from pyjms.sync.facade import Facade, core_of
 from pyjms.sync.session import Session

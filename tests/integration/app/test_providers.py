@@ -25,6 +25,11 @@ from pyjms.support.destination import DynamicDestinationResolver
 Users = dict[str, Callable[[Any, Any], bool]]
 """By the provider that uses the replaced one: whether it does."""
 
+
+async def _surround(invocation: Any, proceed: Any) -> object:
+    return await proceed()
+
+
 _CASES: dict[str, tuple[Callable[[], providers.Provider[Any]], Users]] = {
     "message_converter": (
         lambda: providers.Singleton(SimpleMessageConverter),
@@ -94,6 +99,11 @@ _CASES: dict[str, tuple[Callable[[], providers.Provider[Any]], Users]] = {
             DefaultJmsListenerContainerFactory, ConnectionFactory("tcp://elsewhere:3")
         ),
         {},
+    ),
+    "interceptors": (lambda: providers.Object((_surround,)), {}),
+    "send_interceptors": (
+        lambda: providers.Object((_surround,)),
+        {"jms_template": lambda user, own: user.send_interceptors == own},
     ),
     "listener_registry": (lambda: providers.Singleton(JmsListenerEndpointRegistry), {}),
     "transaction_manager": (

@@ -206,6 +206,7 @@ def policies(application: JmsApplication) -> object:
     return str(factory.redelivery_policy_map.entry_for(Queue("orders.new")))
 
 
+INTERCEPTOR = "pyjms.testing.recorder:Recorder"
 BROKER: dict[str, tuple[object, Probe]] = {
     **{f"tls.{key}": (value, tls) for key, value in TLS.items()},
     "broker_url": ("tcp://elsewhere:1", client("uri")),
@@ -278,6 +279,7 @@ LISTENER: dict[str, tuple[object, Probe]] = {
     "idle_task_execution_limit": (3, listener("idle_task_execution_limit")),
     "recovery_interval": ("7s", listener("recovery_interval")),
     "cache_level": ("session", listener("cache_level")),
+    "interceptors": ([INTERCEPTOR], lambda a: [e.interceptors for e in a.endpoints()]),
     "session.acknowledge_mode": ("client", listener("session_acknowledge_mode")),
     "session.transacted": (False, listener("session_transacted")),
     "phase": (3, listener("phase")),
@@ -315,6 +317,7 @@ EFFECTS: dict[str, tuple[object, Probe]] = {
     "jms.listener.prefetch": (7, container("prefetch")),
     "jms.listener.unreadable_messages": ("redeliver", container("unreadable_messages")),
     "jms.listener.cache_level": ("session", container("cache_level")),
+    "jms.listener.interceptors": ([INTERCEPTOR], container("interceptors")),
     "jms.listener.session.acknowledge_mode": ("client", container("session_acknowledge_mode")),
     "jms.listener.session.transacted": (False, container("session_transacted")),
     "jms.template.default_destination": ("x", template("default_destination_name")),
@@ -325,6 +328,7 @@ EFFECTS: dict[str, tuple[object, Probe]] = {
     "jms.template.delivery_delay": ("3s", template("delivery_delay")),
     "jms.template.receive_timeout": ("3s", template("receive_timeout")),
     "jms.template.shared_reply_queue": (False, template("shared_reply_queue")),
+    "jms.template.interceptors": ([INTERCEPTOR], template("send_interceptors")),
     "jms.template.session.acknowledge_mode": ("client", template("session_acknowledge_mode")),
     "jms.template.session.transacted": (True, template("session_transacted")),
     "lifecycle.timeout_per_shutdown_phase": ("7s", lambda a: a.stop_timeout),

@@ -18,8 +18,8 @@ from pyjms import (
     jms_listener,
     send_to,
 )
+from pyjms.core.interceptors import InterceptorChain
 from pyjms.jms.message import Message
-from pyjms.listener.handler.interceptors import call_through, in_order
 from pyjms.testing.app import with_redelivery_delay
 
 SEEN: ContextVar[str] = ContextVar("seen", default="nothing")
@@ -42,7 +42,7 @@ class Traced:
 
 async def run(interceptors, handler):
     invocation = HandlerInvocation(handler, "id", Message(), None)
-    return await call_through(in_order(interceptors), invocation, handler)
+    return await InterceptorChain(interceptors).around_handler(invocation, handler)
 
 
 async def test_the_first_of_the_list_is_the_outermost():
@@ -89,12 +89,21 @@ async def test_a_handler_may_be_retried_and_its_errors_seen():
     assert attempts == ["attempt 0", "attempt 1"]
 
 
-@pytest.mark.parametrize("wrong", [lambda invocation, proceed: None, object()])
-def test_what_cannot_await_the_handler_is_refused_by_name(wrong):
-    with pytest.raises(ConfigurationException, match="is not a coroutine function"):
-        in_order([wrong])
-    with pytest.raises(ConfigurationException, match="async def"):
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (lambda: None, "<lambda> does not take .*async def"),
+        (object(), "<object object at .* cannot be called"),
+        (Traced, "Traced is a class .*pass an instance"),
+    ],
+)
+def test_what_cannot_surround_a_call_is_refused_by_name(wrong, text):
+    with pytest.raises(ConfigurationException, match=text):
+        InterceptorChain([wrong])
+    with pytest.raises(ConfigurationException, match=text):
         JmsApplication(settings=PyjmsSettings(), interceptors=[wrong])
+    with pytest.raises(ConfigurationException, match=text):
+        JmsApplication(settings=PyjmsSettings(), send_interceptors=[wrong])
 
 
 def test_an_invocation_names_handler_listener_and_message():

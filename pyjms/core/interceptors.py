@@ -1,0 +1,204 @@
+"""Chains of interceptors: code around each send (here) and each call of a handler.
+
+`SendInterceptor` surrounds what a JmsTemplate and the replies of handlers send:
+
+    async def add_tenant(sending: SendInvocation, proceed: Proceed) -> object:
+        sending.set_property("tenant", tenant.get())
+        return await proceed()
+
+    template = JmsTemplate(factory, send_interceptors=[add_tenant])
+
+`HandlerInterceptor` (`pyjms.listener.handler.interceptors`) surrounds calls of handlers. Both are
+functions `(invocation, proceed)`, or objects with such a `__call__`:
+
+* a coroutine function runs on the event loop, must not block, and awaits `proceed()`;
+* a `def` function runs in a thread, may block, and calls `proceed()`, which returns when the rest
+  of the chain has ended. Around a handler it is the consumer's own thread, in which a `def`
+  handler is called, too; around a send it is a thread of that send, which costs about as much as
+  the send itself.
+
+`proceed()` runs the next interceptor and, innermost, the call itself. Context variables set before
+it are visible inside. The first of a list is the outermost. An interceptor with an attribute
+`order` (a number, 0 when absent) is moved: lower ones are further out; equal ones keep the order of
+the list (Spring: Ordered). A chain is made once, when it is set.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from pyjms.core.workers import Worker, current_worker
+from pyjms.errors import ConfigurationException
+from pyjms.jms.api import Session
+from pyjms.jms.destination import Destination
+from pyjms.jms.message import Message
+from pyjms.jms.properties import MessageProperties
+
+__all__ = ["InterceptorChain", "Proceed", "SendInterceptor", "SendInvocation", "in_order"]
+
+_I = TypeVar("_I")
+
+
+class Proceed(Protocol):
+    """Runs the rest of a chain: awaited in a coroutine function, called in a `def` function."""
+
+    def __call__(self) -> Any:
+        """Run the next interceptor or, innermost, the call; return its result."""
+
+
+class SendInvocation:
+    """One message that is being sent, as interceptors see it."""
+
+    __slots__ = ("destination", "is_reply", "message", "session")
+
+    def __init__(
+        self,
+        destination: Destination,
+        message: Message,
+        session: Session,
+        *,
+        is_reply: bool = False,
+    ) -> None:
+        self.destination = destination
+        """Where it is sent."""
+        self.message = message
+        """The message, its properties and options set; after `proceed` with its message id."""
+        self.session = session
+        """The session that sends it (coroutines)."""
+        self.is_reply = is_reply
+        """Whether it is the result of a handler."""
+
+    @property
+    def properties(self) -> MessageProperties:
+        """The message's properties; read-only if it was received and is sent on."""
+        return self.message.properties
+
+    @property
+    def listener_id(self) -> str | None:
+        """The listener whose handler sends it; None outside of handlers."""
+        worker = current_worker.get()
+        return None if worker is None else worker.listener_id
+
+    def set_property(self, name: str, value: object) -> None:
+        """Set a property, also of a received message that is sent on as it came.
+
+        Raises:
+            ValueError: the name is not that of a property.
+            MessageFormatException: the value has a type that JMS does not know.
+        """
+        message = self.message
+        if message.read_only_properties:
+            kept = dict(message.property_values())
+            message.clear_properties()
+            message.property_values().update(kept)
+        message.properties[name] = value
+
+    def __repr__(self) -> str:
+        return f"<SendInvocation to {self.destination}: {self.message!r}>"
+
+
+class SendInterceptor(Protocol):
+    """Surrounds sends: an `async def`, or a `def` that may block."""
+
+    def __call__(self, invocation: SendInvocation, proceed: Proceed, /) -> object:
+        """Do something before and after `proceed()`, whose result is None."""
+
+
+def in_order(interceptors: Iterable[_I]) -> tuple[_I, ...]:
+    """Return the interceptors, outermost first.
+
+    Raises:
+        ConfigurationException: one cannot be called with an invocation and `proceed`.
+    """
+    found = list(interceptors)
+    for interceptor in found:
+        _check(interceptor)
+    return tuple(sorted(found, key=lambda interceptor: getattr(interceptor, "order", 0)))
+
+
+class InterceptorChain(Generic[_I]):
+    """Interceptors in their order, ready to be called."""
+
+    __slots__ = ("_needs_thread", "_steps", "interceptors")
+
+    def __init__(self, interceptors: Iterable[_I] = ()) -> None:
+        """Sort the interceptors.
+
+        Raises:
+            ConfigurationException: as `in_order`.
+        """
+        self.interceptors = in_order(interceptors)
+        self._steps: list[tuple[Any, bool]] = [
+            (each, is_coroutine_function(each)) for each in reversed(self.interceptors)
+        ]
+        self._needs_thread = not all(is_async for _, is_async in self._steps)
+
+    def __bool__(self) -> bool:
+        return bool(self._steps)
+
+    async def around_handler(self, invocation: object, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Call `call` through the chain, in the task of a consumer; return the outermost result."""
+        return await self._proceed(invocation, call, current_worker.get())
+
+    async def around_send(self, invocation: object, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Call `call` through the chain; `def` interceptors have a thread for this call."""
+        if not self._needs_thread:
+            return await self._proceed(invocation, call, None)
+        outer = current_worker.get()
+        worker = Worker("pyjms send", None if outer is None else outer.listener_id)
+        try:
+            return await self._proceed(invocation, call, worker)
+        finally:
+            worker.close()
+
+    def _proceed(
+        self, invocation: object, call: Callable[[], Awaitable[Any]], worker: Worker | None
+    ) -> Awaitable[Any]:
+        proceed = call
+        for interceptor, is_async in self._steps:
+            if is_async:
+                proceed = partial(interceptor, invocation, proceed)
+            else:
+                assert worker is not None, "a def interceptor needs a thread"
+                proceed = partial(_in_thread, worker, interceptor, invocation, proceed)
+        return proceed()
+
+
+async def _in_thread(
+    worker: Worker,
+    interceptor: Callable[..., Any],
+    invocation: object,
+    proceed: Callable[[], Awaitable[Any]],
+) -> Any:
+    result = await worker.run_around(interceptor, invocation, proceed)
+    if inspect.isawaitable(result):  # a lambda or a wrapper around a coroutine function
+        return await result
+    return result
+
+
+def is_coroutine_function(function: object) -> bool:
+    """Return whether a function, or an object's `__call__`, is a coroutine function."""
+    called = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+
+
+def _check(interceptor: object) -> None:
+    name = getattr(interceptor, "__qualname__", None) or repr(interceptor)
+    hint = "write: async def name(invocation, proceed): return await proceed()"
+    if isinstance(interceptor, type):
+        raise ConfigurationException(
+            f"Interceptor {name} is a class", hint=f"pass an instance: {interceptor.__name__}(...)"
+        )
+    if not callable(interceptor):
+        raise ConfigurationException(f"Interceptor {name} cannot be called", hint=hint)
+    try:
+        inspect.signature(interceptor).bind(None, None)
+    except TypeError as error:
+        raise ConfigurationException(
+            f"Interceptor {name} does not take (invocation, proceed): {error}", hint=hint
+        ) from error
+    except ValueError:  # a builtin without a signature
+        return
