@@ -101,6 +101,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         HandlerInvocation as HandlerInvocation,
     )
     from pyjms.listener.handler.reply import JmsResponse as JmsResponse
+    from pyjms.listener.batches.batch import Batch as Batch
     from pyjms.management.statistics import (
         CountStatistic as CountStatistic, MetricsObserver as MetricsObserver,
         Statistics as Statistics, TimeStatistic as TimeStatistic,
@@ -221,6 +222,7 @@ SHARED = {
     "pyjms.listener.registry": "JmsListenerEndpointRegistry",
     "pyjms.listener.handler.interceptors": "HandlerInterceptor HandlerInvocation",
     "pyjms.listener.handler.reply": "JmsResponse",
+    "pyjms.listener.batches.batch": "Batch",
     "pyjms.settings": "PyjmsSettings load_settings",
     "pyjms.support.converter": """
         ContentTypeDelegatingMessageConverter DefaultMessageConverter JsonMessageConverter

@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         MessagingMessageConverter as MessagingMessageConverter,
         JmsHeaders as JmsHeaders, JsonMessageConverter as JsonMessageConverter,
         JmsResponse as JmsResponse,
+        Batch as Batch,
         ListenerExecutionFailedException as ListenerExecutionFailedException,
         LocalProtocolError as LocalProtocolError,
         LocalTransactionEventListener as LocalTransactionEventListener,

@@ -32,6 +32,8 @@ class JmsListenerMark:
     concurrency: str | None = None
     durable: bool | None = None
     prefetch: int | Literal["auto"] | None = None
+    batch_size: int | None = None
+    batch_timeout: float | None = None
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None
     auto_startup: bool | None = None
     interceptors: tuple[Callable[..., Any] | str, ...] | None = None
@@ -46,6 +48,8 @@ def jms_listener(
     concurrency: str | int | None = None,
     durable: bool | None = None,
     prefetch: int | Literal["auto"] | None = None,
+    batch_size: int | None = None,
+    batch_timeout: float | None = None,
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None,
     auto_startup: bool | None = None,
     interceptors: Iterable[Callable[..., Any] | str] | None = None,
@@ -73,6 +77,10 @@ def jms_listener(
         prefetch: the messages sent to each consumer ahead of their acknowledgements. "auto", the
             default of an application: few where the number of consumers may grow, so that each gets
             its share; else as the connection says.
+        batch_size: the handler gets batches of at most so many messages, `list[Order]` instead of
+            `Order`; each batch is one transaction.
+        batch_timeout: the seconds after the first message of a batch until the handler gets it,
+            full or not. 0, the default: it gets what has arrived already.
         unreadable_messages: "redeliver" treats messages that cannot be converted to the handler's
             arguments as any other failure; "dead_letter" is the default.
         auto_startup: False leaves the container stopped until it is started explicitly.
@@ -93,6 +101,8 @@ def jms_listener(
         concurrency=None if concurrency is None else str(concurrency),
         durable=durable,
         prefetch=prefetch,
+        batch_size=batch_size,
+        batch_timeout=batch_timeout,
         unreadable_messages=unreadable_messages,
         auto_startup=auto_startup,
         interceptors=None if interceptors is None else tuple(interceptors),

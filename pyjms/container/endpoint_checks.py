@@ -6,13 +6,16 @@ import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination
+from pyjms.listener.batches.options import batches_can_be_acknowledged, check_batches
 from pyjms.listener.container.properties import parse_concurrency
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.factory import SimpleJmsListenerContainerFactory, client_id_of
 
 __all__ = [
+    "batch_size_of",
     "check_client_id",
     "check_kinds",
     "check_properties",
@@ -54,10 +57,46 @@ def check_properties(endpoint: JmsListenerEndpoint, factory: Any) -> None:
                 f"{name}: a {factory.KIND.__name__} has no such property",
                 hint=f"did you mean {near[0]}?" if near else "name another container_factory",
             )
+    _check_batches(endpoint, factory)
     if endpoint.prefetch == 0 and isinstance(factory, SimpleJmsListenerContainerFactory):
         raise ConfigurationException(
             "prefetch 0: a SimpleMessageListenerContainer cannot pull messages",
             hint="set 1 or more",
+        )
+
+
+def batch_size_of(endpoint: JmsListenerEndpoint, factory: Any) -> int | None:
+    """Return the size of an endpoint's batches, its own or the factory's; None: it has none."""
+    own: int | None = (_options_of(factory) or {}).get("batch_size")
+    return own if endpoint.batch_size is None else endpoint.batch_size
+
+
+def _check_batches(endpoint: JmsListenerEndpoint, factory: Any) -> None:
+    """Refuse batches that the factory's containers cannot form or acknowledge."""
+    options = _options_of(factory) or {}
+    size = batch_size_of(endpoint, factory)
+    timeout, prefetch = endpoint.batch_timeout, endpoint.prefetch
+    check_batches(
+        size,
+        options.get("batch_timeout") if timeout is None else timeout,
+        options.get("prefetch") if prefetch is None else prefetch,
+    )
+    if size is None:
+        return
+    if isinstance(factory, SimpleJmsListenerContainerFactory):
+        raise ConfigurationException(
+            "batch_size: a SimpleMessageListenerContainer calls its listener with each message",
+            hint="use a DefaultJmsListenerContainerFactory",
+        )
+    given = {**options, **endpoint.properties}
+    if not batches_can_be_acknowledged(
+        transacted=bool(given.get("session_transacted") or given.get("transaction_manager")),
+        mode=given.get("session_acknowledge_mode", AcknowledgeMode.AUTO),
+    ):
+        raise ConfigurationException(
+            "batch_size: its messages would count as consumed before the handler has them",
+            hint="let the listener's session be transacted (listeners.<id>.session.transacted, "
+            "jms.listener.session.transacted), or its acknowledge_mode be client",
         )
 
 

@@ -15,7 +15,7 @@ from pyjms._logger import get_logger
 from pyjms._yaml import Problems
 from pyjms.annotation.jms_listener import JmsListenerMark
 from pyjms.annotation.send_to import send_to_destination
-from pyjms.container import kept_connections
+from pyjms.container import batches, kept_connections
 from pyjms.container.checks import (
     add_container_problems,
     add_repeated_ids,
@@ -40,7 +40,6 @@ from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
 from pyjms.listener.factory import DefaultJmsListenerContainerFactory
-from pyjms.listener.handler.adapter import HandlerAdapter
 from pyjms.listener.handler.arguments import CallPlan, SessionTypes
 from pyjms.listener.handler.reply import ReplySender
 from pyjms.listener.outages import Outages
@@ -237,8 +236,11 @@ class Wiring:
     ) -> JmsListenerEndpoint | None:
         """Return a handler's endpoint; None if its texts cannot be resolved."""
         resolve = self._settings.resolve_placeholders
+        size = batches.wanted_batch_size(mark, self._settings)
         with found.caught():
-            self._plan(handler, None)
+            self._plan(handler, None, size)
+        with found.caught():
+            batches.refuse_replies(handler, size)
         with found.caught():
             reply_destination = send_to_destination(handler)
             if reply_destination is not None:
@@ -250,6 +252,8 @@ class Wiring:
             **texts,
             durable=mark.durable,
             prefetch=mark.prefetch,
+            batch_size=mark.batch_size,
+            batch_timeout=mark.batch_timeout,
             unreadable_messages=mark.unreadable_messages,
             auto_startup=mark.auto_startup,
             handler=handler,
@@ -288,13 +292,14 @@ class Wiring:
             qos=container.reply_qos_settings,
             send_chain=self._interceptors.chain_of_replies(self._container),
         )
-        plan = self._plan(bound_to_instance(endpoint.handler), converter)
+        size = container.batch_size
+        plan = self._plan(bound_to_instance(endpoint.handler), converter, size)
         chain = self._interceptors.chain_of(container)
         container.interceptors = ()  # they are in the adapter: around the handler, not around that
-        return HandlerAdapter(plan, replies, endpoint.id, chain)
+        return batches.adapter_type(size)(plan, replies, endpoint.id, chain)
 
-    def _plan(self, handler: Callable[..., Any], converter: Any) -> CallPlan:
-        return CallPlan(
+    def _plan(self, handler: Callable[..., Any], converter: Any, size: int | None) -> CallPlan:
+        return batches.plan_type(size)(
             handler,
             converter=converter or self._converter(),
             read_headers=self._read_headers,

@@ -27,6 +27,8 @@ _OPTIONS: Final = {
     "durable": "subscription_durable",
     "concurrency": "concurrency",
     "prefetch": "prefetch",
+    "batch_size": "batch_size",
+    "batch_timeout": "batch_timeout",
     "redelivery_policy": "redelivery_policy",
     "unreadable_messages": "unreadable_messages",
     "auto_startup": "auto_startup",
@@ -46,6 +48,8 @@ class JmsListenerEndpoint(ABC):
     selector: str | None = None
     concurrency: str | None = None
     prefetch: Prefetch = None
+    batch_size: int | None = None
+    batch_timeout: float | None = None
     redelivery_policy: RedeliveryPolicy | None = None
     unreadable_messages: UnreadableMessages | None = None
     auto_startup: bool | None = None

@@ -244,6 +244,11 @@ class ListenerOverride(Section):
     needed."""
     prefetch: Prefetch | None = None
     """Messages sent to each consumer ahead of their acknowledgements, or auto."""
+    batch_size: int | None = Field(default=None, ge=1, le=32767)
+    """The handler takes a list, and gets batches of at most so many messages."""
+    batch_timeout: Duration | None = None
+    """Time after the first message of a batch until the handler gets it, full or not; 0: it gets
+    what has arrived already."""
     redelivery: RedeliverySettings | None = None
     unreadable_messages: UnreadableMessages | None = None
     """dead_letter or redeliver: messages that cannot be converted to the handler's arguments."""

@@ -49,6 +49,7 @@ NAMES = """
     QueueConnection QueueConnectionFactory QueueReceiver QueueRequestor QueueSender
     QueueSession TopicConnection TopicConnectionFactory TopicPublisher TopicRequestor
     TopicSession TopicSubscriber
+    Batch
 """.split()  # noqa: SIM905 - to be read
 
 BOTH = pytest.mark.parametrize("module", [pyjms, pyjms.aio], ids=["pyjms", "pyjms.aio"])

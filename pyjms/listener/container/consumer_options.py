@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol, cast
 
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.options import MAX_PREFETCH_SIZE, PrefetchPolicy, RedeliveryPolicy
 from pyjms.errors import UnsupportedOperationException
 from pyjms.jms.api import MessageConsumer
 from pyjms.jms.destination import Destination
@@ -16,6 +16,7 @@ _PREFETCH_OPTION: Final = "consumer.prefetchSize"
 
 _FAIR_TOTAL: Final = 100
 _FAIR_MINIMUM: Final = 5
+_BATCHES_AHEAD: Final = 2
 
 
 def fair_prefetch(consumers: int) -> int:
@@ -38,10 +39,31 @@ def with_prefetch(destination: Destination, properties: ContainerProperties) -> 
 
 
 def _prefetch(destination: Destination, properties: ContainerProperties) -> int | None:
-    if properties.prefetch != "auto":
+    if isinstance(properties.prefetch, int):
         return properties.prefetch
+    size = None
     most = properties.growth_limit
-    return fair_prefetch(most) if most is not None and destination.is_queue else None
+    if properties.prefetch == "auto" and most is not None and destination.is_queue:
+        size = fair_prefetch(most)
+    if properties.batch_size is None:
+        return size
+    # the next batch arrives while this one is handled
+    least = min(_BATCHES_AHEAD * properties.batch_size, MAX_PREFETCH_SIZE)
+    usual = _connections_prefetch(destination, properties) if size is None else size
+    return least if usual < least else size
+
+
+def _connections_prefetch(destination: Destination, properties: ContainerProperties) -> int:
+    """Return what the connection's policy says; 0 if that is not known."""
+    factory = properties.require_connection_factory()
+    native = getattr(factory, "target_connection_factory", factory)
+    policy = getattr(native, "prefetch_policy", None)
+    if not isinstance(policy, PrefetchPolicy):
+        return 0
+    if destination.is_queue:
+        return policy.queue_prefetch
+    durable = properties.subscription_durable
+    return policy.durable_topic_prefetch if durable else policy.topic_prefetch
 
 
 class _Redelivering(Protocol):

@@ -13,6 +13,7 @@ properties, the life cycle and each other, never the container:
     Invoker              one consumer: tasks, kept resources, interruption
     ReceiveCycle         one receive, in an external transaction if there is one
     ListenerExecution    one delivery: listener, commit or rollback
+    BatchExecution       the same for a batch               (pyjms.listener.batches)
     Recovery             reconnects, once for all invokers
     StartOutcome         what a start waits for
 
@@ -41,6 +42,7 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api import ConnectionFactory, Session
+from pyjms.listener.batches.execution import BatchExecution
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default_properties import DefaultContainerProperties, DefaultOptions
 from pyjms.listener.container.execution import ListenerExecution
@@ -86,7 +88,10 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         self._connection = ContainerConnection(self, self.prepare_connection)
         self._resources = ResourceFactory(self, self._consumer_created)
         self._execution = ListenerExecution(self, self._life_cycle, self._resources)
-        self._cycle = ReceiveCycle(self, self._connection, self._resources, self._execution)
+        batches = BatchExecution(self, self._life_cycle, self._resources)
+        self._cycle = ReceiveCycle(
+            self, self._connection, self._resources, self._execution, batches
+        )
         self._pool = InvokerPool(self, self._life_cycle, self._create_invoker, self._on_inactive)
         self._recovery = Recovery(
             self,

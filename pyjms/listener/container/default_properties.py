@@ -12,6 +12,7 @@ from pyjms._clock import FOR_EVER, check_seconds
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import Connection, ConnectionFactory
 from pyjms.listener.backoff import BackOff, FixedBackOff
+from pyjms.listener.batches.options import batches_can_be_acknowledged
 from pyjms.listener.container.properties import (
     ContainerOptions,
     ContainerProperties,
@@ -234,6 +235,14 @@ class DefaultContainerProperties(ContainerProperties):
             JMSException: a value that no broker accepts.
         """
         super().validate()
+        if self.batch_size is not None and not batches_can_be_acknowledged(
+            transacted=self.session_transacted or self.transaction_manager is not None,
+            mode=self.session_acknowledge_mode,
+        ):
+            raise ValueError(
+                "'batch_size' needs a transacted session, or the acknowledge mode CLIENT: else "
+                "messages count as consumed before the listener has them"
+            )
         if self.receive_timeout is not None:
             check_seconds("receive_timeout", self.receive_timeout, least=None, otherwise=FOR_EVER)
         if self.transaction_timeout is not None:

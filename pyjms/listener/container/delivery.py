@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import Final, Protocol, cast
+from typing import ClassVar, Final, Protocol, cast
 
 from pyjms import _clock
 from pyjms._logger import error_text, one_line, shortened
@@ -23,10 +23,20 @@ from pyjms.listener.container.failures import cause_of, poison_cause
 from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.tracebacks import users_traceback
 
-__all__ = ["ACKNOWLEDGED_BY_THE_CLIENT", "Delivery", "log_abandoned", "log_failure", "record_cause"]
+__all__ = [
+    "ACKNOWLEDGED_BY_THE_CLIENT",
+    "ACKNOWLEDGED_FOR_THE_LISTENER",
+    "Delivery",
+    "log_abandoned",
+    "log_failure",
+    "record_cause",
+]
 
 ACKNOWLEDGED_BY_THE_CLIENT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
 """Modes in which a message counts as consumed once the listener has it, whatever that does."""
+
+ACKNOWLEDGED_FOR_THE_LISTENER = (*ACKNOWLEDGED_BY_THE_CLIENT, AcknowledgeMode.TRANSACTED)
+"""Modes in which a listener has nothing to acknowledge itself."""
 
 _LONGEST_TEXT: Final = 500
 
@@ -39,6 +49,9 @@ class Delivery:
     `received_at` is in seconds of `_clock.now()`.
     """
 
+    is_accepted: ClassVar[bool] = False
+    """Whether it is handled although the container has been stopped meanwhile."""
+
     message: Message
     session: Session
     connection: Connection
@@ -48,6 +61,17 @@ class Delivery:
     received_at: float = field(default_factory=_clock.now, init=False)
     is_poison: bool = field(default=False, init=False)
 
+    @property
+    def subject(self) -> str:
+        """What was received, in a line about it."""
+        return f"message {self.message.message_id}"
+
+    def let_worker_acknowledge(self, message: Message) -> None:
+        """Allow a `def` listener to call `message.acknowledge()` in its thread."""
+        acknowledger = message.acknowledger
+        if acknowledger is not None:
+            message.acknowledger = self.worker.on_loop(acknowledger)
+
 
 class _RecordsCause(Protocol):
     """A provider's record of a delivery that keeps a reason for the dead-letter queue."""
@@ -55,12 +79,14 @@ class _RecordsCause(Protocol):
     rollback_cause: BaseException | None
 
 
-def record_cause(delivery: Delivery, error: Exception, *, refuses_unreadable: bool) -> None:
-    """Keep the reason why a message failed, for the dead letter that it may become.
+def record_cause(
+    delivery: Delivery, error: Exception, message: Message, *, refuses_unreadable: bool
+) -> None:
+    """Keep the reason why a message of `delivery` failed, for the dead letter that it may become.
 
     The provider dead-letters a message at once if that is a PoisonMessageException.
     """
-    record = delivery.message.provider_delivery
+    record = message.provider_delivery
     if hasattr(record, "rollback_cause"):
         poison = poison_cause(error, refuses_unreadable=refuses_unreadable)
         delivery.is_poison = poison is not None
@@ -75,11 +101,10 @@ def log_abandoned(
     is_final = not session.transacted and session.acknowledge_mode in ACKNOWLEDGED_BY_THE_CLIENT
     seconds = _clock.now() - delivery.received_at
     logger.warning(
-        "Shutdown gives up the handler of listener %s, which has run for %.1f s: message %s on %s "
-        "%s",
+        "Shutdown gives up the handler of listener %s, which has run for %.1f s: %s on %s %s",
         properties.bean_name or properties.destination_description,
         seconds,
-        message.message_id,
+        delivery.subject,
         message.destination or properties.destination_description,
         "counts as acknowledged" if is_final else "will be delivered again",
         extra={
@@ -123,7 +148,7 @@ def log_failure(
 def _where(properties: ContainerProperties, delivery: Delivery) -> str:
     message = delivery.message
     destination = message.destination or properties.destination_description
-    text = f" on {destination}, message {message.message_id}, {_attempt(delivery)}"
+    text = f" on {destination}, {delivery.subject}, {_attempt(delivery)}"
     if not delivery.handled:
         return text
     step = "commit" if delivery.session.transacted else "acknowledgement"

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import anyio
 
@@ -35,7 +36,6 @@ from pyjms._logger import get_logger
 from pyjms.core.closing import close_quietly
 from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.core.workers import current_worker
-from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     IllegalStateException,
     ListenerExecutionFailedException,
@@ -45,6 +45,7 @@ from pyjms.jms.api import Session
 from pyjms.jms.message import Message
 from pyjms.listener.container.delivery import (
     ACKNOWLEDGED_BY_THE_CLIENT,
+    ACKNOWLEDGED_FOR_THE_LISTENER,
     Delivery,
     log_failure,
     record_cause,
@@ -64,8 +65,6 @@ __all__ = ["ListenerExecution"]
 
 logger = get_logger(__name__)
 
-_ACKNOWLEDGED_FOR_THE_LISTENER = (*ACKNOWLEDGED_BY_THE_CLIENT, AcknowledgeMode.TRANSACTED)
-
 
 class ListenerExecution:
     """Executes deliveries for one container."""
@@ -79,6 +78,11 @@ class ListenerExecution:
         self._properties = properties
         self._life_cycle = life_cycle
         self._resources = resources
+
+    @property
+    def is_accepting(self) -> bool:
+        """Whether a message that comes in now is handled."""
+        return self._life_cycle.running or self._properties.accept_messages_while_stopping
 
     async def execute(self, delivery: Delivery, *, expose: bool) -> None:
         """Call the listener and finish the delivery; `expose` binds the session meanwhile.
@@ -97,7 +101,7 @@ class ListenerExecution:
                 await self._execute(delivery, resource)
 
     async def _execute(self, delivery: Delivery, resource: BoundResource | None) -> None:
-        if not self._life_cycle.running and not self._properties.accept_messages_while_stopping:
+        if not self._life_cycle.running and not (self.is_accepting or delivery.is_accepted):
             logger.warning(
                 "Rejecting received message because of the listener container "
                 "having been stopped in the meantime: %s",
@@ -114,11 +118,7 @@ class ListenerExecution:
                     hint="a transaction block inside the listener failed",
                 )
         except Exception as error:
-            record_cause(
-                delivery,
-                error,
-                refuses_unreadable=self._properties.unreadable_messages == "dead_letter",
-            )
+            self._record(delivery, error)
             await self._roll_back_on_exception(delivery.session, error)
             raise
         except BaseException as error:  # cancelled: the broker shall deliver the message again
@@ -134,17 +134,14 @@ class ListenerExecution:
             raise NoListenerError(
                 "No message listener specified", hint="set the property 'message_listener'"
             )
-        message, session, worker = delivery.message, delivery.session, delivery.worker
-        if session.acknowledge_mode not in _ACKNOWLEDGED_FOR_THE_LISTENER:
-            acknowledger = message.acknowledger
-            if acknowledger is not None:  # a `def` listener may call acknowledge() in its thread
-                message.acknowledger = worker.on_loop(acknowledger)
+        if delivery.session.acknowledge_mode not in ACKNOWLEDGED_FOR_THE_LISTENER:
+            delivery.let_worker_acknowledge(delivery.message)
         chain = self._properties.interceptor_chain
-        token = current_worker.set(worker)
+        token = current_worker.set(delivery.worker)
         try:
             if chain:
                 await chain.around_handler(
-                    HandlerInvocation(call.listener, self._properties.bean_name, message, session),
+                    self._invocation(call, delivery),
                     lambda: self._call(call, delivery),
                 )
             else:
@@ -152,12 +149,26 @@ class ListenerExecution:
         finally:
             current_worker.reset(token)
 
+    def _invocation(self, call: ListenerCall, delivery: Delivery) -> HandlerInvocation:
+        name = self._properties.bean_name
+        return HandlerInvocation(call.listener, name, delivery.message, delivery.session)
+
+    def _argument(self, delivery: Delivery) -> Any:
+        """Return what the listener is called with."""
+        return delivery.message
+
     async def _call(self, call: ListenerCall, delivery: Delivery) -> None:
-        message, session, worker = delivery.message, delivery.session, delivery.worker
+        argument = self._argument(delivery)
+        session, worker = delivery.session, delivery.worker
         if call.wants_session and not self._properties.expose_listener_session:
-            await self._with_own_session(lambda own_session: call(message, own_session, worker))
+            await self._with_own_session(lambda own_session: call(argument, own_session, worker))
         else:
-            await call(message, session, worker)
+            await call(argument, session, worker)
+
+    def _record(self, delivery: Delivery, error: Exception) -> None:
+        """Keep the reason of a failure where the provider looks for it."""
+        refuses = self._properties.unreadable_messages == "dead_letter"
+        record_cause(delivery, error, delivery.message, refuses_unreadable=refuses)
 
     async def _with_own_session(self, call: Callable[[Session], Awaitable[None]]) -> None:
         """Call with a session of its own a listener that must not see the receiving session."""

@@ -15,6 +15,7 @@ from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import ConnectionFactory, ExceptionListener
 from pyjms.jms.destination import Destination
+from pyjms.listener.batches.options import check_batches
 from pyjms.listener.handler.interceptors import HandlerInterceptor
 from pyjms.listener.handler.message_listener import ListenerCall, OnMessage, listener_name
 from pyjms.selector import selector_or_none
@@ -78,6 +79,8 @@ class ContainerOptions(TypedDict, total=False):
     accept_messages_while_stopping: bool
     unreadable_messages: UnreadableMessages
     prefetch: Prefetch
+    batch_size: int | None
+    batch_timeout: float
     redelivery_policy: RedeliveryPolicy | None
     concurrency: str
     concurrent_consumers: int
@@ -116,6 +119,11 @@ class ContainerProperties:
     prefetch: Prefetch = None
     """Messages sent to each consumer ahead of their acknowledgements; None: as the connection says.
     auto: few for consumers of a queue whose number may grow; they take effect with the next one."""
+    batch_size: int | None = None
+    """The listener is called with batches of at most so many messages; None: with each message."""
+    batch_timeout: float = 0.0
+    """Seconds after the first message of a batch until the listener gets it, full or not; 0: it
+    gets what has arrived already."""
     redelivery_policy: RedeliveryPolicy | None = None
     """The redelivery of this listener's messages; None: that of the connection."""
     error_handler: ErrorHandler | None = None
@@ -310,6 +318,7 @@ class ContainerProperties:
                 hint="share the queue Consumer.NAME.VirtualTopic.X instead",
             )
         selector_or_none(self.message_selector)
+        check_batches(self.batch_size, self.batch_timeout, self.prefetch)
 
 
 def one_or_more(name: str, value: int) -> int:

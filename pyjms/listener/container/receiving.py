@@ -16,6 +16,7 @@ from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.core.workers import Worker
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, MessageConsumer, Session
+from pyjms.listener.batches.execution import BatchDelivery, BatchExecution, collect
 from pyjms.listener.container.default_properties import (
     DefaultContainerProperties,
     TransactionManager,
@@ -66,11 +67,13 @@ class ReceiveCycle:
         connection: ContainerConnection,
         resources: ResourceFactory,
         execution: ListenerExecution,
+        batches: BatchExecution,
     ) -> None:
         self._properties = properties
         self._connection = connection
         self._resources = resources
         self._execution = execution
+        self._batches = batches
 
     async def receive_and_execute(self, invoker: ReceivingInvoker) -> bool:
         """Receive once and handle what came; return whether a message came.
@@ -198,8 +201,12 @@ class ReceiveCycle:
             invoker.idle = True
             await self._execution.commit(session, None)
             return False
-        delivery = Delivery(message, session, connection, consumer, invoker.worker)
         invoker.message_received()
+        if self._properties.batch_size is None or not self._execution.is_accepting:
+            delivery = Delivery(message, session, connection, consumer, invoker.worker)
+        else:
+            batch = await collect(invoker, consumer, message, self._properties)
+            delivery = BatchDelivery(batch, session, connection, consumer, invoker.worker)
         invoker.delivery = delivery
         try:
             if invoker.interrupted:
@@ -214,8 +221,9 @@ class ReceiveCycle:
     async def _handle(
         self, delivery: Delivery, status: TransactionStatus | None, *, expose: bool
     ) -> None:
+        execution = self._batches if type(delivery) is BatchDelivery else self._execution
         try:
-            await self._execution.execute(delivery, expose=expose)
+            await execution.execute(delivery, expose=expose)
         except Exception as error:
             if status is not None:
                 status.set_rollback_only()

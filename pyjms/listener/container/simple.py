@@ -91,6 +91,20 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         self._handling: dict[anyio.CancelScope, Delivery] = {}
         self.set_options(cast("dict[str, Any]", options))
 
+    def validate(self) -> None:
+        """Check that the properties go together.
+
+        Raises:
+            ValueError: one is missing, or does not go with the others.
+            JMSException: a value that no broker accepts.
+        """
+        super().validate()
+        if self.batch_size is not None:
+            raise ValueError(
+                "'batch_size' has no effect in a SimpleMessageListenerContainer: use a "
+                "DefaultMessageListenerContainer"
+            )
+
     @property
     def concurrency(self) -> str:
         """The number of consumers; of "2-4" the upper number counts."""

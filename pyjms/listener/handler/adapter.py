@@ -53,7 +53,7 @@ class HandlerAdapter:
         try:
             if self._chain:
                 await self._chain.around_handler(
-                    HandlerInvocation(self._plan.handler, self.listener_id, message, session),
+                    self._invocation(message, session),
                     lambda: self._call_and_reply(message, session),
                 )
             else:
@@ -68,6 +68,9 @@ class HandlerAdapter:
                 listener_id=self.listener_id,
             ) from error
 
+    def _invocation(self, message: Message, session: Session) -> HandlerInvocation:
+        return HandlerInvocation(self._plan.handler, self.listener_id, message, session)
+
     async def _call_and_reply(self, message: Message, session: Session) -> Any:
         plan = self._plan
         if plan.is_coroutine:
@@ -77,5 +80,8 @@ class HandlerAdapter:
             if inspect.isawaitable(result):
                 result = await result
         if result is not None:
-            await self._replies.send(result, message, session)
+            await self._reply(result, message, session)
         return result
+
+    async def _reply(self, result: object, message: Message, session: Session) -> None:
+        await self._replies.send(result, message, session)

@@ -30,7 +30,7 @@ For a `def` handler the plan is followed in the consumer's thread, conversion in
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
@@ -98,7 +98,7 @@ class CallPlan:
         self._read_headers = read_headers
         self._injector = injector
         self._session_types = session_types or {Session: _unchanged}
-        parameters = read_parameters(handler, self.name)
+        parameters = self._read_parameters(handler)
         payload = choose_payload(parameters, self._is_not_payload, self.name)
         suppliers = self._suppliers_of(parameters, payload)
         self._by_name = any(p.injection is not None or p.is_keyword for p in parameters)
@@ -116,14 +116,24 @@ class CallPlan:
         try:
             values = [supply(message, session) for supply in self._suppliers]
         except Exception as error:
-            failure = _unreadable_or_not(error)
-            raise failure(
-                f"Listener method could not be invoked with incoming message: {error}",
-                message=message,
-            ) from (error.__cause__ if isinstance(error, _InjectionError) else error)
+            raise self._not_invoked(error, message) from _cause_of(error)
+        return self._call_with(values)
+
+    def _call_with(self, values: Sequence[object]) -> Any:
+        """Call the handler with the values of its parameters, in their order."""
         if self._by_name:
             return self.handler(**dict(zip(self._names, values, strict=True)))
         return self.handler(*values)
+
+    def _not_invoked(self, error: Exception, message: Message) -> ListenerExecutionFailedException:
+        """Return the exception for an argument that cannot be made of a message."""
+        return _unreadable_or_not(error)(
+            f"Listener method could not be invoked with incoming message: {error}",
+            message=message,
+        )
+
+    def _read_parameters(self, handler: Callable[..., Any]) -> list[HandlerParameter]:
+        return read_parameters(handler, self.name)
 
     def _suppliers_of(
         self, parameters: list[HandlerParameter], payload: HandlerParameter | None
@@ -300,6 +310,10 @@ _UNREADABLE = (
     TypeError,
     LookupError,
 )
+
+
+def _cause_of(error: Exception) -> BaseException | None:
+    return error.__cause__ if isinstance(error, _InjectionError) else error
 
 
 def _unreadable_or_not(error: Exception) -> type[ListenerExecutionFailedException]:

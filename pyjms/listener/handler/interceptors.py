@@ -30,7 +30,7 @@ A listener's chain is made once, when its container is created.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -55,6 +55,8 @@ class HandlerInvocation:
     """The message; its headers are its attributes."""
     session: Session
     """The session that received the message (coroutines)."""
+    messages: Sequence[Message] = ()
+    """Of a batch listener: all messages of the batch; `message` is the last one."""
 
     @property
     def destination(self) -> Destination | None:

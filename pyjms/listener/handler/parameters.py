@@ -27,6 +27,7 @@ __all__ = [
     "choose_payload",
     "injection_marker",
     "read_parameters",
+    "split_annotation",
 ]
 
 InjectionMarker = Any
@@ -127,7 +128,7 @@ def choose_payload(
 
 def injection_marker(parameter: inspect.Parameter, hint: Any) -> InjectionMarker | None:
     """Return the `Provide[...]` of a parameter, in its annotation or as its default, or None."""
-    candidates = [*_split(hint)[1], parameter.default]
+    candidates = [*split_annotation(hint)[1], parameter.default]
     return next((c for c in candidates if isinstance(c, _MARKER)), None)
 
 
@@ -137,7 +138,7 @@ def allows_none(hint: Any) -> bool:
 
 
 def _read(parameter: inspect.Parameter, hint: Any, *, is_first: bool) -> HandlerParameter:
-    bare, extras = _split(hint)
+    bare, extras = split_annotation(hint)
     default = MISSING if parameter.default is parameter.empty else parameter.default
     return HandlerParameter(
         parameter.name,
@@ -161,7 +162,8 @@ def _function(handler: Any) -> Any:
     return getattr(function, "__func__", function)
 
 
-def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def split_annotation(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return the type of an annotation and the further arguments of `Annotated`."""
     if get_origin(hint) is Annotated:
         bare, *extras = get_args(hint)
         return bare, tuple(extras)

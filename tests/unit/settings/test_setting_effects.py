@@ -77,6 +77,19 @@ def provided(name: str) -> Probe:
     return probe
 
 
+@jms_listener("orders", id="orders", batch_size=3)
+async def handler_of_lists(texts: list[str]) -> None: ...
+
+
+def listener_of_lists(name: str) -> Probe:
+    def probe(application: JmsApplication) -> object:
+        lists = JmsApplication(handler_of_lists, settings=application.settings)
+        (endpoint,) = lists.endpoints()
+        return getattr(_container(lists, endpoint), name)
+
+    return probe
+
+
 def factory_of(application: JmsApplication) -> object:
     return [endpoint.container_factory for endpoint in application.endpoints()]
 
@@ -260,6 +273,8 @@ LISTENER: dict[str, tuple[object, Probe]] = {
     "subscription": ("audit", listener("subscription_name")),
     "durable": (True, listener("subscription_durable")),
     "prefetch": (7, listener("prefetch")),
+    "batch_size": (7, listener_of_lists("batch_size")),
+    "batch_timeout": ("2s", listener_of_lists("batch_timeout")),
     "redelivery.maximum": (1, policy_of),
     "redelivery.initial_delay": ("3s", policy_of),
     "redelivery.multiplier": (3, policy_of),

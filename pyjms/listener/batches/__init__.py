@@ -1,0 +1,1 @@
+"""Batch listeners: several messages for each call of a handler, in one transaction."""

@@ -1,0 +1,112 @@
+"""The batch that a listener is called with, and which of its messages are rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, overload
+
+from pyjms.errors import PoisonMessageException
+from pyjms.jms.message import Message
+
+__all__ = ["Batch"]
+
+T = TypeVar("T")
+
+
+class Batch(Sequence[T]):
+    """What a batch listener handles in one transaction: a sequence of payloads.
+
+    A handler gets it as a parameter of type `Batch[Order]`, instead of `list[Order]` or beside
+    that. A listener of messages (a container's `message_listener`) gets it with the
+    messages themselves as items. For the task or thread that handles the batch, until the handler
+    has returned; nothing here blocks.
+    """
+
+    def __init__(self, messages: Sequence[Message], *, refuses_unreadable: bool = True) -> None:
+        """Make a batch whose items are the messages.
+
+        Args:
+            messages: what was received, oldest first.
+            refuses_unreadable: whether a message that no argument can be made of is rejected by
+                itself; else it fails the batch.
+        """
+        self.received: tuple[Message, ...] = tuple(messages)
+        """All messages of the transaction, also those that could not be read."""
+        self.refuses_unreadable = refuses_unreadable
+        self._items: Sequence[Any] = self.received
+        self._positions: Sequence[int] = range(len(self.received))
+        self._rejections: dict[int, BaseException] = {}
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages of the items, in the same order."""
+        return tuple(self.received[position] for position in self._positions)
+
+    @property
+    def rejections(self) -> Mapping[int, BaseException]:
+        """The reasons of the rejected messages, by their positions in `received`."""
+        return self._rejections
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def reject(self, item: T | Message, reason: str | BaseException = "") -> None:
+        """Make the message of `item` a dead letter, in the transaction that commits the others.
+
+        Args:
+            item: one of the items, or its message. Of equal ones the first that is not rejected.
+            reason: a text, or the exception that is the reason; the dead letter has it in its
+                properties.
+
+        Raises:
+            ValueError: it is not an item of this batch, or it is rejected already.
+        """
+        self.reject_at(self._index_of(item), reason)
+
+    def reject_at(self, index: int, reason: str | BaseException = "") -> None:
+        """Make the message of the item at `index` a dead letter, as `reject` does.
+
+        Raises:
+            IndexError: there is no such item.
+            ValueError: it is rejected already.
+        """
+        position = self._positions[index]
+        if position in self._rejections:
+            raise ValueError(f"Item {index} of the batch is rejected already")
+        if not isinstance(reason, BaseException):
+            reason = PoisonMessageException(reason or "rejected by the listener")
+        self._rejections[position] = reason
+
+    def fill(self, items: Sequence[T], unreadable: Mapping[int, BaseException]) -> None:
+        """Replace the items by payloads, those of all messages but the unreadable ones.
+
+        For what makes payloads of messages; those that are unreadable are rejected.
+        """
+        self._rejections.update(unreadable)
+        self._positions = [n for n in range(len(self.received)) if n not in unreadable]
+        self._items = items
+
+    def _index_of(self, item: object) -> int:
+        positions = self._positions
+        open_ones = [n for n, at in enumerate(positions) if at not in self._rejections]
+        for number in open_ones:
+            if self._items[number] is item or self.received[positions[number]] is item:
+                return number
+        for number in open_ones:
+            if self._items[number] == item:
+                return number
+        raise ValueError(
+            "The item to reject is not one of this batch, or it is rejected already: pass the item "
+            "itself, its message, or call reject_at with its index"
+        )
+
+    def __repr__(self) -> str:
+        rejected = f", {len(self._rejections)} rejected" if self._rejections else ""
+        return f"<Batch of {len(self.received)} messages{rejected}>"
