@@ -9,7 +9,8 @@ SIGTERM stops that way, a second one ends the process at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -273,10 +274,14 @@ class JmsApplication:
         if self._stop_requested is not None:
             self._stop_requested.set()
 
-    async def run_async(self) -> None:
+    async def run_async(self, *, on_started: Callable[[], object] | None = None) -> None:
         """Start, wait for SIGINT, SIGTERM or `request_stop`, then stop. The main thread only.
 
         Meanwhile SIGUSR1 pauses all listeners and SIGUSR2 resumes them.
+
+        Args:
+            on_started: called on the loop once the application has started; not if it is stopped
+                before.
 
         Raises:
             IllegalStateException: it is another thread.
@@ -287,6 +292,8 @@ class JmsApplication:
         requested = self._stop_requested = anyio.Event()
         async with stop_on_signals(requested, logger, "work in progress"):
             await self._start_unless(requested)
+            if on_started is not None and self._running:
+                on_started()
             async with act_on_signals({"SIGUSR1": self.pause, "SIGUSR2": self.resume}, logger):
                 await requested.wait()
             await self.stop()
@@ -305,15 +312,22 @@ class JmsApplication:
             finally:
                 watcher.cancel()
 
-    def run(self, **backend_options: Any) -> None:
+    def run(
+        self, *, on_started: Callable[[], object] | None = None, **backend_options: Any
+    ) -> None:
         """Run until SIGINT or SIGTERM. Blocks; the main thread only.
+
+        Args:
+            on_started: called on the loop once the application has started.
+            backend_options: those of `anyio.run` for asyncio; by default uvloop where installed.
 
         Raises:
             IllegalStateException: it is another thread.
             Exception: as `start`.
 
         """
-        anyio.run(self.run_async, backend_options=backend_options or loop_options())
+        run = partial(self.run_async, on_started=on_started)
+        anyio.run(run, backend_options=backend_options or loop_options())
 
     def _log_started(self) -> None:
         outages = self._wiring.outages

@@ -33,6 +33,7 @@ RESERVED_VARIABLES: Final[Mapping[str, str]] = {
     "PYJMS_SPARK_PASSWORD_*": "set for Spark's other processes: a broker's password",
     "PYJMS_URL": "the broker's URL of the command line",
     "PYJMS_USER": "the user of the command line",
+    "PYJMS_WORKER": "set for the processes of `pyjms run --workers`: their number, from 1",
 }
 """Variables with the prefix that have a meaning but are no settings; `*` matches any text."""
 

@@ -18,6 +18,7 @@ from pyjms._logger import get_logger
 from pyjms.cli.extensions import mount_commands
 from pyjms.cli.messages.commands import browse, receive, send
 from pyjms.cli.pipeline import pipeline_app
+from pyjms.cli.workers.arguments import WORKER_OPTION
 
 __all__ = ["app", "main"]
 
@@ -70,6 +71,28 @@ ShutdownOption = Annotated[
     ),
 ]
 
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Run the application in N processes, and start another one for each that ends.",
+    ),
+]
+ReloadOption = Annotated[
+    bool,
+    typer.Option(
+        "--reload", help="Restart when files of code or settings change. For development."
+    ),
+]
+ReloadFolderOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FOLDER", help="Watched with --reload; may be repeated. Default: the current one."
+    ),
+]
+AsWorkerOption = Annotated[str | None, typer.Option(WORKER_OPTION, hidden=True)]
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -96,13 +119,25 @@ def pyjms(
 
 @app.command()
 def run(
-    target: TargetArgument, config: ConfigOption = None, shutdown_timeout: ShutdownOption = None
+    target: TargetArgument,
+    config: ConfigOption = None,
+    shutdown_timeout: ShutdownOption = None,
+    workers: WorkersOption = None,
+    reload: ReloadOption = False,
+    reload_dir: ReloadFolderOption = None,
+    as_worker: AsWorkerOption = None,
 ) -> None:
     """Run an application until SIGINT or SIGTERM.
 
     APP is a JmsApplication in MODULE. Default: the only application in MODULE, or a new one with
-    the listeners and hooks defined in MODULE.
+    the listeners and hooks defined in MODULE. SIGUSR1 pauses all listeners, SIGUSR2 resumes them.
+    With --workers, SIGHUP restarts one process after the other, SIGTTIN and SIGTTOU add and
+    remove one.
     """
+    if as_worker is None and (workers is not None or reload):
+        from pyjms.cli.workers.running import supervise
+
+        supervise(workers or 1, reload_dir if reload else None, reload=reload)
     from pyjms.cli.loading import load_application, pipelines_of
     from pyjms.cli.logs import configure_logging
 
@@ -119,7 +154,13 @@ def run(
             target,
         )
     application.require_work()
-    application.run()
+    if as_worker is None:
+        application.run()
+    else:
+        from pyjms.cli.workers.arguments import WorkerArguments
+        from pyjms.cli.workers.child import run_worker
+
+        run_worker(application, WorkerArguments.from_text(as_worker))
 
 
 @app.command()

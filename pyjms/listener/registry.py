@@ -196,7 +196,7 @@ class JmsListenerEndpointRegistry:
 
 
 def _names(containers: list[AbstractMessageListenerContainer]) -> str:
-    return ", ".join(container.bean_name for container in containers) or "no listener"
+    return ", ".join(str(container.bean_name) for container in containers) or "no listener"
 
 
 def _phase(container: AbstractMessageListenerContainer) -> int:

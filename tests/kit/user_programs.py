@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -176,6 +177,13 @@ class Running:
     @property
     def runs(self) -> bool:
         return self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def numbers(self, pattern: str) -> list[int]:
+        """Return the numbers that `pattern`, with one group, finds in what was written."""
+        return [int(found) for found in re.findall(pattern, self.written)]
 
     def expect(self, *texts: str) -> None:
         """Read until each text has been written, in any order, since the start."""

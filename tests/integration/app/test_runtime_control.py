@@ -164,7 +164,6 @@ async def test_an_unregistered_listener_is_gone(start: Start, jms_template: JmsT
     assert await jms_template.receive("orders", timeout=5) is not None
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no SIGUSR1")
 async def test_signals_pause_and_resume(pyjms_broker_url: str) -> None:
     @jms_listener("orders", id="orders")
     async def on_order(text: str) -> None: ...

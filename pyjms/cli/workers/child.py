@@ -1,0 +1,79 @@
+"""The worker's side: it runs the application, reports its start, and ends with its supervisor."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+from pyjms.cli.workers.arguments import WorkerArguments, WorkerReport
+from pyjms.errors import ConfigurationException, InvalidClientIDException
+
+if TYPE_CHECKING:
+    from pyjms.app import JmsApplication
+    from pyjms.settings import PyjmsSettings
+
+__all__ = ["run_worker"]
+
+_HOOKS_AND_CONNECTIONS = 6.0
+"""Seconds that shutdown hooks and connections may need after the handlers."""
+
+
+def run_worker(application: JmsApplication, arguments: WorkerArguments) -> None:
+    """Run `application` until SIGTERM or the end of the supervisor. The main thread only.
+
+    Raises:
+        ConfigurationException: its settings do not go with several processes.
+        Exception: as `JmsApplication.start`.
+    """
+    if arguments.total > 1:
+        _refuse_embedded_broker(application.settings)
+        multiprocessing.current_process().name = f"worker {arguments.number}"
+    threading.Thread(
+        target=_end_with_supervisor, args=(arguments.end_with,), name="pyjms worker", daemon=True
+    ).start()
+
+    def report() -> None:
+        report = WorkerReport(
+            is_exclusive=_is_exclusive(application.settings),
+            stop_timeout=application.stop_timeout + _HOOKS_AND_CONNECTIONS,
+        )
+        os.write(arguments.report_to, report.to_bytes())
+
+    try:
+        application.run(on_started=report)
+    except InvalidClientIDException as error:
+        if arguments.total == 1:
+            raise
+        raise ConfigurationException(
+            f"Worker {arguments.number} of {arguments.total} cannot connect: {error.reason}",
+            hint="give each worker a client id of its own, such as audit-${PYJMS_WORKER}",
+        ) from error
+
+
+def _refuse_embedded_broker(settings: PyjmsSettings) -> None:
+    if _embeds_broker(settings):
+        raise ConfigurationException(
+            "Several workers need a broker outside of them: each would embed one of its own",
+            hint="start a broker (`pyjms broker start`) and set activemq.broker_url to its "
+            "address, such as tcp://localhost:61616; or use one worker",
+        )
+
+
+def _is_exclusive(settings: PyjmsSettings) -> bool:
+    """Return whether only one process can run with these settings at a time."""
+    client_ids = [settings.jms.client_id, *(own.client_id for own in settings.listeners.values())]
+    return _embeds_broker(settings) or any(client_ids)
+
+
+def _embeds_broker(settings: PyjmsSettings) -> bool:
+    brokers = (settings.activemq, *settings.brokers.values())
+    return any(broker.effective_broker_url().startswith("vm:") for broker in brokers)
+
+
+def _end_with_supervisor(descriptor: int) -> None:
+    """Wait for the end of the pipe, which nobody writes to; then stop as if asked to."""
+    os.read(descriptor, 1)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,295 @@
+"""Keeps a number of worker processes running: starts, restarts and stops them.
+
+Theory of operation
+-------------------
+
+There is one *slot* for each worker, with one task that keeps it filled:
+
+    start a process -> it reports that the application has started -> it ends -> start another
+
+*Who ends.* A worker that ends although nobody asked it to is replaced: after a back-off if it did
+not live long, so that one that fails again and again does not keep the machine busy. At the start
+of the supervisor it is different: a worker that cannot start then cannot start at all (its module
+does not load, its settings are wrong), so everything stops, with exit code 1. With `--reload` the
+supervisor waits for the next change of a file instead.
+
+*Rolling restart* (SIGHUP): one slot after the other gets a new process. It is started first, and
+the old one is asked to stop only when the new one has reported its start: somebody listens all
+the time, and code that cannot start replaces nothing. A worker that is exclusive (it has a client
+id, or embeds the broker) must end before its successor can start.
+
+*Reload* restarts like that, but stops first: two versions of the code never work at the same time.
+
+*Stop* (SIGTERM, SIGINT): all workers are asked to stop, each has its own time to finish what it is
+handling, and the supervisor ends when they have ended. A second signal kills them.
+
+Other signals: SIGTTIN adds a worker, SIGTTOU removes one, SIGUSR1 and SIGUSR2 are passed on (they
+pause and resume the listeners). A worker stops by itself when its supervisor has ended.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterable, Awaitable, Callable
+from typing import Final
+
+import anyio
+
+from pyjms import _clock
+from pyjms._logger import get_logger
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.cli.workers.process import WorkerProcess
+from pyjms.listener.backoff import ExponentialBackOff
+
+__all__ = ["Supervisor"]
+
+logger = get_logger(__name__)
+
+_LONG_LIFE: Final = 60.0
+"""Seconds after which the end of a worker is no sign that its successor will end soon, too."""
+_FORWARDED: Final = frozenset({signal.SIGUSR1, signal.SIGUSR2})
+_HANDLED: Final = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+    *_FORWARDED,
+)
+
+
+class _Slot:
+    """One worker's place: its number, its process, and the task that keeps it filled."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.process: WorkerProcess | None = None
+        self.task: BackgroundTask | None = None
+        self.is_closed = False
+        self.replacement: WorkerProcess | None = None
+        """What a rolling restart has started beside `process`, until it takes its place."""
+        self.restart = anyio.Event()
+        """Set: the process that has ended, or has not started, is to be replaced now."""
+        self.settled = anyio.Event()
+        """Set: the latest process has started, or has ended before it had."""
+        self.back_off = ExponentialBackOff(0.5, 2.0, max_interval=30.0).start()
+
+
+class Supervisor:
+    """Runs `command` in `total` processes until it is told to stop. The main thread only.
+
+    Args:
+        command: runs the application; the option that makes it a worker is added.
+        total: the number of workers, 1 or more.
+        changes: waits for changes of files, again and again, and awaits its argument after each;
+            None: files are not watched.
+    """
+
+    def __init__(
+        self,
+        command: list[str],
+        total: int,
+        changes: Callable[[Callable[[str], Awaitable[None]]], Awaitable[None]] | None = None,
+    ) -> None:
+        self._command = command
+        self._total = total
+        self._changes = changes
+        self._slots: list[_Slot] = []
+        self._has_started = False
+        self._failed = False
+        self._stopping = anyio.Event()
+        self._restarting = anyio.Lock()
+
+    async def run(self) -> int:
+        """Start the workers, keep them running, and return the exit code when all have ended."""
+        with anyio.open_signal_receiver(*_HANDLED) as signals:
+            watcher = spawn(self._handle_signals, signals, name="pyjms supervisor signals")
+            for _ in range(self._total):
+                self._open_slot()
+            reloads = None
+            if self._changes is not None:
+                reloads = spawn(
+                    self._changes, self._reload, name="pyjms reload", on_error=self._give_up
+                )
+            try:
+                await self._stopping.wait()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._end(reloads)
+                    watcher.cancel()
+                    await watcher.wait()
+        return 1 if self._failed else 0
+
+    async def _end(self, reloads: BackgroundTask | None) -> None:
+        if reloads is not None:
+            reloads.cancel()
+            await reloads.wait()
+        async with anyio.create_task_group() as tasks:
+            for slot in self._slots:
+                tasks.start_soon(self._close_slot, slot)
+        logger.info("All workers have ended")
+
+    def _open_slot(self) -> None:
+        slot = _Slot(len(self._slots) + 1)
+        self._slots.append(slot)
+        slot.task = spawn(
+            self._keep_filled, slot, name=f"pyjms worker {slot.number}", on_error=self._give_up
+        )
+
+    async def _close_slot(self, slot: _Slot) -> None:
+        slot.is_closed = True
+        slot.restart.set()
+        slot.settled.set()
+        for process in (slot.replacement, slot.process):
+            if process is not None:
+                await process.stop()
+        if slot.task is not None:
+            slot.task.cancel()
+            await slot.task.wait()
+
+    def _give_up(self, error: BaseException) -> None:
+        logger.error("The supervisor cannot go on: %s", error, exc_info=error)
+        self._failed = True
+        self._stopping.set()
+
+    async def _keep_filled(self, slot: _Slot) -> None:
+        while not slot.is_closed:
+            slot.restart = anyio.Event()
+            process = await WorkerProcess.start(self._command, slot.number, len(self._slots))
+            slot.process = process
+            try:
+                has_started = await self._watch_start(process)
+                slot.settled.set()
+                await process.wait()
+            finally:
+                if process.exit_code is None:  # this task was cancelled
+                    process.kill()
+                process.close()
+            while slot.process is not process:  # a rolling restart has put another one there
+                process = slot.process
+                await process.wait()
+                process.close()
+            slot.process = None
+            if not slot.is_closed:
+                await self._before_the_next(slot, process, has_started=has_started)
+
+    async def _watch_start(self, process: WorkerProcess) -> bool:
+        if not await process.wait_started():
+            return False
+        logger.info("%s has started", process.name)
+        if all(slot.process is not None and slot.process.report for slot in self._slots):
+            self._has_started = True
+        return True
+
+    async def _before_the_next(
+        self, slot: _Slot, ended: WorkerProcess, *, has_started: bool
+    ) -> None:
+        """Decide what follows the end of a worker; return when another one is to start."""
+        if ended.is_stopping:  # a reload, or a rolling restart of an exclusive worker
+            return
+        if not has_started and self._changes is not None:
+            logger.error("%s %s: waiting for a change", ended.name, ended.describe_end())
+            await slot.restart.wait()
+            return
+        if not has_started and not self._has_started:
+            logger.error("%s %s and cannot start: stopping", ended.name, ended.describe_end())
+            self._failed = True
+            self._stopping.set()
+            await slot.restart.wait()  # set as the slot is closed
+            return
+        if _clock.now() - ended.started_at > _LONG_LIFE:
+            slot.back_off = ExponentialBackOff(0.5, 2.0, max_interval=30.0).start()
+        seconds = slot.back_off.next_back_off() or 0.0
+        logger.error("%s %s: another one starts in %g s", ended.name, ended.describe_end(), seconds)
+        with _clock.timeout(seconds):
+            await slot.restart.wait()
+
+    async def _handle_signals(self, signals: AsyncIterable[signal.Signals]) -> None:
+        actions: dict[signal.Signals, Callable[[], Awaitable[None]]] = {
+            signal.SIGHUP: self.restart,
+            signal.SIGTTIN: self._add_worker,
+            signal.SIGTTOU: self._remove_worker,
+        }
+        async for number in signals:
+            if number in {signal.SIGINT, signal.SIGTERM}:
+                self._stop_or_kill(number)
+            elif number in _FORWARDED:
+                for process in self._processes():
+                    process.send_signal(number)
+            elif not self._stopping.is_set():
+                spawn(actions[number], name=f"pyjms {number.name}")
+
+    def _stop_or_kill(self, number: signal.Signals) -> None:
+        if self._stopping.is_set():
+            logger.warning("%s again: killing the workers", number.name)
+            for process in self._processes():
+                process.kill()
+            return
+        logger.info("%s: stopping %d workers", number.name, len(self._processes()))
+        self._stopping.set()
+
+    def _processes(self) -> list[WorkerProcess]:
+        return [slot.process for slot in self._slots if slot.process is not None]
+
+    async def _add_worker(self) -> None:
+        async with self._restarting:
+            self._open_slot()
+            logger.info("Workers: %d", len(self._slots))
+
+    async def _remove_worker(self) -> None:
+        async with self._restarting:
+            if len(self._slots) == 1:
+                logger.warning("The last worker stays: SIGTERM stops it")
+                return
+            slot = self._slots.pop()
+            await self._close_slot(slot)
+            logger.info("Workers: %d", len(self._slots))
+
+    async def restart(self) -> None:
+        """Replace the workers one after the other; one that cannot be replaced goes on."""
+        async with self._restarting:
+            logger.info("Rolling restart of %d workers", len(self._slots))
+            for slot in list(self._slots):
+                if self._stopping.is_set() or not await self._replace(slot):
+                    return
+            logger.info("Rolling restart finished")
+
+    async def _replace(self, slot: _Slot) -> bool:
+        old = slot.process
+        if old is None:  # it waits for its back-off
+            slot.restart.set()
+            return True
+        if old.report is None or old.report.is_exclusive:
+            slot.settled = anyio.Event()
+            await old.stop()
+            await slot.settled.wait()
+            return True
+        new = await WorkerProcess.start(self._command, slot.number, len(self._slots))
+        slot.replacement = new
+        try:
+            if not await new.wait_started():
+                await new.wait()
+                new.close()
+                if not new.is_stopping:
+                    logger.error(
+                        "%s %s and cannot start: %s goes on, and so do the others that are left",
+                        new.name,
+                        new.describe_end(),
+                        old.name,
+                    )
+                return False
+        finally:
+            slot.replacement = None
+        logger.info("%s replaces %s", new.name, old.name)
+        slot.process = new
+        await old.stop()
+        return True
+
+    async def _reload(self, what: str) -> None:
+        async with self._restarting:
+            logger.info("%s: restarting", what)
+            async with anyio.create_task_group() as tasks:
+                for slot in self._slots:
+                    if slot.process is not None:
+                        tasks.start_soon(slot.process.stop)
+                    slot.restart.set()
