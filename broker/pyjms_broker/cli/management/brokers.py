@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pyjms.cli.durations import duration
-from pyjms_broker.cli.management.options import (
-    DEFAULT_URL,
-    Json,
-    ManagementUrl,
-    ManagementUser,
-    Password,
-    PasswordFile,
-    connect,
-)
-
-if TYPE_CHECKING:
-    from pyjms_broker.cli.management.client import Attributes, ManagementClient
+from pyjms_broker.cli.management.client import Attributes, ManagementClient
+from pyjms_broker.cli.management.options import Json, management_command
 
 __all__ = ["list_", "restart", "status", "stop"]
 
@@ -36,11 +26,9 @@ _SHOWN = (
 )
 
 
+@management_command("status")
 def status(
-    url: ManagementUrl = DEFAULT_URL,
-    user: ManagementUser = None,
-    password_file: PasswordFile = None,
-    password: Password = None,
+    client: ManagementClient,
     json: Json = False,
 ) -> None:
     """Say whether a broker runs, with its version, uptime, messages and use of its limits.
@@ -48,10 +36,9 @@ def status(
     The exit code is 0 if it runs, and 1 if not.
     """
     from pyjms_broker.cli.management.names import brokers
-    from pyjms_broker.cli.terminal import json_line, one_line_errors, plural, safe_text
+    from pyjms_broker.cli.terminal import json_line, plural, safe_text
 
-    with one_line_errors("status"):
-        found = brokers(connect(url, user, password, password_file), *_SHOWN)
+    found = brokers(client, *_SHOWN)
     for values in found.values():
         if json:
             json_line(values)
@@ -68,19 +55,16 @@ def status(
         )
 
 
+@management_command("list")
 def list_(
-    url: ManagementUrl = DEFAULT_URL,
-    user: ManagementUser = None,
-    password_file: PasswordFile = None,
-    password: Password = None,
+    client: ManagementClient,
     json: Json = False,
 ) -> None:
     """List the brokers at a URL: `brokerName = NAME`."""
     from pyjms_broker.cli.management.names import broker_of, brokers
-    from pyjms_broker.cli.terminal import json_line, one_line_errors
+    from pyjms_broker.cli.terminal import json_line
 
-    with one_line_errors("list"):
-        found = brokers(connect(url, user, password, password_file), "BrokerName")
+    found = brokers(client, "BrokerName")
     for name in found:
         if json:
             json_line({"brokerName": broker_of(name)})
@@ -103,53 +87,35 @@ Wait = Annotated[
 ]
 
 
+@management_command("stop")
 def stop(
+    client: ManagementClient,
     names: Names = None,
     all_: All = False,
     timeout: Wait = 30.0,
-    url: ManagementUrl = DEFAULT_URL,
-    user: ManagementUser = None,
-    password_file: PasswordFile = None,
-    password: Password = None,
 ) -> None:
     """Stop a running broker, and wait until it has stopped.
 
     The broker closes its connectors, gives connections the time to read what is queued for them,
     and closes its store. The exit code is 1 if it has not stopped within --timeout.
     """
-    from pyjms import _clock
-    from pyjms_broker.cli.terminal import one_line_errors
-
-    with one_line_errors("stop"):
-        client = connect(url, user, password, password_file)
-        for name in _chosen(client, names, all_=all_):
-            since = _clock.now()
-            client.execute(name, "stop")
-            _report(client, name, since, "stopped", timeout)
+    for name in _chosen(client, names, all_=all_):
+        _execute(client, name, "stop", "stopped", timeout)
 
 
+@management_command("restart")
 def restart(
+    client: ManagementClient,
     names: Names = None,
     all_: All = False,
     timeout: Wait = 30.0,
-    url: ManagementUrl = DEFAULT_URL,
-    user: ManagementUser = None,
-    password_file: PasswordFile = None,
-    password: Password = None,
 ) -> None:
     """Let a running broker stop and start again, and wait until it runs.
 
     The broker refuses if its configuration does not allow it (restart_allowed).
     """
-    from pyjms import _clock
-    from pyjms_broker.cli.terminal import one_line_errors
-
-    with one_line_errors("restart"):
-        client = connect(url, user, password, password_file)
-        for name in _chosen(client, names, all_=all_):
-            since = _clock.now()
-            client.execute(name, "restart")
-            _report(client, name, since, "restarted", timeout)
+    for name in _chosen(client, names, all_=all_):
+        _execute(client, name, "restart", "restarted", timeout)
 
 
 def _chosen(client: ManagementClient, names: list[str] | None, *, all_: bool) -> list[str]:
@@ -173,11 +139,16 @@ def _chosen(client: ManagementClient, names: list[str] | None, *, all_: bool) ->
     return [by_name[name] for name in names or by_name]
 
 
-def _report(client: ManagementClient, name: str, since: float, done: str, timeout: float) -> None:
+def _execute(
+    client: ManagementClient, name: str, operation: str, done: str, timeout: float
+) -> None:
+    from pyjms import _clock
     from pyjms.errors import JMSException
     from pyjms_broker.cli.management.names import broker_of
     from pyjms_broker.cli.management.waiting import wait_until_changed
 
+    since = _clock.now()
+    client.execute(name, operation)
     if timeout == 0:
         typer.echo(f"Broker {broker_of(name)} was asked to be {done}")
         return

@@ -6,20 +6,12 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from pyjms_broker.cli.management.options import (
-    DEFAULT_URL,
-    ManagementUrl,
-    ManagementUser,
-    Password,
-    PasswordFile,
-    Yes,
-    connect,
-)
+from pyjms_broker.cli.management.client import Attributes, ManagementClient
+from pyjms_broker.cli.management.options import Yes, management_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyjms_broker.cli.management.client import Attributes, ManagementClient
 
 __all__ = ["DryRun", "Limit", "Selector", "confirm", "move", "purge"]
 
@@ -35,7 +27,9 @@ DryRun: TypeAlias = Annotated[
 ]
 
 
+@management_command("purge")
 def purge(
+    client: ManagementClient,
     queues: Annotated[
         list[str], typer.Argument(metavar="QUEUE...", help="Names; * stands for any characters.")
     ],
@@ -53,26 +47,19 @@ def purge(
         bool, typer.Option("--reset", help="Reset the queues' statistics, too.")
     ] = False,
     yes: Yes = False,
-    url: ManagementUrl = DEFAULT_URL,
-    user: ManagementUser = None,
-    password_file: PasswordFile = None,
-    password: Password = None,
 ) -> None:
     """Remove messages of queues; asks before. Messages that consumers have stay."""
     from pyjms_broker.cli.management.names import find_destinations
     from pyjms_broker.cli.management.selectors import as_selector
-    from pyjms_broker.cli.terminal import one_line_errors
 
     selector = as_selector(msgsel or [])
-    with one_line_errors("purge"):
-        client = connect(url, user, password, password_file)
-        found = find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")
-        which = "all messages" if selector is None else f"the messages that match {selector}"
-        confirm(f"Remove {which} of", found, yes=yes)
-        for name, values in found.items():
-            _purge(client, name, str(values["Name"]), selector)
-            if reset:
-                client.execute(name, "resetStatistics")
+    found = find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")
+    which = "all messages" if selector is None else f"the messages that match {selector}"
+    confirm(f"Remove {which} of", found, yes=yes)
+    for name, values in found.items():
+        _purge(client, name, str(values["Name"]), selector)
+        if reset:
+            client.execute(name, "resetStatistics")
 
 
 def _purge(client: ManagementClient, name: str, queue: str, selector: str | None) -> None:
@@ -94,7 +81,9 @@ def _purge(client: ManagementClient, name: str, queue: str, selector: str | None
         )
 
 
+@management_command("move")
 def move(
+    client: ManagementClient,
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue that has the messages.")],
     target: Annotated[
         str, typer.Argument(metavar="TARGET", help="queue://NAME, topic://NAME, or a queue NAME.")
@@ -103,10 +92,6 @@ def move(
     limit: Limit = None,
     copy: Annotated[bool, typer.Option("--copy", help="Copy them instead.")] = False,
     yes: Yes = False,
-    url: ManagementUrl = DEFAULT_URL,
-    user: ManagementUser = None,
-    password_file: PasswordFile = None,
-    password: Password = None,
 ) -> None:
     """Move messages of a queue to another destination; asks before.
 
@@ -114,26 +99,23 @@ def move(
     """
     from pyjms.cli.destinations import read_destination
     from pyjms_broker.cli.management.names import find_destinations
-    from pyjms_broker.cli.terminal import one_line_errors, plural, safe_text
+    from pyjms_broker.cli.terminal import plural, safe_text
 
-    with one_line_errors("move"):
-        destination = read_destination(target)
-        client = connect(url, user, password, password_file)
-        found = find_destinations(client, [queue], "Queue", "QueueSize", "InFlightCount")
-        verb, done = ("Copy", "copied") if copy else ("Move", "moved")
-        confirm(f"{verb} messages to {destination} from", found, yes=yes)
-        operation = "copyMatchingMessagesTo" if copy else "moveMatchingMessagesTo"
-        maximum = [] if limit is None else [limit]
-        types = "java.lang.String,java.lang.String" + ("" if limit is None else ",int")
-        for name, values in found.items():
-            count = client.execute(
-                name, f"{operation}({types})", selector or "", str(destination), *maximum
-            )
-            assert isinstance(count, int), "the operation returns their number"
-            typer.echo(
-                f"{plural(count, 'message')} {done} from {safe_text(values['Name'])}"
-                f" to {destination}"
-            )
+    destination = read_destination(target)
+    found = find_destinations(client, [queue], "Queue", "QueueSize", "InFlightCount")
+    verb, done = ("Copy", "copied") if copy else ("Move", "moved")
+    confirm(f"{verb} messages to {destination} from", found, yes=yes)
+    operation = "copyMatchingMessagesTo" if copy else "moveMatchingMessagesTo"
+    maximum = [] if limit is None else [limit]
+    types = "java.lang.String,java.lang.String" + ("" if limit is None else ",int")
+    for name, values in found.items():
+        count = client.execute(
+            name, f"{operation}({types})", selector or "", str(destination), *maximum
+        )
+        assert isinstance(count, int), "the operation returns their number"
+        typer.echo(
+            f"{plural(count, 'message')} {done} from {safe_text(values['Name'])} to {destination}"
+        )
 
 
 def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-__all__ = ["Attributes", "ManagementClient"]
+__all__ = ["DEFAULT_URL", "Attributes", "ManagementClient"]
+
+DEFAULT_URL: Final = "http://localhost:8161/api/jolokia"
+"""Where a broker's web server is, unless an option says otherwise."""
 
 Attributes: TypeAlias = Mapping[str, object]
 

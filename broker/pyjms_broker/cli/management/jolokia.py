@@ -20,8 +20,7 @@ from pyjms.errors import (
     JMSException,
     JMSSecurityException,
 )
-from pyjms_broker.cli.management.client import Attributes
-from pyjms_broker.cli.management.options import DEFAULT_URL
+from pyjms_broker.cli.management.client import DEFAULT_URL, Attributes
 from pyjms_broker.management.object_name import ObjectName
 
 __all__ = ["JolokiaClient"]

@@ -1,29 +1,18 @@
-"""The options with which the commands find a running broker."""
+"""The options of commands for a running broker, and the client that they describe."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+import functools
+from collections.abc import Callable
+from inspect import Signature, signature
+from typing import Annotated, Any, Concatenate, TypeAlias
 
 import typer
 
 from pyjms.cli.credentials import PasswordFile, read_credentials
+from pyjms_broker.cli.management.client import DEFAULT_URL, ManagementClient
 
-if TYPE_CHECKING:
-    from pyjms_broker.cli.management.jolokia import JolokiaClient
-
-__all__ = [
-    "DEFAULT_URL",
-    "Json",
-    "ManagementUrl",
-    "ManagementUser",
-    "Password",
-    "PasswordFile",
-    "Yes",
-    "connect",
-]
-
-DEFAULT_URL: Final = "http://localhost:8161/api/jolokia"
+__all__ = ["Json", "Yes", "management_command"]
 
 ManagementUrl: TypeAlias = Annotated[
     str,
@@ -55,9 +44,39 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON ob
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def connect(
-    url: str, user: str | None, password: str | None, password_file: Path | None
-) -> JolokiaClient:
+_Command: TypeAlias = Callable[Concatenate[ManagementClient, ...], None]
+
+
+def management_command(name: str) -> Callable[[_Command], Callable[..., None]]:
+    """Make a function of a client and of options the command `name` of a running broker.
+
+    The command has the options that name the broker, too. Known errors are printed as one line.
+    """
+
+    def decorate(command: _Command) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**options: Any) -> None:
+            from pyjms_broker.cli.terminal import one_line_errors
+
+            with one_line_errors(name):
+                client = _connect(**{each: options.pop(each) for each in connecting})
+                command(client, **options)
+
+        connecting = signature(_connect, eval_str=True).parameters
+        _, *own = signature(command, eval_str=True).parameters.values()
+        every = Signature([*own, *connecting.values()])
+        run.__signature__ = every  # type: ignore[attr-defined]  # what typer reads the options from
+        return run
+
+    return decorate
+
+
+def _connect(
+    url: ManagementUrl = DEFAULT_URL,
+    user: ManagementUser = None,
+    password_file: PasswordFile = None,
+    password: Password = None,
+) -> ManagementClient:
     """Return the client for the options; does not connect.
 
     Raises:

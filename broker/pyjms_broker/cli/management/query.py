@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
 
-from pyjms_broker.cli.management.options import (
-    DEFAULT_URL,
-    Json,
-    ManagementUrl,
-    ManagementUser,
-    Password,
-    PasswordFile,
-    connect,
-)
-
-if TYPE_CHECKING:
-    from pyjms_broker.cli.management.client import Attributes, ManagementClient
+from pyjms_broker.cli.management.client import Attributes, ManagementClient
+from pyjms_broker.cli.management.options import Json, management_command
 
 __all__ = ["QueryCommand", "query"]
 
@@ -58,7 +48,9 @@ def _split(arguments: Iterable[str]) -> Iterable[str]:
             yield each
 
 
+@management_command("query")
 def query(
+    client: ManagementClient,
     chosen: Annotated[
         list[str] | None,
         typer.Option(
@@ -84,10 +76,6 @@ def query(
         list[str] | None,
         typer.Option(metavar="ATTRIBUTE,...", help="Only these attributes; may be repeated."),
     ] = None,
-    url: ManagementUrl = DEFAULT_URL,
-    user: ManagementUser = None,
-    password_file: PasswordFile = None,
-    password: Password = None,
     json: Json = False,
 ) -> None:
     """Print the attributes of views, one block per view; without filters of all views.
@@ -95,14 +83,12 @@ def query(
     The exit code is 3 if there is no such view.
     """
     from pyjms_broker.cli.management.blocks import print_block
-    from pyjms_broker.cli.terminal import FEWER, one_line_errors
+    from pyjms_broker.cli.terminal import FEWER
 
     attributes = [each for text in view or [] for each in text.split(",") if each]
-    with one_line_errors("query"):
-        wanted = [*map(_by_type, chosen or []), *map(_by_keys, objname or [])]
-        unwanted = [*map(_by_type, excluded or []), *map(_by_keys, xobjname or [])]
-        client = connect(url, user, password, password_file)
-        found = _found(client, wanted, unwanted, attributes)
+    wanted = [*map(_by_type, chosen or []), *map(_by_keys, objname or [])]
+    unwanted = [*map(_by_type, excluded or []), *map(_by_keys, xobjname or [])]
+    found = _found(client, wanted, unwanted, attributes)
     for name, values in found.items():
         print_block({"objectName": name, **values} if json else values, as_json=json)
     if not found:

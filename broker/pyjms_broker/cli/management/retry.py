@@ -4,31 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from pyjms_broker.cli.management.changes import DryRun, Limit, Selector, confirm
-from pyjms_broker.cli.management.options import (
-    DEFAULT_URL,
-    Json,
-    ManagementUrl,
-    ManagementUser,
-    Password,
-    PasswordFile,
-    Yes,
-    connect,
-)
-
-if TYPE_CHECKING:
-    from pyjms_broker.cli.management.client import Attributes, ManagementClient
+from pyjms_broker.cli.management.client import Attributes, ManagementClient
+from pyjms_broker.cli.management.options import Json, Yes, management_command
 
 __all__ = ["retry"]
 
 _CAUSE: Final = "dlqDeliveryFailureCause"
 
 
+@management_command("retry")
 def retry(
+    client: ManagementClient,
     queues: Annotated[
         list[str] | None,
         typer.Argument(
@@ -40,29 +31,23 @@ def retry(
     dry_run: DryRun = False,
     json: Json = False,
     yes: Yes = False,
-    url: ManagementUrl = DEFAULT_URL,
-    user: ManagementUser = None,
-    password_file: PasswordFile = None,
-    password: Password = None,
 ) -> None:
     """Send dead letters back to the destinations that they were sent to; asks before.
 
     Those without an original destination, and those that a consumer has, stay; the exit code is
     then 1. --dry-run lists the messages, with the reason why they are dead letters.
     """
-    from pyjms_broker.cli.terminal import FAILED, one_line_errors, plural, progress, safe_text
+    from pyjms_broker.cli.terminal import FAILED, plural, progress, safe_text
 
-    with one_line_errors("retry"):
-        client = connect(url, user, password, password_file)
-        found = _dead_letter_queues(client, queues)
-        if dry_run:
-            _print_letters(client, found, selector, limit, as_json=json)
-            return
-        confirm("Retry the dead letters of", found, yes=yes)
-        outcome = _Outcome()
-        with progress("retrying", limit) as advance:
-            for name in found:
-                _retry_all(client, name, selector, limit, outcome, advance)
+    found = _dead_letter_queues(client, queues)
+    if dry_run:
+        _print_letters(client, found, selector, limit, as_json=json)
+        return
+    confirm("Retry the dead letters of", found, yes=yes)
+    outcome = _Outcome()
+    with progress("retrying", limit) as advance:
+        for name in found:
+            _retry_all(client, name, selector, limit, outcome, advance)
     for problem in outcome.problems:
         typer.echo(f"stays: {safe_text(problem)}", err=True)
     typer.echo(f"{plural(outcome.sent, 'message')} sent back to where they came from")

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from pyjms_broker.cli.management.options import (
-    DEFAULT_URL,
-    Json,
-    ManagementUrl,
-    ManagementUser,
-    Password,
-    PasswordFile,
-    connect,
-)
-
-if TYPE_CHECKING:
-    from pyjms_broker.cli.management.client import Attributes, ManagementClient
+from pyjms_broker.cli.management.client import Attributes, ManagementClient
+from pyjms_broker.cli.management.options import Json, management_command
 
 __all__ = ["COLUMNS", "bstat", "dstat"]
 
@@ -57,30 +47,26 @@ _BROKER: Final = (
 _DESTINATION: Final = ("Name", "EnqueueCount", "DequeueCount", "ConsumerCount", "DispatchCount")
 
 
+@management_command("dstat")
 def dstat(
+    client: ManagementClient,
     kind: Annotated[
         Kind, typer.Argument(metavar="[queues|topics]", help="Only queues, or only topics.")
     ] = Kind.ALL,
-    url: ManagementUrl = DEFAULT_URL,
-    user: ManagementUser = None,
-    password_file: PasswordFile = None,
-    password: Password = None,
     json: Json = False,
 ) -> None:
     """Print a table of the destinations: sizes, consumers, counters, memory.
 
     Advisory topics are not listed.
     """
-    from pyjms_broker.cli.terminal import json_line, one_line_errors
+    from pyjms_broker.cli.terminal import json_line
 
     columns = COLUMNS if kind is Kind.QUEUES else COLUMNS[:-1]
-    with one_line_errors("dstat"):
-        client = connect(url, user, password, password_file)
-        rows = [
-            (type_, values)
-            for type_ in _TYPES[kind]
-            for values in _destinations(client, type_, *(each for _, each in COLUMNS))
-        ]
+    rows = [
+        (type_, values)
+        for type_ in _TYPES[kind]
+        for values in _destinations(client, type_, *(each for _, each in COLUMNS))
+    ]
     if json:
         for type_, values in rows:
             json_line({"Type": type_, **values})
@@ -109,48 +95,43 @@ def _line(name: object, cells: list[object] | list[str]) -> str:
     )
 
 
+@management_command("bstat")
 def bstat(
+    client: ManagementClient,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="BROKER...", help="Names. Default: all brokers.")
     ] = None,
-    url: ManagementUrl = DEFAULT_URL,
-    user: ManagementUser = None,
-    password_file: PasswordFile = None,
-    password: Password = None,
     json: Json = False,
 ) -> None:
     """Print the key figures of the broker, its connectors, queues and topics, in blocks."""
     from pyjms_broker.cli.management.blocks import print_block
     from pyjms_broker.cli.management.names import broker_of, brokers, pattern
-    from pyjms_broker.cli.terminal import one_line_errors
     from pyjms_broker.management.object_name import ObjectName
 
-    with one_line_errors("bstat"):
-        client = connect(url, user, password, password_file)
-        chosen = [
-            name for name in brokers(client, "BrokerName") if not names or broker_of(name) in names
-        ]
-        _refuse_unknown(client, names or [], [broker_of(name) for name in chosen])
-        for name in chosen:
-            broker = broker_of(name)
-            print_block(client.read(name, *_BROKER), as_json=json)
-            connectors = pattern(brokerName=broker, connector="clientConnectors", connectorName="*")
-            for connector in client.search(connectors):
+    chosen = [
+        name for name in brokers(client, "BrokerName") if not names or broker_of(name) in names
+    ]
+    _refuse_unknown(client, names or [], [broker_of(name) for name in chosen])
+    for name in chosen:
+        broker = broker_of(name)
+        print_block(client.read(name, *_BROKER), as_json=json)
+        connectors = pattern(brokerName=broker, connector="clientConnectors", connectorName="*")
+        for connector in client.search(connectors):
+            print_block(
+                {"connectorName": ObjectName(connector).keys["connectorName"]}, as_json=json
+            )
+        for type_ in ("Queue", "Topic"):
+            wanted = pattern(brokerName=broker, destinationType=type_, destinationName="*")
+            for where, values in client.read_all(wanted, *_DESTINATION).items():
+                keys = ObjectName(where).keys
                 print_block(
-                    {"connectorName": ObjectName(connector).keys["connectorName"]}, as_json=json
+                    {
+                        **values,
+                        "destinationName": keys["destinationName"],
+                        "destinationType": type_,
+                    },
+                    as_json=json,
                 )
-            for type_ in ("Queue", "Topic"):
-                wanted = pattern(brokerName=broker, destinationType=type_, destinationName="*")
-                for where, values in client.read_all(wanted, *_DESTINATION).items():
-                    keys = ObjectName(where).keys
-                    print_block(
-                        {
-                            **values,
-                            "destinationName": keys["destinationName"],
-                            "destinationType": type_,
-                        },
-                        as_json=json,
-                    )
 
 
 def _refuse_unknown(client: ManagementClient, names: list[str], found: list[str]) -> None:
