@@ -118,7 +118,7 @@ def timeout(seconds: float | None) -> AbstractContextManager[TimeoutScope]:
 def check_seconds(
     name: str, value: float, *, least: float | None = 0.0, otherwise: str = ""
 ) -> None:
-    """Refuse what is no finite number of seconds; None has to be handled before.
+    """Refuse what is not a finite number of seconds; None has to be handled before.
 
     Args:
         name: the argument's name, for the error.
@@ -127,7 +127,7 @@ def check_seconds(
         otherwise: what else may be written, such as `FOR_EVER`.
 
     Raises:
-        TypeError: it is no number.
+        TypeError: it is not a number.
         ValueError: it is too small, infinite, or not a number.
     """
     kind = type(value)

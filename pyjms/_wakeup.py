@@ -292,7 +292,7 @@ class LoopHandle:
     def watch_readable(self, fd: int, function: Callable[[], object]) -> Callable[[], object]:
         """Call `function()` whenever `fd` is readable, until the returned function is called."""
         assert self._add_reader is not None, "check `watches` first"
-        # a bare callback is no task: its context must say which library runs here
+        # a bare callback is not a task: its context must say which library runs here
         self.adopt(copy_context()).run(self._add_reader, fd, function)
         return partial(self.token.native_token.remove_reader, fd)  # type: ignore[attr-defined]
 

@@ -35,7 +35,7 @@ RESERVED_VARIABLES: Final[Mapping[str, str]] = {
     "PYJMS_USER": "the user of the command line",
     "PYJMS_WORKER": "set for the processes of `pyjms run --workers`: their number, from 1",
 }
-"""Variables with the prefix that have a meaning but are no settings; `*` matches any text."""
+"""Variables with the prefix that have a meaning but are not settings; `*` matches any text."""
 
 _RESERVED: Final = re.compile(
     "|".join(re.escape(name).replace(r"\*", ".*") for name in RESERVED_VARIABLES)

@@ -72,7 +72,9 @@ class Placeholders:
         name = _text(self._value(raw, names))
         if name in names or len(names) == _MAX_DEPTH:
             chain = " -> ".join((*names, name))
-            raise ConfigurationException(f"${{{name}}} refers to itself: {chain}")
+            raise ConfigurationException(
+                f"${{{name}}} refers to itself: {chain}", hint="write the value of one of them out"
+            )
         found = self._look_up(name)
         if found is _MISSING:
             if default is None:

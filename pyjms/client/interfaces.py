@@ -85,7 +85,7 @@ class BrokerIdentity(Protocol):
     """What a broker says about itself."""
 
     broker_id: BrokerId | None
-    """None before it has said."""
+    """None before it has introduced itself."""
 
 
 class ClientConnection(Protocol):
@@ -125,7 +125,7 @@ class ClientConnection(Protocol):
 
     @property
     def broker_commands(self) -> BrokerIdentity:
-        """What the broker has said about itself."""
+        """What the broker has announced about itself (BrokerInfo)."""
 
     @property
     def shared_subscriptions(self) -> dict[str, set[Queue]]:

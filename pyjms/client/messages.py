@@ -163,7 +163,10 @@ def command_of(message: Message) -> commands.ActiveMQMessage:
     """
     source = message.source
     if not isinstance(source, CommandSource):
-        raise MessageFormatException("This message was not received")
+        raise MessageFormatException(
+            f"This {type(message).__name__} was not received from a broker",
+            hint="only a received message has a command",
+        )
     return source.command
 
 

@@ -328,7 +328,8 @@ class ActiveMQMessageProducer(api.MessageProducer):
             target = check_destination(destination)
             if own is not None and target != own:
                 raise UnsupportedOperationException(
-                    f"This producer can only send messages to: {own.physical_name}"
+                    f"This producer can only send messages to: {own.physical_name}",
+                    hint="create one without a destination to name one with each send",
                 )
         if target.is_temporary:
             self.session.connection.check_sendable(target)

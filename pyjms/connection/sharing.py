@@ -24,7 +24,7 @@ class ConnectionSharing:
         open_connection: Callable[[bool], Awaitable[Connection]],
         close_connection: Callable[[Connection, bool], Awaitable[None]],
     ) -> None:
-        """Take the functions that open and close it; both are told whether it is to be started."""
+        """Take the functions that open and close it; both get whether it is to be started."""
         self._open_connection = open_connection
         self._close_connection = close_connection
         self.exception_listeners: list[ExceptionListener] = []

@@ -74,7 +74,7 @@ def named_interceptors(names: Iterable[Any]) -> list[Any]:
     """Return the interceptors; each text in `names` is the name of one.
 
     Raises:
-        ConfigurationException: one cannot be loaded, or is no interceptor.
+        ConfigurationException: one cannot be loaded, or is not an interceptor.
     """
     found = [named_interceptor(each) if isinstance(each, str) else each for each in names]
     return list(in_order(found))

@@ -92,7 +92,7 @@ def checked_message(value: Message | None, maker: str) -> Message:
     """Return `value`, which `maker` has returned.
 
     Raises:
-        TypeError: it is no message.
+        TypeError: it is not a message.
     """
     if not isinstance(value, Message):
         raise TypeError(f"{maker} must return the message to send, not {value!r:.50}")

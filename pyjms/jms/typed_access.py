@@ -59,7 +59,7 @@ class TypedGetters:
     """Gets values by name as a given JMS type.
 
     All raise MessageFormatException if JMS does not convert the value to the type, and ValueError
-    if a text cannot be converted. What they do about a missing value is said by the class.
+    if a text cannot be converted. What they do about a missing value depends on the class.
     """
 
     __slots__ = ()

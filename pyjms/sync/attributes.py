@@ -92,5 +92,5 @@ def attributes_of(settings: type, names: Iterable[str] = (), *, on_loop: bool = 
 def forwarding(
     function: Callable[Concatenate[T, P], R],
 ) -> Callable[Concatenate[Facade[T], P], R]:
-    """Return the method that calls a method of the core, one that is no coroutine."""
+    """Return the method that calls a method of the core, one that is not a coroutine."""
     return delegated(function, attrgetter("core"))

@@ -208,7 +208,7 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
 
     Raises:
         ConfigurationException: the URL is malformed, or an option of it unknown.
-        TypeError: a keyword is no option.
+        TypeError: a keyword is not an option.
     """
 
     __slots__ = ()

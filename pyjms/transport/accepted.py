@@ -76,5 +76,5 @@ def accepted_tcp(
 
 
 def _certificate(stream: ByteStream) -> Mapping[str, Any] | None:
-    """Return the certificate that the client has shown, None if it has shown none."""
+    """Return the certificate that the client has presented, None if it has presented none."""
     return stream.extra(TLSAttribute.peer_certificate, None) or None

@@ -14,7 +14,7 @@ __all__ = ["decrypt", "encrypt", "passwd"]
 def passwd() -> None:
     """Print a scrypt hash of a password, to be written into the configuration in its place.
 
-    It asks for the password, or reads one line of the standard input if that is no terminal.
+    It asks for the password, or reads one line of the standard input if that is not a terminal.
     """
     from pyjms_broker.security.passwords import hash_password
 
@@ -27,7 +27,7 @@ def passwd() -> None:
 def encrypt() -> None:
     """Print a text as an encrypted value, ENC(...), for a configuration file.
 
-    It asks for the text, or reads one line of the standard input if that is no terminal. The
+    It asks for the text, or reads one line of the standard input if that is not a terminal. The
     password is in the variable PYJMS_ENCRYPTION_PASSWORD, which the broker needs, too.
     """
     from pyjms._yaml import PASSWORD_VARIABLES, encrypted
@@ -48,7 +48,7 @@ def encrypt() -> None:
 def decrypt() -> None:
     """Print the text of an encrypted value, ENC(...), ActiveMQ's included.
 
-    It asks for the value, or reads one line of the standard input if that is no terminal. The
+    It asks for the value, or reads one line of the standard input if that is not a terminal. The
     password is in PYJMS_ENCRYPTION_PASSWORD or ACTIVEMQ_ENCRYPTION_PASSWORD.
     """
     from pyjms._yaml import decrypted

@@ -17,7 +17,7 @@ __all__ = ["FileHandles"]
 if sys.platform == "win32":
 
     def _limit() -> int | None:
-        return None  # sockets are no files there
+        return None  # sockets are not files there
 
 else:
     import resource

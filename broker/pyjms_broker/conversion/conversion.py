@@ -74,7 +74,7 @@ def convert_activemq_xml(
         environ: the environment; `os.environ` by default.
 
     Raises:
-        ConfigurationException: the file cannot be read, is no XML, declares entities, or has not
+        ConfigurationException: the file cannot be read, is not XML, declares entities, or has not
             exactly one broker.
     """
     findings = Findings()

@@ -60,7 +60,7 @@ def read_xml(path: Path) -> Element:
     """Return the root element of a file; blocking.
 
     Raises:
-        ConfigurationException: the file cannot be read, is no XML, declares entities, or is too
+        ConfigurationException: the file cannot be read, is not XML, declares entities, or is too
             large.
     """
     try:
@@ -77,7 +77,7 @@ def parse_xml(data: bytes, source: str) -> Element:
     """Return the root element of a document; `source` is its name in messages.
 
     Raises:
-        ConfigurationException: it is no XML, declares entities, or is too large.
+        ConfigurationException: it is not XML, declares entities, or is too large.
     """
     if len(data) > _MAX_BYTES:
         raise ConfigurationException(f"{source} is larger than {_MAX_BYTES >> 20} MiB")

@@ -26,7 +26,7 @@ def converted(value: object, java_type: str, where: str) -> object:
     Numbers and booleans may be text, as in URLs. `where` names the attribute or parameter.
 
     Raises:
-        InvalidArgumentException: it is no value of that type.
+        InvalidArgumentException: it is not a value of that type.
     """
     try:
         return _READERS[java_type](value)

@@ -172,7 +172,7 @@ def text_message(
     headers: Mapping[str, object],
     tree: ManagementContext,
 ) -> ActiveMQTextMessage:
-    """Return a new text message; what is no header becomes a property.
+    """Return a new text message; what is not a header becomes a property.
 
     Source: ActiveMQ DestinationView.sendTextMessage.
 

@@ -67,7 +67,7 @@ class ObjectName:
         return self.is_open or any("*" in value or "?" in value for value in values)
 
     def matches(self, name: ObjectName) -> bool:
-        """Whether this pattern, or name, matches `name`, which is no pattern."""
+        """Whether this pattern, or name, matches `name`, which is not a pattern."""
         if len(self.keys) > len(name.keys) or (
             not self.is_open and len(self.keys) != len(name.keys)
         ):

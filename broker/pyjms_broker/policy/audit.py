@@ -38,7 +38,7 @@ class _Window:
             words[index] = word | bit
             return False
         if not words:
-            self.highest = index  # the first number of a producer is no duplicate
+            self.highest = index  # the first number of a producer is not a duplicate
         lowest = max(self.highest, index) - words_kept + 1
         if index < lowest:
             return False  # a duplicate does less harm than a lost message

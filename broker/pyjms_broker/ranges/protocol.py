@@ -99,7 +99,7 @@ def read_request(message: ActiveMQMessage) -> Request:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _read_integer(digits: str) -> int:

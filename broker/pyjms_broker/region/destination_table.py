@@ -61,7 +61,7 @@ class DestinationTable:
         return self._entry_points.get(destination)
 
     def used(self, destination: Destination) -> None:
-        """Note that a consumer or a producer of the destination has come or gone."""
+        """Note that a consumer or a producer of the destination was added or removed."""
         self.idle_marks.pop(destination, None)
 
     def check(self, context: ConnectionContext, destination: Destination) -> None:

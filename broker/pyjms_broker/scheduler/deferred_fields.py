@@ -1,4 +1,4 @@
-"""Sets fields of a scheduled message aside while it waits in the queue of schedule requests.
+"""Removes fields of a scheduled message while it waits in the queue of schedule requests.
 
 - The duplicate id (`_AMQ_DUPL_ID`): a queue drops a message whose id it has seen, but the same id
   for another destination is another message. The queue of requests holds messages for all

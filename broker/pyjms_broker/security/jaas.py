@@ -40,7 +40,7 @@ class LoginStack:
         self._modules = modules
 
     def authenticate(self, credentials: Credentials) -> SecurityContext | None:
-        """Return the user whom the modules accept, with the groups of all that succeeded.
+        """Return the user that the modules accept, with the groups of all that succeeded.
 
         Raises:
             JMSSecurityException: none accepts the client, and one could not ask its directory.

@@ -98,7 +98,7 @@ def _module(reader: _Reader) -> ModuleEntry:
     flag = reader.take()
     if flag.lower() not in {known.value for known in Flag}:
         raise reader.error(
-            f"'{flag}' is no flag of a module: write required, requisite, sufficient or optional"
+            f"'{flag}' is not a flag of a module: write required, requisite, sufficient or optional"
         )
     options = {}
     while not reader.skip(";"):

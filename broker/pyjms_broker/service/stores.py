@@ -222,8 +222,8 @@ class BrokerStores:
             return
         for folder, count in quarantined_files(self.directory).items():
             logger.warning(
-                "Broker %s: this start, or an earlier one, could not read everything; what it set "
-                "aside is in %s (%d files), until you remove it",
+                "Broker %s: this start, or an earlier one, could not read everything; the damaged "
+                "data is kept in %s (%d files) until you remove it",
                 config.broker_name,
                 folder,
                 count,

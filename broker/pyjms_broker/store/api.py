@@ -92,7 +92,7 @@ Errors
 
 Operations raise `JMSException` (usually `ResourceAllocationException`) if the store has failed
 or a message cannot be read or stored, and `IllegalStateException` if the adapter is not started.
-A message or subscription that does not exist is no error. Stores keep marshalled bytes, never
+A message or subscription that does not exist is ignored. Stores keep marshalled bytes, never
 references.
 """
 
@@ -191,12 +191,12 @@ class MessageStore(Protocol):
         """
 
     def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
-        """Remove a message; one that does not exist is no error."""
+        """Remove a message; one that does not exist is ignored."""
 
     def update_message(self, reference: MessageReference) -> Completion:
         """Replace the stored form of the message with this id; its position stays.
 
-        A message that does not exist is no error.
+        A message that does not exist is ignored.
         """
 
     def get_message(self, message_id: MessageId) -> StoredMessage | None:
@@ -266,7 +266,7 @@ class TopicMessageStore(MessageStore, Protocol):
     ) -> Completion:
         """Record a subscription's acknowledgement; the last one removes the message.
 
-        A repeated acknowledgement is no error.
+        A repeated acknowledgement is ignored.
         """
 
     def next_subscription_messages(

@@ -63,7 +63,7 @@ def quarantine_record(
 
 
 def quarantined_files(directory: Path) -> dict[Path, int]:
-    """Return the folders below `directory` with data that starts have set aside. Blocks.
+    """Return the folders below `directory` with data that starts have quarantined. Blocks.
 
     With the number of files in each: records in `quarantine`, and the ends of damaged segments.
     """

@@ -73,7 +73,10 @@ class SharedFileLock:
         try:
             while not self.try_acquire():
                 if self._fail_if_locked:
-                    raise ResourceAllocationException(f"{self.path} is locked by another server")
+                    raise ResourceAllocationException(
+                        f"{self.path} is locked by another server",
+                        hint="stop that broker, or give this one another directory",
+                    )
                 if not self.slave:
                     self.slave = True
                     logger.info(

@@ -117,7 +117,7 @@ class WebContext:
             )
 
     async def log_in(self, request: HTTPConnection, name: str, password: str) -> WebUser:
-        """Log a user in whom a form names; the response sets the session's cookie.
+        """Log in the user that a form names; the response sets the session's cookie.
 
         Raises:
             JMSSecurityException: there is no such user, or too many logins have failed.

@@ -42,7 +42,7 @@ class WorkerProcess:
         self.pid = process.pid
         self.started_at = _clock.now()
         self.report: WorkerReport | None = None
-        """What the worker said of itself; None before it has started."""
+        """What the worker has reported about itself; None before it has started."""
         self.is_stopping = False
         """Whether it was asked to stop."""
         self._process = process
@@ -118,7 +118,7 @@ class WorkerProcess:
     async def stop(self) -> None:
         """Ask the process to stop, and return when it has ended; kill it if it takes too long.
 
-        It has the time that it said it needs, and some seconds more.
+        It has the time that it has asked for, and some seconds more.
         """
         self.is_stopping = True
         self.send_signal(signal.SIGTERM)

@@ -46,7 +46,7 @@ __all__ = ["Supervisor"]
 logger = get_logger(__name__)
 
 _LONG_LIFE: Final = 60.0
-"""Seconds after which the end of a worker is no sign that its successor will end soon, too."""
+"""Seconds after which the end of a worker does not suggest that the next one will soon end, too."""
 _FORWARDED: Final = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 _HANDLED: Final = (
     signal.SIGINT,

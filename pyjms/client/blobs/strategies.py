@@ -141,5 +141,8 @@ class _RaiseStatus(UnknownHandler):
 def _path(url: str) -> Path:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
-        raise JMSSecurityException(f"The URL of the blob message names another host: {url}")
+        raise JMSSecurityException(
+            f"The URL of the blob message names another host: {url}",
+            hint="bodies are read from file: URLs without a host, or from http: and https: URLs",
+        )
     return Path(url2pathname(parts.path)).resolve()  # without links that lead elsewhere

@@ -53,7 +53,7 @@ class BrokerCommands:
         }
         """By type; other commands mean nothing to a client."""
         self.broker_id: BrokerId | None = None
-        """That of the present broker; None before it has said."""
+        """That of the present broker; None before it has introduced itself."""
 
     def _on_producer_ack(self, ack: ProducerAck) -> None:
         producer = self._connection.producers.get(ack.producer_id)  # type: ignore[arg-type]

@@ -74,14 +74,19 @@ class ConnectionHandshake:
             InvalidClientIDException: it is empty, or in use by another connection.
         """
         if self.has_own_client_id:
-            raise IllegalStateException("The clientID has already been set")
+            raise IllegalStateException(
+                "The clientID has already been set",
+                hint=f"it is {self.client_id!r}; open another connection for another one",
+            )
         if self._state is _State.COMPLETE:
             raise IllegalStateException(
                 "Setting clientID on a used Connection is not allowed",
                 hint="set it before everything else, or give it to the factory",
             )
         if not isinstance(client_id, str) or not client_id.strip():
-            raise InvalidClientIDException(f"Invalid client id: {client_id!r}")
+            raise InvalidClientIDException(
+                f"Invalid client id: {client_id!r}", hint="it must be a string that is not empty"
+            )
         self.client_id = client_id
         self.has_own_client_id = True
         await self.ensure()

@@ -71,7 +71,7 @@ class TemporaryDestinations:
         connection = self._connection
         if self._has_consumer_of(destination):
             raise JMSException(
-                "A consumer is consuming from the temporary destination",
+                f"A consumer is consuming from the temporary destination {destination}",
                 hint="close the consumer first",
             )
         self._existing.discard(destination)
@@ -85,7 +85,8 @@ class TemporaryDestinations:
         """
         if self.are_watched and destination not in self._existing:
             raise InvalidDestinationException(
-                f"Cannot publish to a deleted Destination: {destination}"
+                f"Cannot publish to a deleted Destination: {destination}",
+                hint="it was deleted, or the connection that created it is closed",
             )
 
     def check_consumable(self, destination: Destination) -> None:
@@ -98,7 +99,8 @@ class TemporaryDestinations:
             self._check_own(destination, "use")
             if self.are_watched and destination not in self._existing:
                 raise InvalidDestinationException(
-                    "Cannot use a Temporary destination that has been deleted"
+                    f"Cannot use a Temporary destination that has been deleted: {destination}",
+                    hint="create another one with the session",
                 )
 
     def on_advisory(self, info: DestinationInfo) -> None:
@@ -114,7 +116,8 @@ class TemporaryDestinations:
     def _check_own(self, destination: Destination, verb: str) -> None:
         if not destination.physical_name.startswith(f"{self._connection.connection_id.value}:"):
             raise InvalidDestinationException(
-                f"Cannot {verb} a Temporary destination from another Connection"
+                f"Cannot {verb} a Temporary destination from another Connection: {destination}",
+                hint="use the connection that created it; others may send to it only",
             )
 
 

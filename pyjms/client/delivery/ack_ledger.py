@@ -1,4 +1,4 @@
-"""The acknowledgement ledger: what a consumer has delivered, and when the broker is told.
+"""The acknowledgement ledger: what a consumer has delivered, and when it is acknowledged.
 
 A consumer calls its ledger twice per message: `before_delivery` when the message is handed to
 the application and `after_delivery` when the application is done with it, which is at once for

@@ -102,7 +102,7 @@ class SendCompletions:
 
         Raises:
             ConnectionFailedException: the connection had failed; the listener is not called. A
-                failure during that wait is told to the listener only.
+                failure during that wait is reported to the listener only.
         """
         send = _Send(message, listener, command.producer_id)
         self.outstanding.append(send)
@@ -119,7 +119,7 @@ class SendCompletions:
             self._connection.send_now()
         self._sent += 1
         if transport.congested:
-            with suppress(JMSException):  # the listener is told
+            with suppress(JMSException):  # reported to the listener
                 await transport.drained()
         elif not self._sent & _YIELD_MASK:
             await checkpoint()

@@ -196,7 +196,8 @@ class ActiveMQSession(UnitOfWork):
             )
         if topic is not None and not isinstance(topic, Topic):
             raise InvalidDestinationException(
-                f"Cannot create a durable subscriber on {topic}: it is not a topic"
+                f"Cannot create a durable subscriber on {topic}: it is not a topic",
+                hint="a queue keeps its messages anyway: use create_consumer()",
             )
         return await self.open_consumer(topic, selector, kind, subscription_name=name, **details)
 

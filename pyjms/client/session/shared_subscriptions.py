@@ -56,7 +56,7 @@ class SharedSubscriptions:
         """Return the queue that is the subscription `name` of `topic`.
 
         Raises:
-            InvalidDestinationException: it is no topic.
+            InvalidDestinationException: it is not a topic.
             ValueError: the name is empty.
             UnsupportedOperationException: the topic is not a virtual one, there is a selector,
                 or the broker is neither ActiveMQ nor the bundled one.

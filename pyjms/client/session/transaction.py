@@ -128,7 +128,9 @@ class NoTransaction(SessionTransaction):
     id = None
 
     def begin(self) -> NoReturn:
-        raise IllegalStateException("Not a transacted session")
+        raise IllegalStateException(
+            "Not a transacted session", hint="create it with create_session(transacted=True)"
+        )
 
     async def commit(self) -> None:
         self.begin()

@@ -41,7 +41,9 @@ class UnitOfWork(LocalCreations):
     async def recover(self) -> None:
         self.check_open()
         if self.transacted:
-            raise IllegalStateException("This session is transacted")
+            raise IllegalStateException(
+                "This session is transacted", hint="rollback() redelivers its messages"
+            )
         self.use.check("recover()")
         self.use.check_receives("recover()", self.resources)
         self.resources.roll_back()

@@ -100,7 +100,7 @@ class Branch:
         self.synchronizations.extend(synchronizations)
 
     def leave(self, participant: Participant) -> None:
-        """Forget a session that is gone."""
+        """Forget a session that is closed."""
         if participant in self.associated:
             self.associated.remove(participant)
         if participant in self.participants:

@@ -85,7 +85,9 @@ class ResourceManager:
         await self._known.wait()
         if self.broker_id is None:
             raise XAException(
-                "Could not get resource manager id.", xa_error_code=XAException.XAER_RMERR
+                "Could not get resource manager id.",
+                xa_error_code=XAException.XAER_RMERR,
+                hint="the connection failed before the broker named itself: open another one",
             )
         return self.broker_id
 

@@ -7,7 +7,7 @@ Work in a branch carries the branch's id. Outside of a branch there is none: a s
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from pyjms.client.session.resources import SessionResources
 from pyjms.client.session.synchronizations import Synchronizations
@@ -24,6 +24,8 @@ from pyjms.jms.transaction.synchronization import LocalTransactionEventListener,
 from pyjms.wire.openwire.commands import XATransactionId
 
 __all__ = ["BranchTransaction"]
+
+_ENDS: Final = "the transaction manager ends branches, with commit() or rollback() of an XAResource"
 
 
 class BranchTransaction(SessionTransaction):
@@ -79,10 +81,10 @@ class BranchTransaction(SessionTransaction):
         return self.id
 
     async def commit(self) -> NoReturn:
-        raise TransactionInProgressException("Cannot commit() inside an XASession")
+        raise TransactionInProgressException("Cannot commit() inside an XASession", hint=_ENDS)
 
     async def rollback(self) -> NoReturn:
-        raise TransactionInProgressException("Cannot rollback() inside an XASession")
+        raise TransactionInProgressException("Cannot rollback() inside an XASession", hint=_ENDS)
 
     async def close(self) -> None:
         """Do nothing: the transaction manager ends branches."""
@@ -92,7 +94,10 @@ class BranchTransaction(SessionTransaction):
         self._synchronizations.add(synchronization)
 
     def set_listener(self, listener: LocalTransactionEventListener | None) -> None:
-        raise IllegalStateException("An XA session has no local transactions")
+        raise IllegalStateException(
+            "An XA session has no local transactions, and so no listener of them",
+            hint="add a synchronization to each branch instead",
+        )
 
     @property
     def is_involved(self) -> bool:
@@ -104,7 +109,7 @@ class BranchTransaction(SessionTransaction):
         self._close = close
 
     def dispose(self) -> None:
-        """Leave all branches: the session is gone."""
+        """Leave all branches: the session is closed."""
         for branch in self._table.of_connection(self.connection):
             if self in branch.participants:
                 branch.set_rollback_only("a session that worked in it is closed")

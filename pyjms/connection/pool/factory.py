@@ -53,7 +53,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         options: the options of `PoolOptions`; times are seconds.
 
     Raises:
-        TypeError: a keyword is no option, or a time no number.
+        TypeError: a keyword is not an option, or a time not a number.
         ValueError: an option is out of range.
     """
 

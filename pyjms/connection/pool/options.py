@@ -71,7 +71,7 @@ class PoolOptions:
         """Check all options.
 
         Raises:
-            TypeError: a time is no number.
+            TypeError: a time is not a number.
             ValueError: a number is out of range.
         """
         if self.max_connections < 1:

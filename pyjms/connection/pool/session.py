@@ -117,7 +117,8 @@ class _PooledProducer(MessageProducer):
             )
         if own is not None and destination is not None and destination != own:
             raise UnsupportedOperationException(
-                f"This producer can only send messages to: {own.physical_name}"
+                f"This producer can only send messages to: {own.physical_name}",
+                hint="create one without a destination to name one with each send",
             )
         await self.target.send(
             message,
@@ -195,7 +196,7 @@ class PooledSession(SessionHandle[PhysicalSession]):
         session = physical.session
         if self._options.use_anonymous_producers:
             if destination is not None and not isinstance(destination, Destination):
-                raise InvalidDestinationException(f"{destination!r} is no destination")
+                raise InvalidDestinationException(f"{destination!r} is not a destination")
             if physical.anonymous is None:
                 physical.anonymous = await session.create_producer()
             target, owned = physical.anonymous, False

@@ -53,7 +53,7 @@ class XAResource(ABC):
     Every method may raise XAException. XAER_RMFAIL: the broker could not be asked, or its answer
     was lost; the branch is as it was or as it should become, so repeat the call, or `recover` with
     another connection. The same holds for a call that was cancelled: nothing is settled or
-    redelivered here until the broker has said what became of the branch.
+    redelivered here until the broker has reported the outcome of the branch.
     """
 
     TMNOFLAGS: ClassVar[int] = 0x00000000

@@ -48,7 +48,7 @@ _NOT_FROM_THE_PROVIDER = (
     ConfigurationException,
     NoListenerError,
 )
-"""In Spring these are no JMSExceptions: they say nothing about the connection."""
+"""In Spring these are not JMSExceptions: they say nothing about the connection."""
 
 
 def is_infrastructure_failure(error: BaseException) -> bool:

@@ -353,7 +353,7 @@ def check_range(lower: int, upper: int | None, *, durable: bool) -> int:
     """
     most = lower if upper is None else upper
     if not 1 <= lower <= most:
-        raise ValueError(f"Consumers: {lower} to {most} is no range; write 1 <= lower <= upper")
+        raise ValueError(f"Consumers: {lower} to {most} is not a range; write 1 <= lower <= upper")
     if durable and most > 1:
         raise ValueError(
             f"A durable subscription has one consumer, not {most}; a virtual topic "
@@ -363,7 +363,7 @@ def check_range(lower: int, upper: int | None, *, durable: bool) -> int:
 
 
 def invalid_concurrency(text: str) -> ValueError:
-    """Return the error for a text that is no number of consumers."""
+    """Return the error for a text that is not a number of consumers."""
     return ValueError(
         f'Invalid concurrency {text!r}: write the maximum ("5") or the range ("3-5") of '
         "consumers, 1 or more"

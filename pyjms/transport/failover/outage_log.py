@@ -57,4 +57,4 @@ class OutageLog:
 
 
 _waiting: Final[WeakSet[OutageLog]] = WeakSet()
-"""Those that have said, at whatever level, that no broker is there."""
+"""Those that have logged, at whatever level, that no broker is available."""

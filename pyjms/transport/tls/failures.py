@@ -26,7 +26,7 @@ _HOST = _Words(
 )
 _TRUST_CLIENT = "give the certificate of its issuer as ssl.trustStore"
 _TRUST_BROKER = "the connector's ssl.trustStore has the issuers that it trusts"
-_UNKNOWN_CA = "was issued by nobody whom this side trusts"
+_UNKNOWN_CA = "was not issued by an authority that this side trusts"
 _VERIFICATION: dict[int, str] = {
     9: "is not valid yet",
     10: "has expired",

@@ -36,7 +36,7 @@ PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 
 @dataclass(frozen=True)
 class TlsOptions:
-    """How connections are encrypted, and whom they trust. Equal options share a context.
+    """How connections are encrypted and whose certificates they trust; equal ones share a context.
 
     Files are PEM or PKCS12 (extra `pkcs12`), whichever they contain.
     """

@@ -1,7 +1,7 @@
 """Certificates and keys from files: PEM, and PKCS12 with the extra `pkcs12`.
 
 Which it is, is read from the file itself. Java's own format, JKS, is refused with the command that
-converts it. What goes wrong is said with the option and the file, never with a password.
+converts it. Errors name the option and the file, never with a password.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ async def test_consumers_in_a_range_follow_the_load(
 @pytest.mark.parametrize("bounds", [(0,), (3, 2), (-1, 1)])
 async def test_an_impossible_range_is_refused(start: Start, bounds: tuple[int, ...]) -> None:
     application, _ = await start()
-    with pytest.raises(ValueError, match="is no range"):
+    with pytest.raises(ValueError, match="is not a range"):
         await application.registry["orders"].scale(*bounds)
     assert application.registry["orders"].concurrency == "1-1"
 

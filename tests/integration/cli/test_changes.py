@@ -61,7 +61,7 @@ def test_purge_refuses_where_nobody_can_be_asked(managed: ManagedBroker) -> None
     send(managed, "q", "1", "2")
     refused = broker(managed, "purge", "q")
     assert refused.exit_code == 2
-    assert "nobody can be asked: the standard input is no terminal (add --yes)" in refused.stderr
+    assert "nobody can be asked: the standard input is not a terminal (add --yes)" in refused.stderr
     assert managed.queue("q")["QueueSize"] == 2
 
 

@@ -151,7 +151,7 @@ async def test_a_graceful_stop_checks_its_parameters(service: BrokerService) -> 
     view = broker(service)
     with pytest.raises(InvalidArgumentException, match="more than 0"):
         await view.invoke("stopGracefully", ".*", ".*", 0, 0)
-    with pytest.raises(InvalidArgumentException, match="queueName is no regular expression"):
+    with pytest.raises(InvalidArgumentException, match="queueName is not a regular expression"):
         await view.invoke("stopGracefully", ".*", "(", 1, 1)
     assert service.started
 

@@ -51,7 +51,7 @@ async def check(url: str, expected: Mistake, caplog: pytest.LogCaptureFixture) -
 
 
 NOT_TRUSTED = Mistake(
-    "the broker's certificate was issued by nobody whom this side trusts",
+    "the broker's certificate was not issued by an authority that this side trusts",
     "give the certificate of its issuer as ssl.trustStore",
     "the client does not trust the issuer of the broker's certificate",
 )
@@ -216,7 +216,7 @@ async def test_a_client_certificate_of_another_authority(
             Mistake(
                 "the broker does not trust the issuer of the client's certificate",
                 "the connector's ssl.trustStore",
-                "the client's certificate was issued by nobody whom this side trusts",
+                "the client's certificate was not issued by an authority that this side trusts",
             ),
             caplog,
         )

@@ -122,7 +122,7 @@ def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
     """Show queues with their sizes, and ask; exits if the answer is no.
 
     Raises:
-        ConfigurationException: nobody can be asked, because the standard input is no terminal.
+        ConfigurationException: nobody can be asked, because the standard input is not a terminal.
     """
     import sys
 
@@ -133,7 +133,7 @@ def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise ConfigurationException(
-            "This changes messages, and nobody can be asked: the standard input is no terminal",
+            "This changes messages, and nobody can be asked: the standard input is not a terminal",
             hint="add --yes",
         )
     total = 0

@@ -41,7 +41,7 @@ def retry(
 
     found = _dead_letter_queues(client, queues)
     if dry_run:
-        _print_letters(client, found, selector, limit, as_json=json)
+        _print_dead_letters(client, found, selector, limit, as_json=json)
         return
     confirm("Retry the dead letters of", found, yes=yes)
     outcome = _Outcome()
@@ -83,7 +83,7 @@ def _dead_letter_queues(
     return found
 
 
-def _letters(
+def _dead_letters(
     client: ManagementClient, name: str, selector: str | None
 ) -> Iterator[Mapping[str, object]]:
     """Iterate over the messages of a queue: the broker returns a page of them at a time.
@@ -114,11 +114,11 @@ def _retry_all(
 ) -> None:
     from pyjms.errors import ConnectionFailedException, JMSException
 
-    for letter in _letters(client, name, selector):
+    for message in _dead_letters(client, name, selector):
         if limit is not None and outcome.sent >= limit:
             return
-        message_id = str(letter["JMSMessageID"])
-        if not letter.get("OriginalDestination"):
+        message_id = str(message["JMSMessageID"])
+        if not message.get("OriginalDestination"):
             outcome.problems.append(f"{message_id}: it has no original destination (use move)")
             continue
         try:
@@ -135,7 +135,7 @@ def _retry_all(
             outcome.problems.append(f"{message_id}: a consumer has it")
 
 
-def _print_letters(
+def _print_dead_letters(
     client: ManagementClient,
     queues: Mapping[str, Attributes],
     selector: str | None,
@@ -147,10 +147,10 @@ def _print_letters(
 
     from pyjms_broker.cli.terminal import json_line, plural, table
 
-    letters = chain.from_iterable(_letters(client, name, selector) for name in queues)
+    messages = chain.from_iterable(_dead_letters(client, name, selector) for name in queues)
     rows = [
-        (letter["JMSMessageID"], letter.get("OriginalDestination") or "-", _cause(letter))
-        for letter in islice(letters, limit)
+        (message["JMSMessageID"], message.get("OriginalDestination") or "-", _cause(message))
+        for message in islice(messages, limit)
     ]
     heads = ("message", "original destination", "cause")
     if as_json:
@@ -161,6 +161,6 @@ def _print_letters(
     typer.echo(f"{plural(len(rows), 'message')} would be sent back", err=True)
 
 
-def _cause(letter: Mapping[str, object]) -> str:
-    texts = letter.get("StringProperties")
+def _cause(message: Mapping[str, object]) -> str:
+    texts = message.get("StringProperties")
     return str(texts.get(_CAUSE, "-")) if isinstance(texts, Mapping) else "-"

@@ -89,7 +89,7 @@ async def detect(
             return protocol, stream
         return protocol, LayeredStream(stream, _Unchanged(), data)
     raise ConnectionFailedException(
-        f"{remote}: the client has not said what it speaks within {timeout:g} s",
+        f"{remote}: the client has not begun a known protocol within {timeout:g} s",
         hint="the connector's option protocolDetectionTimeOut (ms) sets the limit",
     )
 

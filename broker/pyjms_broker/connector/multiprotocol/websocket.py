@@ -61,7 +61,7 @@ class WebSocketConnector(MultiProtocolConnector):
 
 
 def _read_policy(uri: TransportURI) -> tuple[HandshakePolicy, TransportURI]:
-    """Return whom a connector accepts, and its URL without that.
+    """Return which clients a connector accepts, and its URL without that option.
 
     Raises:
         ConfigurationException: an option is unknown.

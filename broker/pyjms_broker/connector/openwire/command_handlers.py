@@ -225,7 +225,8 @@ def on_connection_error(
 
 def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandResult:
     error = UnsupportedOperationException(
-        f"Broker {info.broker_name} asks for a network connection; this broker has no networks yet"
+        f"Broker {info.broker_name} asks for a network connection, and this broker has no networks",
+        hint="remove the networkConnector for this broker from its configuration",
     )
     connection.refused(error)
     raise error

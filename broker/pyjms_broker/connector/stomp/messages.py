@@ -84,7 +84,7 @@ _JMS_HEADERS: Final = {
     "JMSMessageID": "message-id",
     "JMSReplyTo": "reply-to",
 }
-"""Names of JMS that are no properties, and STOMP's names for them."""
+"""Names of JMS that are not properties, and STOMP's names for them."""
 _ADVISORIES: Final = "ActiveMQ.Advisory."
 _CONVERTING: Final = KNOWN - {"jms-byte"}
 _KINDS: Final[dict[str, type[ActiveMQMessage]]] = {

@@ -6,7 +6,7 @@
 
 Commands cross as bytes, so that the loops share no object that can change. What one pass of a loop
 sends is handed over by one call to the other loop. Flow control counts what is under way and what
-waits at the other end. When a loop ends without closing its connections, the other end is told.
+waits at the other end. When a loop ends without closing its connections, the other end is notified.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class VmTransport(Transport[Command]):
         wire_format = self.wire_format
         try:
             peer.inbox.put(command if wire_format is None else wire_format.encode(command))
-        except ConnectionFailedException as error:  # the other loop was closed, and told nobody
+        except ConnectionFailedException as error:  # the other loop was closed without notice
             self.inbox.end(error)
             raise
 

@@ -152,7 +152,7 @@ BROKER_LOST: Final[dict[str, Lost]] = {
 }
 
 CLUSTER: Final = Lost(
-    "clients are not told of other brokers",
+    "clients do not learn of other brokers",
     "name all brokers in the clients' failover:(...) URL",
     same_as="false",
 )

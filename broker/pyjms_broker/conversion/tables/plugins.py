@@ -60,7 +60,7 @@ PLUGINS_LOST: Final[dict[str, Lost]] = {
         "a queue without consumers gets all messages of a selector-aware virtual topic or none",
         "set selector_aware of the virtual destination",
     ),
-    "partitionBrokerPlugin": Lost("clients are not told of other brokers"),
+    "partitionBrokerPlugin": Lost("clients do not learn of other brokers"),
     "connectionDotFilePlugin": _DEBUGGING,
     "destinationDotFilePlugin": _DEBUGGING,
     "multicastTraceBrokerPlugin": _DEBUGGING,

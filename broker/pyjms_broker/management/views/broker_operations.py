@@ -120,7 +120,7 @@ def _pattern(name: str, text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error as error:
         raise InvalidArgumentException(
-            f"Parameter {name} is no regular expression: {error}", hint="write .* for all"
+            f"Parameter {name} is not a regular expression: {error}", hint="write .* for all"
         ) from error
 
 

@@ -111,7 +111,7 @@ JOB_SCHEDULER: Final[ViewKind[_Jobs]] = ViewKind(
         Operation(
             "removeJob",
             _VOID,
-            "Remove a job; an unknown one is no error.",
+            "Remove a job; an unknown one is ignored.",
             lambda s, job_id: s.it.remove(job_id, sync=True),
             (_JOB_ID,),
         ),

@@ -168,7 +168,7 @@ class AbstractSubscription(Subscription):
     def selector_exceeded(self, error: SelectorLimitException) -> None:
         """Close the consumer: its selector took too much on a message.
 
-        The client gets the error and is told to close the consumer; until it has, the consumer
+        The client gets the error and a request to close the consumer; until it has, the consumer
         gets no further messages, and its selector is not evaluated again.
         """
         self.selector = compile_selector(SELECTS_NOTHING)

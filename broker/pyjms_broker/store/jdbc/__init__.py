@@ -12,7 +12,7 @@ Imports go down this list, except that `journaled` is built on the adapter.
 How a store reads what is not written yet: units are queued for a thread, so the tables lag behind.
 Each store therefore has an overlay (`stores.overlay`) of the changes that are not committed. A
 reader takes the tables' rows, leaves out the ids that the overlay has as removed or invisible, and
-adds the messages that the overlay has as added. Where the effect of an operation cannot be told
+adds the messages that the overlay has as added. Where the effect of an operation cannot be known
 without the database (`UNSETTLING`), readers of that destination first write out the queue, which
 blocks the loop for that long; such operations are rare.
 

@@ -93,7 +93,10 @@ async def acquire(
     try:
         while not await anyio.to_thread.run_sync(locker.try_acquire):
             if settings.fail_if_locked:
-                raise ResourceAllocationException("The database is locked by another server")
+                raise ResourceAllocationException(
+                    "The database is locked by another server",
+                    hint="stop that broker, or give this one another database",
+                )
             if not waiting:
                 waiting = True
                 on_slave(True)

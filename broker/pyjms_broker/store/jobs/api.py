@@ -78,11 +78,11 @@ class JobScheduler(Protocol):
         """Note that a job was sent, and when it is due again; one repetition is used up.
 
         To be called after its message is safe in its destination: a crash in between repeats
-        the message and loses none. An unknown job is no error.
+        the message and loses none. An unknown job is ignored.
         """
 
     def remove(self, job_id: str, *, sync: bool = False) -> Completion:
-        """Remove a job; an unknown one is no error. Complete when written, or synced."""
+        """Remove a job; an unknown one is ignored. Complete when written, or synced."""
 
     def remove_range(self, start: int = EARLIEST, end: int = LATEST) -> Completion:
         """Remove the jobs due from `start` to `end`, both included; by default all."""

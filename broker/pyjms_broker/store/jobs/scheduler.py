@@ -113,7 +113,7 @@ class JournaledJobScheduler:
         """Record that a job was sent, and when it is due again; one repetition is used up.
 
         To be called after its message is safe in its destination: a crash in between repeats
-        the message and loses none. An unknown job is no error.
+        the message and loses none. An unknown job is ignored.
         """
         job = self.get(job_id)
         if job is None:
@@ -125,7 +125,7 @@ class JournaledJobScheduler:
         )
 
     def remove(self, job_id: str, *, sync: bool = False) -> Completion:
-        """Remove a job; an unknown one is no error. Complete when written, or synced."""
+        """Remove a job; an unknown one is ignored. Complete when written, or synced."""
         job = self.get(job_id)
         if job is None:
             return COMPLETED

@@ -320,7 +320,10 @@ class Journal:
                 self._set_state(StoreState.RUNNING, None)
             return None
         logger.error("The journal in %s has failed", self.directory, exc_info=error)
-        failure = ResourceAllocationException(f"Cannot write the journal: {error}")
+        failure = ResourceAllocationException(
+            f"Cannot write the journal in {self.directory}: {error}",
+            hint="restart the broker when the disk works: it reads what was written",
+        )
         failure.__cause__ = error
         job.waiters += self._builder.discard()
         if self.late is not None:
@@ -365,7 +368,9 @@ class Journal:
     def _require_writable(self) -> GroupCommit:
         commit = self._require_open()
         if self.state is StoreState.FAILED:
-            raise ResourceAllocationException(f"The journal has failed: {self.error}")
+            raise ResourceAllocationException(
+                f"The journal in {self.directory} has failed: {self.error}"
+            )
         return commit
 
     def _require_open(self) -> GroupCommit:
@@ -407,14 +412,16 @@ class Journal:
             ResourceAllocationException: the file cannot be removed.
         """
         if file_id not in self._files.lengths or file_id >= self.written.file_id:
-            raise ValueError(f"Segment {file_id} cannot be removed")
+            raise ValueError(
+                f"Segment {file_id} cannot be removed: it does not exist, or is still written to"
+            )
         self._files.close_reader(file_id)
         self._reader.drop(file_id)
         try:
             await anyio.to_thread.run_sync(self._files.delete, file_id)
         except OSError as error:
             raise ResourceAllocationException(
-                f"Cannot remove segment {file_id}: {error}"
+                f"Cannot remove segment {file_id} from {self.directory}: {error}"
             ) from error
 
     @property

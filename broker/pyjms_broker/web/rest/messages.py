@@ -72,13 +72,13 @@ def parameters_of(request: Request, body: bytes) -> tuple[dict[str, str], str]:
     """Return the parameters of a request, those of a form included, and the text to send.
 
     Raises:
-        WebError: the body is no text in UTF-8.
+        WebError: the body is not UTF-8 text.
     """
     given = dict(request.query_params)
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
-        raise WebError(400, "The body is no text in UTF-8", "send text") from error
+        raise WebError(400, "The body is not UTF-8 text", "send text") from error
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM:
         try:
             form = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=1000))
@@ -134,7 +134,7 @@ def _number(given: Mapping[str, str], name: str, default: int, low: int, high: i
         return default
     if text.isascii() and text.isdecimal() and len(text) < 20 and low <= int(text) <= high:
         return int(text)
-    raise WebError(400, f"{name}={text[:100]} is no number from {low} to {high}", "change it")
+    raise WebError(400, f"{name}={text[:100]} is not a number from {low} to {high}", "change it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def to_send(given: Mapping[str, str], text: str) -> tuple[TextMessage, SendOptio
 
     Raises:
         WebError: a parameter has a bad value.
-        JMSException: a name is no name of a property.
+        JMSException: a name is not valid for a property.
     """
     message = TextMessage(text)
     message.correlation_id = given.get("JMSCorrelationID")

@@ -150,7 +150,7 @@ def _listener(on_progress: Callable[[Progress], None]) -> Any:
 
     class Listener(StreamingQueryListener):
         def onQueryStarted(self, event: QueryStartedEvent) -> None:
-            """Ignore it: whoever started the query knows."""
+            """Ignore it: the caller that started the query knows."""
 
         def onQueryProgress(self, event: QueryProgressEvent) -> None:
             on_progress(event.progress)

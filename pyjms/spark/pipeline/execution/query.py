@@ -119,8 +119,8 @@ def _build(
         if failing is None:
             dead_letters.append(dead_letter_rows(invalid, pipeline))
     result = _result(spark, pipeline, frames)
-    letters = reduce(DataFrame.unionByName, dead_letters) if dead_letters else None
-    return _Plan(result, letters, source_columns)
+    union = reduce(DataFrame.unionByName, dead_letters) if dead_letters else None
+    return _Plan(result, union, source_columns)
 
 
 def _result(spark: SparkSession, pipeline: Pipeline, frames: dict[str, DataFrame]) -> DataFrame:

@@ -61,7 +61,7 @@ _DROPPED_PROPERTIES: Final = rf"^(AMQ_SCHEDULED_.*|scheduledJobId|{DUPLICATE_ID_
 """Properties that would delay a dead letter, or make it a duplicate of the original message."""
 _QUERY_ID: Final = "sql.streaming.queryId"
 _ROW: Final = "pyjms_row"
-_LETTER: Final = "pyjms_letter"
+_DEAD_LETTER: Final = "pyjms_letter"
 
 
 def message_rows(
@@ -135,8 +135,8 @@ def tagged_rows(rows: DataFrame, dead_letters: DataFrame | None) -> DataFrame:
     tagged = rows.select(F.struct("*").alias(_ROW))
     if dead_letters is None:
         return tagged
-    letters = dead_letters.select(F.struct("*").alias(_LETTER))
-    return tagged.unionByName(letters, allowMissingColumns=True)
+    others = dead_letters.select(F.struct("*").alias(_DEAD_LETTER))
+    return tagged.unionByName(others, allowMissingColumns=True)
 
 
 def message_writer(options: Mapping[str, str]) -> BatchWriter:
@@ -164,9 +164,11 @@ def parquet_writer(
             if not rows.isEmpty():
                 path = f"{folder.rstrip('/')}/query={_query_id(frame)}/batch={batch}"
                 rows.write.mode("overwrite").options(**parquet_options).parquet(path)
-            if _LETTER in frame.columns:
-                letters = frame.where(F.col(_LETTER).isNotNull()).select(f"{_LETTER}.*")
-                _send(letters, dead_letter_options, batch)
+            if _DEAD_LETTER in frame.columns:
+                dead_letters = frame.where(F.col(_DEAD_LETTER).isNotNull()).select(
+                    f"{_DEAD_LETTER}.*"
+                )
+                _send(dead_letters, dead_letter_options, batch)
         finally:
             frame.unpersist()
 

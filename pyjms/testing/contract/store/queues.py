@@ -117,7 +117,7 @@ class QueueContract:
     async def test_a_duplicate_is_complete_when_the_original_is_durable(
         self, harness: StoreHarness, in_transaction: bool
     ) -> None:
-        """The sender of a duplicate may only be told that all is well once it is."""
+        """The response to a duplicate waits until the first message is stored."""
         store, transactions = harness.queue(), harness.adapter.transaction_store()
         first, again = (
             harness.reference(n, properties={DUPLICATE_ID_PROPERTY: "d"}) for n in (1, 2)

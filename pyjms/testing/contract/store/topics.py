@@ -64,7 +64,7 @@ class TopicContract:
         store = harness.adapter.topic_message_store(T)
         reference = harness.reference(1, T)
         await harness.done(store.add_message(OperationContext(), reference))
-        assert reference.position is not None  # it is no duplicate
+        assert reference.position is not None  # it is not a duplicate
         store.mark_visible(reference)
         assert store.message_count == 0
         await subscribe(harness, store, KEY)

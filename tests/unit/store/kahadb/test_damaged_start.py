@@ -75,10 +75,10 @@ async def test_the_start_says_what_was_set_aside(
     service = BrokerService("found", data_directory=tmp_path)
     await service.start()
     await service.stop()
-    said = [r.getMessage() for r in caplog.records if "set aside" in r.getMessage()]
-    assert [line[line.index("aside") :] for line in said] == [
-        f"aside is in {store / 'quarantine'} (2 files), until you remove it",
-        f"aside is in {store} (1 files), until you remove it",
+    lines = [r.getMessage() for r in caplog.records if "data is kept" in r.getMessage()]
+    assert [line[line.index("data is kept") :] for line in lines] == [
+        f"data is kept in {store / 'quarantine'} (2 files) until you remove it",
+        f"data is kept in {store} (1 files) until you remove it",
     ]
 
 

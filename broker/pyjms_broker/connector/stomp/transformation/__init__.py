@@ -113,5 +113,5 @@ def received_body(transformation: str, body: bytes) -> ActiveMQMessage:
     if transformation.startswith("jms-object"):
         return ActiveMQObjectMessage(content=java_objects.dumps(value))
     if not isinstance(value, dict):
-        raise MessageFormatException("The body is no map")
+        raise MessageFormatException("The body is not a map")
     return ActiveMQMapMessage(content=encode_map(value))

@@ -61,7 +61,7 @@ def dumps(value: object) -> bytes:
     """Return a value as ObjectOutputStream writes it.
 
     Raises:
-        MessageFormatException: it is no string, number, boolean, list or map.
+        MessageFormatException: it is not a string, number, boolean, list or map.
     """
     writer = _Writer()
     writer.write(value)

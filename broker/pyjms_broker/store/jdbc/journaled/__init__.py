@@ -26,7 +26,7 @@ Invariants:
 A checkpoint is due when the backlog exceeds half of the journal's size, at every
 `checkpoint_interval`, and when the journal's disk has room again. The store is CONGESTED when the
 backlog and what is being written exceed the journal's size; it is SUSPENDED when the journal's disk
-is full. A database that is down is no problem as long as the journal has room.
+is full. A database that is down does no harm as long as the journal has room.
 
 `codec` is the format of the records, which must stay readable; `compaction` drops what was added
 and removed within one hand-over.
