@@ -14,6 +14,7 @@ from pyjms._forwarding import homes_of, names_of
 # isort: off
 if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a test compares them
     from pyjms.annotation.jms_listener import jms_listener as jms_listener
+    from pyjms.annotation.jms_scheduled import jms_scheduled as jms_scheduled
     from pyjms.annotation.params import Header as Header, Headers as Headers, Payload as Payload
     from pyjms.annotation.send_to import send_to as send_to
     from pyjms.app import JmsApplication as JmsApplication
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.core.interceptors import (
         Proceed as Proceed, SendInterceptor as SendInterceptor, SendInvocation as SendInvocation,
     )
+    from pyjms.core.scheduler import ScheduledJob as ScheduledJob
     from pyjms.enums import (
         AcknowledgeMode as AcknowledgeMode, CacheLevel as CacheLevel, DeliveryMode as DeliveryMode,
     )
@@ -160,7 +162,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     )
     from pyjms.sync.messaging import (
         JmsClient as JmsClient, JmsClientOperations as JmsClientOperations,
-        JmsMessagingTemplate as JmsMessagingTemplate,
+        JmsMessagingTemplate as JmsMessagingTemplate, JmsScheduler as JmsScheduler,
     )
     from pyjms.sync.pools import (
         JmsPoolConnectionFactory as JmsPoolConnectionFactory,
@@ -180,6 +182,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
 
 SHARED = {
     "pyjms.annotation.jms_listener": "jms_listener",
+    "pyjms.annotation.jms_scheduled": "jms_scheduled",
     "pyjms.annotation.params": "Header Headers Payload",
     "pyjms.annotation.send_to": "send_to",
     "pyjms.app": "JmsApplication",
@@ -191,6 +194,7 @@ SHARED = {
     """,
     "pyjms.container.core": "ApplicationContainer",
     "pyjms.core.interceptors": "Proceed SendInterceptor SendInvocation",
+    "pyjms.core.scheduler": "ScheduledJob",
     "pyjms.enums": "AcknowledgeMode CacheLevel DeliveryMode",
     "pyjms.errors": """
         ConfigurationException ConnectionClosedException ConnectionFailedException
@@ -254,7 +258,7 @@ _BLOCKING = {
         SingleConnectionFactory TransactionAwareConnectionFactoryProxy
         UserCredentialsConnectionFactoryAdapter
     """,
-    "pyjms.sync.messaging": "JmsClient JmsClientOperations JmsMessagingTemplate",
+    "pyjms.sync.messaging": "JmsClient JmsClientOperations JmsMessagingTemplate JmsScheduler",
     "pyjms.sync.pools": "JmsPoolConnectionFactory PooledConnectionFactory",
     "pyjms.sync.session": "MessageConsumer MessageProducer QueueBrowser Session",
     "pyjms.sync.template": "JmsTemplate",

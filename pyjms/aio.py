@@ -108,6 +108,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         JmsClient as JmsClient, JmsClientOperations as JmsClientOperations,
     )
     from pyjms.core.messaging_template import JmsMessagingTemplate as JmsMessagingTemplate
+    from pyjms.core.scheduler import JmsScheduler as JmsScheduler
     from pyjms.core.template import JmsTemplate as JmsTemplate
     from pyjms.jms.api import (
         Connection as Connection, ConnectionConsumer as ConnectionConsumer,
@@ -150,6 +151,7 @@ _COROUTINES = {
     "pyjms.connection.transaction_aware": "TransactionAwareConnectionFactoryProxy",
     "pyjms.core.jms_client": "JmsClient JmsClientOperations",
     "pyjms.core.messaging_template": "JmsMessagingTemplate",
+    "pyjms.core.scheduler": "JmsScheduler ScheduledJob",
     "pyjms.core.template": "JmsTemplate",
     "pyjms.jms.transaction.xa": "XAConnection XAResource XASession",
     "pyjms.jms.api": """

@@ -28,6 +28,7 @@ from pyjms.container.core import ApplicationContainer, make_container
 from pyjms.container.interceptors import ApplicationInterceptors
 from pyjms.container.wiring import Wiring
 from pyjms.core.interceptors import SendInterceptor
+from pyjms.core.scheduler import JmsScheduler
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException
 from pyjms.lifecycle import HookRunner
@@ -113,6 +114,11 @@ class JmsApplication:
         """The templates of the further brokers, by their names in `brokers`."""
         templates: Mapping[str, JmsTemplate] = self.container.jms_templates()
         return templates
+
+    @property
+    def scheduler(self) -> JmsScheduler:
+        """The scheduler of the application's broker (coroutines): its jobs, and further ones."""
+        return JmsScheduler(self.template)
 
     @property
     def registry(self) -> JmsListenerEndpointRegistry:
@@ -212,6 +218,11 @@ class JmsApplication:
             await self.registry.start(auto_startup_only=True)
             for container in self.registry:
                 await container.wait_until_listening()
+            await self._wiring.schedules.start(
+                (self.registry[endpoint.id], endpoint.schedule)
+                for endpoint in endpoints
+                if endpoint.schedule is not None and self.registry[endpoint.id].auto_startup
+            )
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.stop()
@@ -234,6 +245,7 @@ class JmsApplication:
         self._running = False
         seconds = self.stop_timeout if timeout is None else timeout
         deadline = _clock.now() + seconds
+        await self._wiring.schedules.stop()
         await self.registry.shutdown(seconds)
         await self._hooks.run_shutdown(max(deadline - _clock.now(), _LEAST_FOR_HOOKS))
         with _clock.timeout(_CLOSE_TIMEOUT) as closing:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pyjms.annotation.destinations import destinations_text
 from pyjms.jms.destination import Destination
 
-__all__ = ["JmsListenerMark", "jms_listener", "listener_marks"]
+if TYPE_CHECKING:
+    from pyjms.annotation.jms_scheduled import Schedule
+
+__all__ = ["JmsListenerMark", "add_listener_mark", "jms_listener", "listener_marks"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,6 +40,8 @@ class JmsListenerMark:
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None
     auto_startup: bool | None = None
     interceptors: tuple[Callable[..., Any] | str, ...] | None = None
+    schedule: Schedule | None = None
+    """When the broker sends the messages itself (`@jms_scheduled`)."""
 
 
 def jms_listener(
@@ -108,13 +113,14 @@ def jms_listener(
         interceptors=None if interceptors is None else tuple(interceptors),
     )
 
-    def add_mark(function: F) -> F:
-        marks: tuple[JmsListenerMark, ...] = getattr(function, _ATTRIBUTE, ())
-        # decorators apply from the bottom up; keep the order in which they are read
-        setattr(function, _ATTRIBUTE, (mark, *marks))
-        return function
+    return lambda function: add_listener_mark(function, mark)
 
-    return add_mark
+
+def add_listener_mark(function: F, mark: JmsListenerMark) -> F:
+    """Add a mark to `function` and return it."""
+    # decorators apply from the bottom up; keep the order in which they are read
+    setattr(function, _ATTRIBUTE, (mark, *listener_marks(function)))
+    return function
 
 
 def listener_marks(function: object) -> tuple[JmsListenerMark, ...]:

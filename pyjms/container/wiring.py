@@ -6,6 +6,7 @@ together: one ConfigurationException with a line for each.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -30,9 +31,11 @@ from pyjms.container.hooks import hook_call
 from pyjms.container.injection import Injection
 from pyjms.container.instances import bound_to_instance, with_provided_instances
 from pyjms.container.interceptors import ApplicationInterceptors, named_interceptors
+from pyjms.container.schedules import Schedules, resolved_schedule
 from pyjms.container.targets import functions, marked, missing_instances, nothing_to_run
+from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException
-from pyjms.jms.api import Session
+from pyjms.jms.api import ConnectionFactory, Session
 from pyjms.lifecycle import hook_kind
 from pyjms.listener.backoff import FixedBackOff
 from pyjms.listener.container.base import AbstractMessageListenerContainer
@@ -77,6 +80,10 @@ class Wiring:
         self._error_handler = error_handler
         self.outages = Outages(settings.lifecycle.startup_timeout)
         """Which brokers cannot be reached by the listeners."""
+        self.schedules = Schedules(
+            self.outages, settings.lifecycle.startup_timeout, self._template_for
+        )
+        """The jobs of @jms_scheduled."""
         self._named: dict[str, DefaultJmsListenerContainerFactory] = {}
         self._used_factories: dict[int, Any] = {}
         self._factories: list[tuple[JmsListenerEndpoint, Any]] = []
@@ -202,6 +209,12 @@ class Wiring:
             _spread_attempts(container)
         return container
 
+    def _template_for(self, factory: ConnectionFactory) -> JmsTemplate:
+        """Return the application's template, for another connection factory."""
+        template: JmsTemplate = copy.copy(self._container.jms_template())
+        template.connection_factory = factory
+        return template
+
     def watch_virtual_topics(
         self, containers: Callable[[], Iterable[AbstractMessageListenerContainer]]
     ) -> None:
@@ -264,6 +277,8 @@ class Wiring:
         interceptors = changes.pop("interceptors", mark.interceptors)
         add_text_problems(endpoint, changes, found)
         endpoint.override(**changes)
+        with found.caught(f"Listener {endpoint.id!r}: "):
+            endpoint.schedule = resolved_schedule(mark.schedule, own, resolve)
         for name, provider in ({} if own is None else own.provided()).items():
             with found.caught(f"Listener {endpoint.id!r}, {name}: "):
                 endpoint.provided[name] = self._injection.named(provider)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from enum import Enum
-from typing import Final, TypedDict
+from typing import Any, Final, Self, TypedDict
 
 from pyjms._clock import FOR_EVER, check_seconds
 from pyjms.core.interceptors import InterceptorChain, SendInterceptor
@@ -167,6 +168,56 @@ class TemplateSettings:
     @delivery_persistent.setter
     def delivery_persistent(self, persistent: bool) -> None:
         self.delivery_mode = DeliveryMode.PERSISTENT if persistent else DeliveryMode.NON_PERSISTENT
+
+    def with_delay(self, seconds: float) -> Self:
+        """Return a template like this one whose messages the broker delivers `seconds` later.
+
+        This template stays as it is. A broker without a scheduler delivers at once. Spring's
+        JmsClient has such methods.
+
+        Raises:
+            TypeError: it is not a number.
+            ValueError: it is negative or not finite.
+        """
+        check_seconds("delay", seconds)
+        return self._with(delivery_delay=seconds)
+
+    def with_priority(self, priority: int) -> Self:
+        """Return a template like this one that sends with `priority`, 0 to 9.
+
+        As of the next two, `explicit_qos_enabled` of it is true.
+        """
+        return self._with(priority=priority, explicit_qos_enabled=True)
+
+    def with_time_to_live(self, seconds: float) -> Self:
+        """Return a template like this one whose messages expire in `seconds`; 0: never.
+
+        Raises:
+            TypeError: it is not a number.
+            ValueError: it is negative or not finite.
+        """
+        check_seconds("time_to_live", seconds)
+        return self._with(time_to_live=seconds, explicit_qos_enabled=True)
+
+    def with_delivery_persistent(self, persistent: bool) -> Self:
+        """Return a template like this one that sends persistent messages or not."""
+        return self._with(delivery_persistent=persistent, explicit_qos_enabled=True)
+
+    def with_receive_timeout(self, seconds: float | None) -> Self:
+        """Return a template like this one that waits `seconds` for messages; None: for ever.
+
+        Raises:
+            TypeError: it is not a number.
+            ValueError: it is not finite.
+        """
+        self.seconds_to_wait(seconds)
+        return self._with(receive_timeout=seconds)
+
+    def _with(self, **settings: Any) -> Self:
+        changed = copy.copy(self)
+        for name, value in settings.items():
+            setattr(changed, name, value)
+        return changed
 
     def seconds_to_wait(self, timeout: Timeout) -> float | None:
         """Return how long to wait for a message: `timeout`, or else `receive_timeout`.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
+from pyjms.annotation.jms_scheduled import Schedule
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.errors import ConfigurationException
 from pyjms.listener.container.properties import Prefetch, UnreadableMessages
@@ -57,6 +58,8 @@ class JmsListenerEndpoint(ABC):
     """Interceptors of this listener, within those of the container factory."""
     properties: dict[str, Any] = field(default_factory=dict)
     """Further properties of the container, by name."""
+    schedule: Schedule | None = None
+    """When the broker sends the messages itself."""
     provided: dict[str, Callable[[], Any]] = field(default_factory=dict)
     """Further properties, by name, each supplied when the container is created."""
 

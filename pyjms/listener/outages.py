@@ -63,6 +63,8 @@ class Outage:
         self._losses: dict[str, BaseException] = {}
         self.timed_out = False
         """Whether a start has waited for the broker in vain."""
+        self.restorations = 0
+        """How often connections to the broker were made again."""
 
     @property
     def is_open(self) -> bool:
@@ -90,6 +92,7 @@ class Outage:
         loss = self._losses.pop(listener, None)
         since, self._away_since = self._away_since, None
         self.timed_out = False
+        self.restorations += since is not None or loss is not None
         if since is not None:
             self._losses.clear()
             logger.info("Broker %s is back after %.1f s", self.broker, _clock.now() - since)

@@ -278,6 +278,10 @@ class ListenerOverride(Section):
     """Interceptors of this listener instead of the decorator's, outermost first: module:name, or
     the name of an installed one."""
     session: ListenerSessionOverride = ListenerSessionOverride()
+    cron: Text | None = None
+    """The cron entry of a @jms_scheduled; "-": never."""
+    fixed_rate: Duration | None = None
+    """Time between two calls of a @jms_scheduled."""
     phase: int | None = None
     """Lower phases start first, and stop last, when the others have finished."""
     acknowledge_after_listener: bool | None = None
@@ -326,9 +330,10 @@ class ListenerOverride(Section):
     def endpoint_settings(self) -> dict[str, Any]:
         """Return what is set, by the names of a JmsListenerEndpoint.
 
-        Without `redelivery`, which is applied to another policy, and what `provided` returns.
+        Without `redelivery`, `cron` and `fixed_rate`, which change what the mark says, and what
+        `provided` returns.
         """
-        sections = {"session", "redelivery", "back_off", "reply_qos"}
+        sections = {"session", "redelivery", "back_off", "reply_qos", "cron", "fixed_rate"}
         given = self.model_dump(exclude_unset=True, exclude={*sections, *_PROVIDED})
         mine = {k: v for k, v in given.items() if v is not None or k == "receive_timeout"}
         if "destination" in mine:

@@ -1,4 +1,4 @@
-"""JmsMessagingTemplate and JmsClient of the blocking API.
+"""JmsMessagingTemplate, JmsClient and JmsScheduler of the blocking API.
 
 Post processors run on the loop: they change messages and must not block.
 """
@@ -10,11 +10,12 @@ from typing import Any
 from pyjms.core.jms_client import JmsClient as CoreClient
 from pyjms.core.jms_client import JmsClientOperations as CoreOperations
 from pyjms.core.messaging_template import JmsMessagingTemplate as CoreMessagingTemplate
+from pyjms.core.scheduler import JmsScheduler as CoreScheduler
 from pyjms.jms.destination import Destination
 from pyjms.sync.attributes import Attribute
 from pyjms.sync.facade import ReusableFacade, blocking, core_of, loop_of
 
-__all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate"]
+__all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate", "JmsScheduler"]
 
 
 class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
@@ -94,3 +95,21 @@ class JmsClient(ReusableFacade[CoreClient]):
     def destination(self, destination: Destination | str) -> JmsClientOperations:
         """Return the operations on a destination, given as an object or by its name."""
         return JmsClientOperations.of(self.core.destination(destination), self.loop)
+
+
+class JmsScheduler(ReusableFacade[CoreScheduler]):
+    """Sends messages through the broker's scheduler, lists its jobs and removes them.
+
+    Every call blocks. Threads may share it. Takes a blocking JmsTemplate or connection factory.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, template: Any) -> None:
+        self.core = CoreScheduler(core_of(template))
+        self.loop = loop_of(template)
+
+    schedule = blocking(CoreScheduler.schedule)
+    jobs = blocking(CoreScheduler.jobs)
+    cancel = blocking(CoreScheduler.cancel)
+    cancel_named = blocking(CoreScheduler.cancel_named)

@@ -7,7 +7,7 @@ Callbacks that receive a session run in the caller's thread, with blocking objec
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from pyjms.core import resources
 from pyjms.core.settings import TemplateOptions, TemplateSettings
@@ -56,6 +56,31 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
     send_and_receive = blocking(CoreTemplate.send_and_receive)
     convert_send_and_receive = blocking(CoreTemplate.convert_send_and_receive)
     request = convert_send_and_receive
+
+    def with_delay(self, seconds: float) -> Self:
+        """Return a template like this one whose messages the broker delivers `seconds` later."""
+        return self._like_this(self.core.with_delay(seconds))
+
+    def with_priority(self, priority: int) -> Self:
+        """Return a template like this one that sends with `priority`, 0 to 9."""
+        return self._like_this(self.core.with_priority(priority))
+
+    def with_time_to_live(self, seconds: float) -> Self:
+        """Return a template like this one whose messages expire in `seconds`; 0: never."""
+        return self._like_this(self.core.with_time_to_live(seconds))
+
+    def with_delivery_persistent(self, persistent: bool) -> Self:
+        """Return a template like this one that sends persistent messages or not."""
+        return self._like_this(self.core.with_delivery_persistent(persistent))
+
+    def with_receive_timeout(self, seconds: float | None) -> Self:
+        """Return a template like this one that waits `seconds` for messages; None: for ever."""
+        return self._like_this(self.core.with_receive_timeout(seconds))
+
+    def _like_this(self, core: CoreTemplate) -> Self:
+        facade = type(self).of(core, self.loop)
+        facade.connection_factory = self.connection_factory
+        return facade
 
     def execute(self, action: Callable[[Session], R], *, start_connection: bool = False) -> R:
         """Return the result of `action(session)`, called in this thread.

@@ -50,6 +50,7 @@ NAMES = """
     QueueSession TopicConnection TopicConnectionFactory TopicPublisher TopicRequestor
     TopicSession TopicSubscriber
     Batch
+    JmsScheduler ScheduledJob jms_scheduled
 """.split()  # noqa: SIM905 - to be read
 
 BOTH = pytest.mark.parametrize("module", [pyjms, pyjms.aio], ids=["pyjms", "pyjms.aio"])

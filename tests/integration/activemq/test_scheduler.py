@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from pyjms.aio import JmsScheduler
 from pyjms.client.factory import ConnectionFactory
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import JMSException
@@ -195,3 +197,26 @@ async def test_the_delivery_delay_of_jms_2(scheduling: str) -> None:
         assert received is not None
         assert received.delivery_time == sent.delivery_time == sent.timestamp + 1000
         assert time.time() * 1000 >= sent.delivery_time
+
+
+async def test_jobs_with_names_exist_once(scheduling: str, request: pytest.FixtureRequest) -> None:
+    """JmsScheduler: of several processes that ask for a job one makes it."""
+    queue = destination_name(request)
+
+    async def ask(rate: float) -> None:
+        scheduler = JmsScheduler(ConnectionFactory(scheduling))
+        await scheduler.schedule(queue, "tick", fixed_rate=rate, initial_delay=0.2, name=queue)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(ask, 3600.0)
+    scheduler = JmsScheduler(ConnectionFactory(scheduling))
+    (job,) = await scheduler.jobs(queue)
+    assert (job.destination, job.period) == (Queue(queue), 3600.0)
+    template = JmsTemplate(ConnectionFactory(scheduling), receive_timeout=30.0)
+    assert await template.receive_and_convert(queue) == "tick"
+    await scheduler.schedule(queue, "tick", cron="*/20 * * * MON", name=queue)
+    (job,) = await scheduler.jobs(queue)
+    assert (job.cron, job.period) == ("0,20,40 * * * 1", None)
+    assert await scheduler.cancel_named(queue) == 1
+    assert await scheduler.jobs(queue) == []

@@ -22,8 +22,10 @@ from pyjms import (
     PyjmsSettings,
     Queue,
     jms_listener,
+    jms_scheduled,
     load_settings,
 )
+from pyjms.annotation.jms_scheduled import Schedule
 from pyjms.errors import ConfigurationException
 from pyjms.listener.endpoint import JmsListenerEndpoint, SimpleJmsListenerEndpoint
 from pyjms.settings import ActiveMQSettings
@@ -36,6 +38,10 @@ Probe = Callable[[JmsApplication], object]
 
 @jms_listener("orders", id="orders")
 async def handler(text: str) -> None: ...
+
+
+@jms_scheduled(cron="* * * * *", id="orders")
+async def scheduled() -> None: ...
 
 
 def template(name: str) -> Probe:
@@ -92,6 +98,10 @@ def listener_of_lists(name: str) -> Probe:
 
 def factory_of(application: JmsApplication) -> object:
     return [endpoint.container_factory for endpoint in application.endpoints()]
+
+
+def schedule_of(application: JmsApplication) -> object:
+    return [endpoint.schedule for endpoint in application.endpoints()]
 
 
 def policy_of(application: JmsApplication) -> object:
@@ -297,6 +307,8 @@ LISTENER: dict[str, tuple[object, Probe]] = {
     "interceptors": ([INTERCEPTOR], lambda a: [e.interceptors for e in a.endpoints()]),
     "session.acknowledge_mode": ("client", listener("session_acknowledge_mode")),
     "session.transacted": (False, listener("session_transacted")),
+    "cron": ("0 6 * * *", schedule_of),
+    "fixed_rate": ("7s", schedule_of),
     "phase": (3, listener("phase")),
     "acknowledge_after_listener": (False, listener("acknowledge_after_listener")),
     "expose_listener_session": (False, listener("expose_listener_session")),
@@ -385,6 +397,7 @@ ELSEWHERE = {
     "app": "tests/unit/settings/test_application_settings.py",
 }
 """Keys whose effect is tested in another file."""
+SCHEDULES = {"listeners.orders.cron", "listeners.orders.fixed_rate"}
 ROOT = Path(__file__).resolve().parents[3]
 _NAMED: dict[str, tuple[str, type[BaseModel]]] = {
     "brokers": ("other", ActiveMQSettings),
@@ -425,7 +438,8 @@ def application_of(given: dict[str, object], folder: Path) -> JmsApplication:
         section[name] = value
     path = folder / "application.yaml"
     path.write_text(yaml.safe_dump(tree), encoding="utf-8")
-    return JmsApplication(handler, settings=load_settings(path, environ={}), container=Container)
+    target = scheduled if given.keys() & SCHEDULES else handler
+    return JmsApplication(target, settings=load_settings(path, environ={}), container=Container)
 
 
 def test_every_key_has_its_effect_tested() -> None:
@@ -446,5 +460,10 @@ def test_certificates_for_a_url_without_encryption_are_refused(
 async def test_a_key_has_an_effect(key: str, tmp_path: Path) -> None:
     value, probe = EFFECTS[key]
     others = WITH.get(key, {})
+    if key in SCHEDULES:
+        assert probe(application_of({key: value}, tmp_path)) != [
+            Schedule(cron="* * * * *"),
+        ]
+        return
     without = probe(application_of(others, tmp_path))
     assert probe(application_of({**others, key: value}, tmp_path)) != without

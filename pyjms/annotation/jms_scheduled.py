@@ -1,0 +1,95 @@
+"""`@jms_scheduled`: marks a function that the broker's scheduler has called at its times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from pyjms._clock import check_seconds
+from pyjms.annotation.jms_listener import JmsListenerMark, add_listener_mark
+
+__all__ = ["NEVER", "Schedule", "jms_scheduled"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NEVER: Final = "-"
+"""The cron entry of what is never due. Spring: CRON_DISABLED."""
+
+_QUEUE: Final = "pyjms.scheduled."
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When a listener's messages are sent by the broker, and with which payload."""
+
+    cron: str | None = None
+    fixed_rate: float | None = None
+    initial_delay: float | None = None
+    payload: object = field(default="")
+    expires: float | None = None
+
+    def __str__(self) -> str:
+        if self.cron is not None:
+            return f"at {self.cron} of the broker's time"
+        return f"every {self.fixed_rate:g} s"
+
+
+def jms_scheduled(
+    *,
+    cron: str | None = None,
+    fixed_rate: float | None = None,
+    initial_delay: float | None = None,
+    payload: object = "",
+    expires: float | None = None,
+    id: str | None = None,  # noqa: A002 - the listener's word
+    container_factory: str | None = None,
+    auto_startup: bool | None = None,
+) -> Callable[[F], F]:
+    """Have the function called at the times of a cron entry, or at a fixed rate.
+
+    The broker's scheduler sends the ticks to a queue, from which the handler gets them as any
+    message: each is handled once, by one of all processes that run the application, it is
+    redelivered if the handler raises, and waits if no process runs. The application makes the job
+    at the broker when it starts, once for all processes, and replaces it when it has changed. A
+    broker without a scheduler is an error of the start. Spring: @Scheduled, with a lock.
+
+    Args:
+        cron: minute, hour, day of month, month, day of week (see `pyjms.jms.cron`), in the time
+            zone of the broker; may contain `${...}`. "-" means never, and removes the job.
+        fixed_rate: seconds between two ticks.
+        initial_delay: seconds before the first tick of a `fixed_rate`; None: as `fixed_rate`.
+        payload: what the handler's payload parameter gets, if it has one.
+        expires: seconds after which a tick that no process has taken is discarded; None: never.
+        id: the listener's name, in YAML (`listeners.<id>`) and that of the job: one at the broker.
+            None: module and name of the function.
+        container_factory: the name of the factory that creates the container, or of a broker.
+        auto_startup: False leaves the container stopped, and makes no job.
+
+    Raises:
+        TypeError: neither or both of `cron` and `fixed_rate` are given.
+        ValueError: a number of seconds is not valid.
+    """
+    if (cron is None) == (fixed_rate is None):
+        raise TypeError('@jms_scheduled needs either cron="0 6 * * *" or fixed_rate=seconds')
+    for name, seconds in (("initial_delay", initial_delay), ("expires", expires)):
+        if seconds is not None:
+            check_seconds(name, seconds)
+    if fixed_rate is not None:
+        check_seconds("fixed_rate", fixed_rate, least=0.001)
+    schedule = Schedule(cron, fixed_rate, initial_delay, payload, expires)
+
+    def add_mark(function: F) -> F:
+        own = id or f"{function.__module__}.{function.__qualname__}"
+        mark = JmsListenerMark(
+            destination=f"queue://{_QUEUE}{own}",
+            id=own,
+            container_factory=container_factory,
+            concurrency="1-1",
+            prefetch=1,  # a tick does not wait behind another one while a process is idle
+            auto_startup=auto_startup,
+            schedule=schedule,
+        )
+        return add_listener_mark(function, mark)
+
+    return add_mark
