@@ -80,6 +80,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         TransactionStatus as TransactionStatus,
         UnsupportedOperationException as UnsupportedOperationException, XAException as XAException,
         Xid as Xid,
+        ScheduledJob as ScheduledJob, jms_scheduled as jms_scheduled,
         jms_listener as jms_listener, load_settings as load_settings, on_shutdown as on_shutdown,
         on_startup as on_startup, send_to as send_to,
     )
@@ -151,7 +152,7 @@ _COROUTINES = {
     "pyjms.connection.transaction_aware": "TransactionAwareConnectionFactoryProxy",
     "pyjms.core.jms_client": "JmsClient JmsClientOperations",
     "pyjms.core.messaging_template": "JmsMessagingTemplate",
-    "pyjms.core.scheduler": "JmsScheduler ScheduledJob",
+    "pyjms.core.scheduler": "JmsScheduler",
     "pyjms.core.template": "JmsTemplate",
     "pyjms.jms.transaction.xa": "XAConnection XAResource XASession",
     "pyjms.jms.api": """
