@@ -17,8 +17,10 @@ from __future__ import annotations
 import functools
 
 from pyjms.selector.budget import (
+    CHARACTERS_PER_STEP,
     DEFAULT_LIMITS,
     Lookup,
+    Meter,
     SelectorLimitException,
     SelectorLimits,
 )
@@ -27,11 +29,13 @@ from pyjms.selector.compiler import compile_tree
 from pyjms.selector.parser import CONVERT_STRINGS_PREFIX, MAX_DEPTH, MAX_LENGTH, invalid, parse
 
 __all__ = [
+    "CHARACTERS_PER_STEP",
     "CONVERT_STRINGS_PREFIX",
     "DEFAULT_LIMITS",
     "MAX_DEPTH",
     "MAX_LENGTH",
     "Lookup",
+    "Meter",
     "Selector",
     "SelectorLimitException",
     "SelectorLimits",

@@ -11,16 +11,18 @@ is short enough for them. An evaluation gets a budget when it comes to anything 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, NoReturn, TypeAlias
+from typing import Final, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from pyjms.errors import InvalidSelectorException
 
 __all__ = [
+    "CHARACTERS_PER_STEP",
     "DEFAULT_LIMITS",
     "FREE_LENGTH",
     "Budget",
     "BudgetNeeded",
     "Lookup",
+    "Meter",
     "SelectorLimitException",
     "SelectorLimits",
     "budget_of",
@@ -30,10 +32,25 @@ Lookup: TypeAlias = Callable[[str], object]
 
 FREE_LENGTH: Final = 64
 """Texts of this length and shorter ones are compared and joined for nothing."""
+CHARACTERS_PER_STEP: Final = 2048
+"""Characters that are read in the time of a step."""
 
 
 class SelectorLimitException(InvalidSelectorException):
     """The evaluation of a selector on a message exceeds its limits."""
+
+
+class Meter(Protocol):
+    """Counts what the evaluations of many selectors spend together."""
+
+    def allowed(self, limits: SelectorLimits) -> SelectorLimits:
+        """Return what the next evaluation may spend: `limits`, or less if little is left."""
+
+    def add(self, steps: int) -> None:
+        """Count what an evaluation has spent."""
+
+    def exceeded(self) -> NoReturn:
+        """Raise SelectorLimitException: an evaluation needs more than the less that was left."""
 
 
 class SelectorLimits(NamedTuple):
@@ -42,11 +59,13 @@ class SelectorLimits(NamedTuple):
     Args:
         steps: steps of its regular expressions and list operations, about 2 microseconds each.
         characters: characters that its string operations read or write.
+        meter: counts what the selectors spend together; None: nobody counts.
 
     """
 
     steps: int = 20_000
     characters: int = 4 * 1024 * 1024
+    meter: Meter | None = None
 
 
 DEFAULT_LIMITS: Final = SelectorLimits()
@@ -122,6 +141,12 @@ class Budget:
         for item in value.values() if isinstance(value, dict) else value:
             weight += self.weigh(item)
         return weight
+
+    @property
+    def spent(self) -> int:
+        """What was spent so far, all of it in steps."""
+        read = self.limits.characters - self.characters
+        return self.limits.steps - self.steps + read // CHARACTERS_PER_STEP
 
     def exceeded(self, unit: str, limit: int) -> NoReturn:
         """Raise the exception."""

@@ -26,6 +26,7 @@ from pyjms.selector.budget import (
     Budget,
     BudgetNeeded,
     Lookup,
+    SelectorLimitException,
     SelectorLimits,
     budget_of,
 )
@@ -50,6 +51,8 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 _SIZED: Final = (str, bytes, list, dict)
 _MAX_INSTRUCTIONS: Final = 10_000
 """The size of all patterns of a selector together."""
+_LOOKUPS_PER_STEP: Final = 10
+"""Names that are looked up and compared in the time of a step."""
 _MANY_LOOKUPS: Final = 100
 """A selector that reads more names than this reads each once per message: some are costly."""
 
@@ -71,21 +74,60 @@ def compile_tree(
     evaluate = compiler.compile(node)
     if compiler.lookups > _MANY_LOOKUPS:
         evaluate = _remembering(evaluate)
+    lookups = compiler.lookups // _LOOKUPS_PER_STEP
+    spending = _spending(evaluate, limits, lookups)
     if compiler.calls:
-        return lambda lookup: evaluate(Budget(lookup, limits))
-    return _metered(evaluate, limits) if compiler.may_spend else evaluate
+        return spending
+    evaluate = _counted(evaluate, limits, lookups)
+    return _without_budget(evaluate, spending) if compiler.may_spend else evaluate
 
 
-def _metered(evaluate: Evaluate, limits: SelectorLimits) -> Evaluate:
+def _without_budget(evaluate: Evaluate, spending: Evaluate) -> Evaluate:
     """Evaluate without a budget, which is quicker, and again with one if it is needed."""
 
-    def metered(lookup: Lookup) -> object:
+    def evaluated(lookup: Lookup) -> object:
         try:
             return evaluate(lookup)
         except BudgetNeeded:
-            return evaluate(Budget(lookup, limits))
+            return spending(lookup)
 
-    return metered
+    return evaluated
+
+
+def _spending(evaluate: Evaluate, limits: SelectorLimits, lookups: int) -> Evaluate:
+    """Evaluate with a budget, and count what is spent of it; `lookups` steps come to that."""
+    meter = limits.meter
+    if meter is None:
+        return lambda lookup: evaluate(Budget(lookup, limits))
+
+    def spending(lookup: Lookup) -> object:
+        allowed = meter.allowed(limits)
+        budget = Budget(lookup, allowed)
+        try:
+            return evaluate(budget)
+        except SelectorLimitException:
+            if allowed is limits:
+                raise
+            meter.exceeded()
+        finally:
+            meter.add(budget.spent + lookups)
+
+    return spending
+
+
+def _counted(evaluate: Evaluate, limits: SelectorLimits, steps: int) -> Evaluate:
+    """Count an evaluation that always takes as long."""
+    meter = limits.meter
+    if meter is None or not steps:
+        return evaluate
+
+    def counted(lookup: Lookup) -> object:
+        if steps > meter.allowed(limits).steps < limits.steps:
+            meter.exceeded()
+        meter.add(steps)
+        return evaluate(lookup)
+
+    return counted
 
 
 def _remembering(evaluate: Evaluate) -> Evaluate:

@@ -37,6 +37,7 @@ from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.region.flow.selector_meter import SelectorMeter
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.queue.queue import Queue as BrokerQueue
 from pyjms_broker.region.region_broker import RegionBroker
@@ -372,10 +373,16 @@ class Broker:
         usage: SystemUsage | None = None,
         store: MemoryPersistenceAdapter | None = None,
         temp_store: TempStore | None = None,
+        selector_meter: SelectorMeter | None = None,
     ) -> None:
         self.store = store or MemoryPersistenceAdapter()
         self.region = RegionBroker(
-            self.store, PolicyMap(policies), "b", system_usage=usage, temp_store=temp_store
+            self.store,
+            PolicyMap(policies),
+            "b",
+            system_usage=usage,
+            temp_store=temp_store,
+            selector_meter=selector_meter,
         )
         self._clients = 0
 

@@ -226,7 +226,8 @@ class Leases:
 
     def _selector(self, text: str | None) -> Selector | None:
         try:
-            return selector_or_none(text, self._region.selector_limits)
+            limits = self._region.selector_limits._replace(meter=self._region.selector_meter)
+            return selector_or_none(text, limits)
         except JMSException as error:
             raise RangesError("bad_request", f"The selector is invalid: {error}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from pyjms import _clock
@@ -14,6 +15,7 @@ from pyjms_broker.api.message import StoredMessage
 from pyjms_broker.ranges.leases import Leases
 from pyjms_broker.ranges.protocol import RangesError, frame_message
 from pyjms_broker.ranges.queue_reading import QueueReading
+from pyjms_broker.region.flow.selector_meter import BUSY_DELAY, SelectorsBusyException
 
 __all__ = ["OPERATIONS", "Operation", "Reply"]
 
@@ -94,7 +96,7 @@ async def _range(leases: Leases, _context: ConnectionContext, fields: Fields) ->
             await _clock.sleep(0)
             if token is not None:
                 leases.find(token)
-        if selector is None or _matches(selector, reading, stored):
+        if selector is None or await _matches(selector, reading, stored):
             frame = frame_message(stored)
             if frames and size + len(frame) > _CHUNK:
                 return _chunk(reading, frames, following, last=False)
@@ -109,9 +111,13 @@ def _chunk(reading: QueueReading, frames: list[bytes], following: int, *, last: 
     return Reply(values, b"".join(frames))
 
 
-def _matches(selector: Selector, reading: QueueReading, stored: StoredMessage) -> bool:
+async def _matches(selector: Selector, reading: QueueReading, stored: StoredMessage) -> bool:
+    reference = reading.reference_to(stored)
     try:
-        return selector.matches(reading.reference_to(stored).lookup)
+        while True:
+            with suppress(SelectorsBusyException):
+                return selector.matches(reference.lookup)
+            await _clock.sleep(BUSY_DELAY)
     except SelectorLimitException as error:
         raise RangesError("failed", f"Message {stored.message.message_id}: {error}") from error
     except JMSException as error:

@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms.errors import (
-    DestinationDoesNotExistException,
-    InvalidDestinationException,
-    JMSException,
-)
+from pyjms.errors import DestinationDoesNotExistException, InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms.selector import DEFAULT_LIMITS, SelectorLimits
 from pyjms.wire.openwire.commands import (
@@ -49,6 +45,7 @@ from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.destination_table import DestinationTable, check_removable
 from pyjms_broker.region.expiry_scanner import ExpiryScanner
 from pyjms_broker.region.flow.flow_control import abort_blocked_sends
+from pyjms_broker.region.flow.selector_meter import SelectorMeter
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.inactive_destinations import InactiveDestinations
 from pyjms_broker.region.slow_consumers import SlowConsumers
@@ -79,6 +76,7 @@ class RegionBroker(InnermostBroker):
         allow_temp_auto_creation_on_send: bool = False,
         destination_limits: DestinationLimits | None = None,
         selector_limits: SelectorLimits = DEFAULT_LIMITS,
+        selector_meter: SelectorMeter | None = None,
     ) -> None:
         """Create a broker; non-persistent messages go to `temp_store` when memory is short.
 
@@ -92,6 +90,7 @@ class RegionBroker(InnermostBroker):
         self.system_usage = system_usage or SystemUsage()
         self.system_usage.watch(store, temp_store)
         self.selector_limits = selector_limits
+        self.selector_meter = selector_meter
         self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
         self.root: Broker = self
         """The outer end of the chain, set by the code that builds the chain."""

@@ -9,6 +9,7 @@ from pyjms.selector import SelectorLimits
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import RegionDestination
+from pyjms_broker.region.flow.selector_meter import SelectorMeter
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.slow_consumers import SlowConsumers
 from pyjms_broker.region.store_capabilities import StoreCapabilities
@@ -32,7 +33,9 @@ class RegionServices(Protocol):
     temp_store: TempStore | None
     system_usage: SystemUsage
     selector_limits: SelectorLimits
-    """What consumers' selectors may spend on each message."""
+    """What a selector may spend on each message."""
+    selector_meter: SelectorMeter | None
+    """Counts what consumers' selectors spend together; None: that is not limited."""
 
     slow_consumers: SlowConsumers
 

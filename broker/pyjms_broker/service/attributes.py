@@ -208,6 +208,14 @@ class BrokerAttributes:
             minimum=0,
         ),
     ] = DEFAULT_LIMITS.characters
+    maximum_selector_steps_per_second: Annotated[
+        int,
+        Attribute(
+            "Steps of all selectors together; beyond, costly consumers are closed; 0: unlimited.",
+            "maximumSelectorStepsPerSecond",
+            minimum=0,
+        ),
+    ] = 250_000
     rollback_only_on_async_exception: Annotated[
         bool,
         Attribute(

@@ -17,6 +17,7 @@ from pyjms_broker.management import ManagedPlugin, Management
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.ranges.filter import RangesBroker
 from pyjms_broker.region.destination_limits import DestinationLimits
+from pyjms_broker.region.flow.selector_meter import SelectorMeter
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.recovered_transactions import recovered_work
 from pyjms_broker.region.region_broker import RegionBroker
@@ -35,6 +36,7 @@ def create_region(
     config: BrokerConfiguration, stores: BrokerStores, usage: SystemUsage
 ) -> RegionBroker:
     """Create the inner end of the chain, with the store that is open."""
+    rate = config.maximum_selector_steps_per_second
     region = RegionBroker(
         stores.store,
         config.policies or PolicyMap(),
@@ -51,6 +53,7 @@ def create_region(
         selector_limits=SelectorLimits(
             config.maximum_selector_steps, config.maximum_selector_characters
         ),
+        selector_meter=SelectorMeter(rate) if rate else None,
         temp_store=stores.temp_store,
     )
     virtual = virtual_destinations_of(config)

@@ -14,7 +14,7 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.types import Long
 from pyjms.transport.registry import create_transport
-from pyjms.wire.openwire.commands import ActiveMQTextMessage
+from pyjms.wire.openwire.commands import ActiveMQTextMessage, ConsumerControl
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
@@ -199,6 +199,19 @@ async def test_a_selector_that_costs_too_much_takes_nothing(
         if limit > 1:
             await client.message()
         await client.nothing_dispatched()
+
+
+@pytest.mark.parametrize("rate", [0, 20_000])
+async def test_costly_selectors_together_are_closed(started: Started, rate: int) -> None:
+    async with started(f"maximum_selector_steps_per_second: {rate}") as (_, client):
+        for _ in range(10):
+            await client.consumer(Topic("t"), selector="REGEX('(a|aa|aaa)*b', word)")
+        await send_with(client, Topic("t"), word="a" * 400 + "b")
+        if rate:
+            assert (await client.heard(ConsumerControl)).close
+        else:
+            for _ in range(10):
+                await client.message()
 
 
 async def test_a_connector_has_its_name_in_logs(

@@ -44,6 +44,9 @@ SHOWN: Final = {
     "BrokerSettings.maximum_selector_steps": (
         "integration/broker/test_key_effects.py::test_a_selector_that_costs_too_much_takes_nothing"
     ),
+    "BrokerSettings.maximum_selector_steps_per_second": (
+        "integration/broker/test_key_effects.py::test_costly_selectors_together_are_closed"
+    ),
     "BrokerSettings.maximum_selector_characters": (
         "integration/broker/test_key_effects.py::test_a_selector_that_costs_too_much_takes_nothing"
     ),

@@ -56,9 +56,11 @@ from pyjms_broker.cursor.base import (
 )
 from pyjms_broker.cursor.memory import pending_list
 from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.flow.selector_meter import SelectorRest
 from pyjms_broker.region.queue.consumer_ring import Candidate, ConsumerRing
 from pyjms_broker.region.queue.group_assignment import GroupAssignment
 from pyjms_broker.region.queue.message_groups import message_group_map
+from pyjms_broker.region.queue.start_delay import StartDelay
 from pyjms_broker.store.api import StoreState
 
 if TYPE_CHECKING:
@@ -71,8 +73,6 @@ logger = get_logger(__name__)
 
 _STORE_CHECK_INTERVAL: Final = 1.0
 """Seconds between checks whether a suspended store is running again."""
-_DEFAULT_START_DELAY: Final = 1.0
-"""Seconds; see `PolicyEntry.time_before_dispatch_starts`."""
 
 
 class QueueDispatcher:
@@ -100,23 +100,20 @@ class QueueDispatcher:
         self.waiting = pending_list(prioritized)
         self.redelivered = pending_list(prioritized=False)
         self.is_paused = False
-        self._start_delay: _wakeup.BackgroundTask | None = None
+        self._start_delay = StartDelay(policy, f"dispatch start of {queue}", self._started)
         self._is_open = False  # has consumers, is not paused, the start is not delayed
         self._iterating = False
         self._again = False
         self._rescan = False
         self._expired_left = MAX_EXPIRED_PER_TURN
         self._resume_task: _wakeup.BackgroundTask | None = None
+        self._rest = SelectorRest(queue.broker.selector_meter, self._resume_later)
 
     # consumers
     def add_consumer(self, subscription: PrefetchSubscription) -> Candidate:
         """Add a consumer; return its entry in the ring."""
-        first = not len(self.ring)
         candidate = self.ring.add(subscription)
-        if first:
-            self._delay_start()
-        elif self._start_delay is not None:
-            self._start_if_enough_consumers()
+        self._start_delay.consumer_added(len(self.ring))
         self._rescan = True
         self._update_open()
         return candidate
@@ -128,36 +125,14 @@ class QueueDispatcher:
             return
         self.groups.remove_owner(subscription)
         if not len(self.ring):
-            self._cancel_start_delay()
+            self._start_delay.cancel()
         self._rescan = True
         self._update_open()
 
-    # the delayed start (activemq-broker Q21) and the pause (activemq-broker Q22)
-    def _delay_start(self) -> None:
-        policy = self._policy
-        delay = policy.time_before_dispatch_starts
-        if policy.consumers_before_dispatch_starts > 1 and not delay:
-            delay = _DEFAULT_START_DELAY
-        if delay:
-            self._start_delay = _wakeup.spawn(
-                self._start_after, delay, name=f"dispatch start of {self._queue}"
-            )
-
-    async def _start_after(self, seconds: float) -> None:
-        await _clock.sleep(seconds)
-        self._start_delay = None
+    # the delayed start and the pause (activemq-broker Q21, Q22)
+    def _started(self) -> None:
         self._update_open()
         self.iterate()
-
-    def _start_if_enough_consumers(self) -> None:
-        required = self._policy.consumers_before_dispatch_starts
-        if required and len(self.ring) >= required:
-            self._cancel_start_delay()
-
-    def _cancel_start_delay(self) -> None:
-        if self._start_delay is not None:
-            self._start_delay.cancel()
-            self._start_delay = None
 
     def pause(self) -> None:
         """Stop dispatching."""
@@ -172,13 +147,15 @@ class QueueDispatcher:
 
     def stop(self) -> None:
         """Stop dispatching and cancel the background tasks."""
-        self._cancel_start_delay()
+        self._start_delay.cancel()
         if self._resume_task is not None:
             self._resume_task.cancel()
         self.pause()
 
     def _update_open(self) -> None:
-        self._is_open = len(self.ring) > 0 and not self.is_paused and self._start_delay is None
+        self._is_open = (
+            len(self.ring) > 0 and not self.is_paused and not self._start_delay.is_running
+        )
 
     # messages
     @property
@@ -196,6 +173,7 @@ class QueueDispatcher:
             or self.redelivered
             or self._rescan
             or len(self.waiting) >= self._max_page_size
+            or self._rest.is_due
         ):
             self.cursor.append(reference)
             self.iterate()
@@ -244,13 +222,13 @@ class QueueDispatcher:
         if self._iterating:
             self._again = True
             return
-        if not self._is_open:
+        if not self._is_open or self._rest.is_due:
             return
         self._iterating = True
         self._expired_left = MAX_EXPIRED_PER_TURN
         try:
             self._again = True
-            while self._again and self._is_open:
+            while self._again and self._is_open and not self._rest.is_due:
                 self._again = False
                 self._dispatch_pending()
         finally:
@@ -279,7 +257,7 @@ class QueueDispatcher:
         while True:
             if self.cursor:
                 self._page_in()
-            if not fresh or not self._has_ready():
+            if not fresh or not self._has_ready() or self._rest.is_due:
                 return
             reference = fresh.pop()
             if self._offer(reference):
@@ -293,6 +271,9 @@ class QueueDispatcher:
     def _offer_redelivered(self) -> None:
         for reference in tuple(self.redelivered):
             if not self._has_ready():
+                return
+            if self._rest.is_due:
+                self._rescan = True
                 return
             if self._offer(reference):
                 self.redelivered.remove(reference)
@@ -353,6 +334,7 @@ class QueueDispatcher:
         while self._queue.broker.store.state is StoreState.SUSPENDED:
             await _clock.sleep(_STORE_CHECK_INTERVAL)
         self._resume_task = None
+        self._rest.end()
         self.iterate()
 
     def _has_ready(self) -> bool:
@@ -368,6 +350,13 @@ class QueueDispatcher:
         if reference.expiration and reference.is_expired():
             self._queue.expire(reference)
             return True
+        spent = self._rest.total
+        offered = self._offer_to_ready(reference)
+        if self._rest.total != spent:
+            self._rest.spent(self._rest.total - spent)
+        return offered
+
+    def _offer_to_ready(self, reference: MessageReference) -> bool:
         ring = self.ring
         ready = ring.ready
         exclusive = ring.exclusive

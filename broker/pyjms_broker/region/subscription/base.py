@@ -98,9 +98,8 @@ class AbstractSubscription(Subscription):
         """Apply a consumer's `info`; a durable subscription gets that of each new consumer."""
         self.info = info
         self.consumer_id: ConsumerId | None = info.consumer_id
-        self.selector: Selector | None = selector_or_none(
-            info.selector, self.broker.selector_limits
-        )
+        limits = self.broker.selector_limits._replace(meter=self.broker.selector_meter)
+        self.selector: Selector | None = selector_or_none(info.selector, limits)
         self._selector_failed = False
         self._connection_id = (
             info.consumer_id.connection_id if info.no_local and info.consumer_id else None
@@ -149,8 +148,7 @@ class AbstractSubscription(Subscription):
         try:
             return self.selector.matches(reference.lookup)
         except SelectorLimitException as error:
-            self.selector_exceeded(error)
-            return False
+            return self.selector_exceeded(error, reference)
         except Exception as error:
             level = logging.DEBUG if self._selector_failed else logging.WARNING
             self._selector_failed = True
@@ -165,14 +163,15 @@ class AbstractSubscription(Subscription):
             )
             return False
 
-    def selector_exceeded(self, error: SelectorLimitException) -> None:
-        """Close the consumer: its selector took too much on a message.
+    def selector_exceeded(self, error: SelectorLimitException, reference: MessageReference) -> bool:
+        """Close the consumer: its selector took too much on a message, which it does not match.
 
         The client gets the error and a request to close the consumer; until it has, the consumer
         gets no further messages, and its selector is not evaluated again.
         """
         self.selector = compile_selector(SELECTS_NOTHING)
         self.close_consumer(error)
+        return False
 
     def close_consumer(self, error: SelectorLimitException) -> None:
         """Send the client the error and the command to close the consumer."""

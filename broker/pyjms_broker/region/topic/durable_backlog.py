@@ -117,8 +117,8 @@ class SubscriptionBacklog:
         self._page_size = policy.max_page_size
         self._topics: dict[RegionDestination, _TopicBacklog] = {}
         self._store_sources: dict[RegionDestination, StoreSource] = {}
-        self._recovered: dict[RegionDestination, int] = {}
-        """The last arrival number of each topic when the stored subscription was restored."""
+        self._unselected: dict[RegionDestination, int] = {}
+        """The last arrival number of each topic that `must_select` holds for."""
         self._in_memory = policy.pending_durable_subscriber_policy == "vmDurableCursor"
         self._cursor = (PrioritizedSpillingCursor if self._prioritized else SpillingCursor)(
             f"{key.client_id}:{key.subscription_name}",
@@ -150,7 +150,7 @@ class SubscriptionBacklog:
         part = self._topics[topic] = _TopicBacklog(topic, self._key, self._broker, prioritized)
         store = topic.store
         if was_stored and store is not None and store.last_arrival:
-            self._recovered[topic] = store.last_arrival
+            self._unselected[topic] = store.last_arrival
         if self._broker.store_capabilities.is_volatile:
             if store is not None:
                 count = store.subscription_message_count(self._key)
@@ -169,7 +169,7 @@ class SubscriptionBacklog:
         for reference in [r for r in self.pending if r.destination is topic]:
             self.pending.remove(reference)
             self.release(reference)
-        self._recovered.pop(topic, None)
+        self._unselected.pop(topic, None)
         part = self._topics.pop(topic, None)
         if part is None or self._broker.store_capabilities.is_volatile:
             return
@@ -198,14 +198,26 @@ class SubscriptionBacklog:
         else:
             part.release(reference)
 
-    def is_recovered(self, reference: MessageReference) -> bool:
-        """Whether the store had the message when the subscription was restored."""
+    def must_select(self, reference: MessageReference) -> bool:
+        """Whether the message waits here though nobody knows whether the selector matches it.
+
+        It does if the store had it when the subscription was restored, or by `select_later`.
+        """
         position = reference.position
         return (
-            bool(self._recovered)
+            bool(self._unselected)
             and position is not None
-            and position.arrival <= self._recovered.get(reference.destination, 0)
+            and position.arrival <= self._unselected.get(reference.destination, 0)
         )
+
+    def select_later(self, reference: MessageReference) -> bool:
+        """Have a message selected when it is dispatched; return False if no store has it."""
+        position = reference.position
+        if position is None:
+            return False
+        former = self._unselected.get(reference.destination, 0)
+        self._unselected[reference.destination] = max(former, position.arrival)
+        return True
 
     def dead_letter_ordering(self, topic: RegionDestination) -> DeadLetterOrdering:
         """Return the topic's messages that leave the store after their dead letters."""

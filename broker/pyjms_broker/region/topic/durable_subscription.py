@@ -33,25 +33,18 @@ Invariants:
   subscription retains it once, from `add` or page-in until it is settled or paged out.
 - The messages come in store order per topic. Returned messages go before all that wait, sorted by
   their broker sequence numbers.
-- A subscription has no part in messages from before it: the store numbers arrivals, and `_topics`
-  keeps the number of the last arrival before the subscription. This matters for a message whose
-  transaction was stored before the subscription and commits after it: the store did not record
-  the subscription for it, so that a restart would lose what had been delivered until then.
+- A subscription has no part in messages from before it (`_topics`). This matters for a message
+  whose transaction was stored before the subscription and commits after it: the store has no record
+  of the subscription for it, so that a restart would lose what had been delivered until then.
 
-Redelivery counters are kept here by message id (`_redeliveries`) and not in the shared message
-reference: the other subscriptions have not seen the message. They live in memory only, as in
-ActiveMQ; after a restart a message counts as new. (activemq-broker T20)
-
-Messages in transactions stay in `dispatched` when the consumer is closed. On rollback they return
-to the backlog (`return_unacknowledged`), whether or not another consumer is active by then.
+Redelivery counters are kept by message id and not in the shared message reference, in memory only:
+the other subscriptions have not seen the message. (activemq-broker T20)
+Messages in transactions stay in `dispatched` when the consumer is closed, and return on rollback,
+whether or not another consumer is active by then.
 
 A selector that exceeds its limits on a message closes the consumer, and the message does not match.
 The subscription goes on, but after _MAX_SELECTOR_EXCESSES such messages it selects nothing until a
-consumer activates it again, since each of them takes as long as the limits allow.
-
-Where the store is slow or memory is short, `window_freed` pages in nothing and a background task
-tries again; it never blocks. An earlier version kept the whole backlog in memory, so that an
-inactive subscription to a busy topic filled it and stopped the producers of that topic.
+consumer activates it again. While selectors are busy (`selector_meter`), it selects later.
 
 (ActiveMQ DurableTopicSubscription; activemq-broker T16 to T21)
 """
@@ -72,6 +65,7 @@ from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
 from pyjms_broker.cursor.base import MAX_EXPIRED_PER_TURN, PAGING_RETRY_DELAY
 from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
+from pyjms_broker.region.flow.selector_meter import BUSY_DELAY, SelectorsBusyException
 from pyjms_broker.region.subscription.base import (
     LAST_DELIVERED_UNKNOWN,
     SELECTS_NOTHING,
@@ -79,12 +73,7 @@ from pyjms_broker.region.subscription.base import (
 )
 from pyjms_broker.region.subscription.prefetch import PrefetchSubscription
 from pyjms_broker.region.topic.durable_backlog import SubscriptionBacklog
-from pyjms_broker.store.api import (
-    StoredMessage,
-    StoredSubscription,
-    StoreState,
-    SubscriptionKey,
-)
+from pyjms_broker.store.api import StoredMessage, StoredSubscription, StoreState, SubscriptionKey
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import RegionDestination
@@ -96,8 +85,7 @@ logger = get_logger(__name__)
 
 _MEMORY_CHECK_INTERVAL: Final = 1.0
 """Seconds between checks whether memory has room to page in again."""
-_MAX_SELECTOR_EXCESSES: Final = 10
-"""Messages on which the selector of a subscription may exceed its limits."""
+_MAX_SELECTOR_EXCESSES: Final = 10  # messages on which it may exceed its limits
 
 
 class DurableTopicSubscription(PrefetchSubscription):
@@ -115,6 +103,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         self._redeliveries: dict[MessageId, int] = {}
         self._last_delivered = LAST_DELIVERED_UNKNOWN
         self._resume_task: _wakeup.BackgroundTask | None = None
+        self._postponed: MessageReference | None = None  # to be selected later
         self._audit = (
             MessageAudit(self.policy.max_audit_depth, self.policy.max_producers_to_audit)
             if self.policy.enable_audit
@@ -146,7 +135,10 @@ class DurableTopicSubscription(PrefetchSubscription):
         super().set_info(info)
         self._selector_excesses = 0
 
-    def selector_exceeded(self, error: SelectorLimitException) -> None:
+    def selector_exceeded(self, error: SelectorLimitException, reference: MessageReference) -> bool:
+        if isinstance(error, SelectorsBusyException) and self.backlog.select_later(reference):
+            self._postponed = reference
+            return True
         self._selector_excesses += 1
         if self._selector_excesses == 1:
             self.close_consumer(error)
@@ -158,6 +150,7 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self,
                 _MAX_SELECTOR_EXCESSES,
             )
+        return False
 
     def attach(self, topic: Topic, start: int | None) -> None:
         """Get messages of a topic from now on, and those that its store has for this.
@@ -252,7 +245,10 @@ class DurableTopicSubscription(PrefetchSubscription):
             self.store_acknowledgement(NO_TRANSACTION, reference)
             return
         self.backlog.retain(reference)
-        if not self._pending and not self.is_full():
+        if reference is self._postponed:
+            self._pending.append(reference)
+            self._resume_later(BUSY_DELAY)
+        elif not self._pending and not self.is_full():
             self._send(reference)
         else:
             self._pending.append(reference)
@@ -293,15 +289,20 @@ class DurableTopicSubscription(PrefetchSubscription):
                     )
                 self._resume_later(PAGING_RETRY_DELAY)
                 return
+            self._postponed = None
             if reference.expiration and reference.is_expired():
                 self._expire(reference)
                 self._release(reference)
                 expired += 1
-            elif self.backlog.is_recovered(reference) and not self.selects(reference):
+            elif self.backlog.must_select(reference) and not self.selects(reference):
                 # the record that it does not match is not synced: a crash may have lost it
                 self.store_acknowledgement(NO_TRANSACTION, reference)
                 self._release(reference)
                 expired += 1
+            elif reference is self._postponed:
+                pending.requeue([reference])
+                self._resume_later(BUSY_DELAY)
+                return
             else:
                 self._send(reference)
 
