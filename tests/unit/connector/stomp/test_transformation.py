@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 
 from pyjms.errors import JMSException
 from pyjms.jms.types import Byte, Char, Float, Long, Short
-from pyjms.wire.openwire.commands import ActiveMQObjectMessage
+from pyjms.wire.openwire.commands import ActiveMQMapMessage, ActiveMQObjectMessage
+from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.connector.stomp.transformation import (
     java_objects,
     java_reader,
@@ -47,13 +50,34 @@ def test_objects_that_are_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "size", "compressed"),
+    [(10_001, 1, False), (1, 1024 * 1024, False), (1, 95_000_000, True)],
+)
+def test_maps_that_would_take_too_long_are_refused(
+    values: int, size: int, compressed: bool
+) -> None:
+    content = encode_map({f"{number}": "x" * size for number in range(values)})
+    message = ActiveMQMapMessage(content=zlib.compress(content) if compressed else content)
+    message.compressed = compressed
+    with pytest.raises(JMSException):
+        transformed_body(message, "jms-map-json")
+
+
+def test_a_map_as_large_as_is_converted() -> None:
+    message = ActiveMQMapMessage(content=encode_map({f"{n}": n for n in range(10_000)}))
+    found = transformed_body(message, "jms-map-json")
+    assert found is not None
+    assert found.body.count(b"9999") == 2
+
+
+@pytest.mark.parametrize(
     ("name", "body"),
     [
         ("jms-map-xml", b'<!DOCTYPE a [<!ENTITY x "y">]><map/>'),
         ("jms-map-xml", b"<list>" * 100 + b"</list>" * 100),
         ("jms-map-json", b'{"a":' * 100_000),
         ("jms-map-json", b'{"map":{"entry":[' + b'{"a":1},' * 100_000 + b"1]}}"),
-        ("jms-map-json", b" " * (4 * 1024 * 1024 + 1)),
+        ("jms-map-json", b" " * (1024 * 1024 + 1)),
         ("jms-map-json", b"\xff"),
         ("jms-object-xml", b"<java.lang.ProcessBuilder/>"),
         ("jms-map-json", b'{"map":{"entry":[["a"]]}}'),

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pyjms.errors import JMSException, MessageFormatException
-from pyjms.wire.limits import MAX_PROPERTY_VALUES, inflate
+from pyjms.wire.limits import inflate
 from pyjms.wire.openwire.commands import (
     ActiveMQMapMessage,
     ActiveMQMessage,
@@ -33,8 +33,10 @@ from pyjms_broker.connector.stomp.transformation.values import element_of, value
 
 __all__ = ["ADVISORY", "KNOWN", "Transformed", "received_body", "transformed_body"]
 
-_MAXIMUM_SIZE: Final = 4 * 1024 * 1024
+_MAXIMUM_SIZE: Final = 1024 * 1024
 """Bytes of a body that is converted: the broker serves nobody else meanwhile."""
+_MAXIMUM_VALUES: Final = 10_000
+"""Values in the body of a map that is sent, at about 10 microseconds each."""
 KNOWN: Final = frozenset(
     f"jms-{kind}{form}" for kind in ("", "map-", "object-", "advisory-") for form in ("xml", "json")
 ) | {"jms-byte"}
@@ -83,11 +85,11 @@ def _element(message: ActiveMQMessage, kind: str) -> Element | None:
         return advisory_element(message.data_structure)
     content = message.content or b""
     if message.compressed:
-        content = inflate(content)
+        content = inflate(content, _MAXIMUM_SIZE)
     if len(content) > _MAXIMUM_SIZE:
         raise MessageFormatException(f"The body has {len(content)} bytes; {_SIZE_HINT}")
     if kind == "map":
-        return element_of(decode_map(content, MAX_PROPERTY_VALUES) if content else {})
+        return element_of(decode_map(content, _MAXIMUM_VALUES) if content else {})
     return element_of(java_reader.loads(content) if content else None)
 
 

@@ -10,7 +10,7 @@ from pyjms.errors import MessageFormatException
 __all__ = ["MAXIMUM_DEPTH", "Counter", "Element"]
 
 MAXIMUM_DEPTH: Final = 64
-_MAXIMUM_ELEMENTS: Final = 100_000
+_MAXIMUM_ELEMENTS: Final = 32_000
 
 
 @dataclass(slots=True)
