@@ -11,8 +11,11 @@ from pyjms.wire.openwire.commands import (
     ConnectionInfo,
     ConsumerId,
     ConsumerInfo,
+    DataArrayResponse,
+    DataResponse,
     DestinationInfo,
     ExceptionResponse,
+    IntegerResponse,
     LastPartialCommand,
     LocalTransactionId,
     MessageAck,
@@ -299,10 +302,13 @@ async def test_oneway_nonsense_is_told_and_the_connection_goes_on(peer) -> None:
     assert len([c for c in attacker.heard if isinstance(c, ConnectionErrorCommand)]) == 50
 
 
-async def test_a_response_of_a_client_is_accepted(peer, serves) -> None:
+@pytest.mark.parametrize(
+    "kind", [Response, DataResponse, DataArrayResponse, ExceptionResponse, IntegerResponse]
+)
+async def test_a_response_of_a_client_is_accepted(peer, serves, kind) -> None:
     attacker = await peer()
     await attacker.connect()
-    await attacker.tell(Response(7))  # ends the replay of ActiveMQ's failover transport
+    await attacker.tell(kind(7))  # ends the replay of ActiveMQ's failover transport
     await attacker.ask(ConnectionInfo(ConnectionId("attacker"), client_id="attacker"))
     assert not [each for each in attacker.heard if isinstance(each, ConnectionErrorCommand)]
     await serves()

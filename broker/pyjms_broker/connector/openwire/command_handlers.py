@@ -29,8 +29,12 @@ from pyjms.wire.openwire.commands import (
     ConsumerControl,
     ConsumerInfo,
     ControlCommand,
+    DataArrayResponse,
+    DataResponse,
     DestinationInfo,
+    ExceptionResponse,
     FlushCommand,
+    IntegerResponse,
     KeepAliveInfo,
     MessageAck,
     MessagePull,
@@ -267,6 +271,16 @@ HANDLERS: dict[int, CommandHandler] = {
     ConnectionErrorCommand.TYPE: on_connection_error,
     FlushCommand.TYPE: ignore,
     ControlCommand.TYPE: ignore,
-    Response.TYPE: ignore,  # the failover transport of ActiveMQ marks the end of a replay by one
+    # the failover transport of ActiveMQ marks the end of a replay by a Response
+    **dict.fromkeys(
+        (
+            Response.TYPE,
+            DataResponse.TYPE,
+            DataArrayResponse.TYPE,
+            ExceptionResponse.TYPE,
+            IntegerResponse.TYPE,
+        ),
+        ignore,
+    ),
     BrokerInfo.TYPE: on_broker_info,
 }

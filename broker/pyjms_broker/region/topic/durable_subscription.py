@@ -103,7 +103,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         self._redeliveries: dict[MessageId, int] = {}
         self._last_delivered = LAST_DELIVERED_UNKNOWN
         self._resume_task: _wakeup.BackgroundTask | None = None
-        self._postponed: MessageReference | None = None  # to be selected later
+        self._postponed: list[MessageReference] = []  # the latest one to be selected later
         self._audit = (
             MessageAudit(self.policy.max_audit_depth, self.policy.max_producers_to_audit)
             if self.policy.enable_audit
@@ -137,7 +137,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def selector_exceeded(self, error: SelectorLimitException, reference: MessageReference) -> bool:
         if isinstance(error, SelectorsBusyException) and self.backlog.select_later(reference):
-            self._postponed = reference
+            self._postponed[:] = [reference]
             return True
         self._selector_excesses += 1
         if self._selector_excesses == 1:
@@ -245,7 +245,7 @@ class DurableTopicSubscription(PrefetchSubscription):
             self.store_acknowledgement(NO_TRANSACTION, reference)
             return
         self.backlog.retain(reference)
-        if reference is self._postponed:
+        if reference in self._postponed:
             self._pending.append(reference)
             self._resume_later(BUSY_DELAY)
         elif not self._pending and not self.is_full():
@@ -289,7 +289,7 @@ class DurableTopicSubscription(PrefetchSubscription):
                     )
                 self._resume_later(PAGING_RETRY_DELAY)
                 return
-            self._postponed = None
+            self._postponed.clear()
             if reference.expiration and reference.is_expired():
                 self._expire(reference)
                 self._release(reference)
@@ -299,7 +299,7 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self.store_acknowledgement(NO_TRANSACTION, reference)
                 self._release(reference)
                 expired += 1
-            elif reference is self._postponed:
+            elif self._postponed:
                 pending.requeue([reference])
                 self._resume_later(BUSY_DELAY)
                 return
