@@ -58,3 +58,9 @@ def test_flights_every_number_adds_up() -> None:
     out = run("-m", "examples.flights")
     assert out.count("  ok ") == 4
     assert "NOT" not in out
+
+
+def test_the_tutorial_s_texts_arrive_as_its_readme_says() -> None:
+    lines = run("-m", "examples.tutorial")
+    readme = (ROOT / "examples" / "tutorial" / "README.md").read_text(encoding="utf-8")
+    assert lines == readme.split("```text\n")[1].split("```")[0]

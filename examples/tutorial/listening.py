@@ -1,0 +1,26 @@
+"""A listener of the queue, and one of the topic; each with the factory of its domain."""
+
+from __future__ import annotations
+
+import sys
+
+from examples.tutorial.configuration import QUEUE, TOPIC, Configuration
+from pyjms import JmsApplication, jms_listener
+
+received: list[str] = []
+
+
+@jms_listener(QUEUE, id="queue", container_factory="queue_factory")
+async def on_queue(text: str) -> None:
+    print(f"received: {text}")
+    received.append(text)
+
+
+@jms_listener(TOPIC, id="topic", container_factory="topic_factory")
+async def on_topic(text: str) -> None:
+    print(f"received: {text}")
+    received.append(text)
+
+
+if __name__ == "__main__":
+    JmsApplication(sys.modules[__name__], container=Configuration).run()

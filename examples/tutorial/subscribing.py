@@ -1,0 +1,20 @@
+"""A durable subscription of the topic: the broker keeps its texts while the application is away."""
+
+from __future__ import annotations
+
+import sys
+
+from examples.tutorial.configuration import TOPIC, Configuration
+from pyjms import JmsApplication, jms_listener
+
+received: list[str] = []
+
+
+@jms_listener(TOPIC, id="durable", container_factory="durable_factory", subscription="model")
+async def on_topic(text: str) -> None:
+    print(f"received: {text}")
+    received.append(text)
+
+
+if __name__ == "__main__":
+    JmsApplication(sys.modules[__name__], container=Configuration).run()
