@@ -16,6 +16,7 @@ from dependency_injector import containers, providers
 
 from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.container import factories
+from pyjms.container.interceptors import TemplateInterceptors
 from pyjms.errors import ConfigurationException
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.settings import PyjmsSettings
@@ -30,11 +31,22 @@ class ApplicationContainer(containers.DeclarativeContainer):
     Providers of factories and templates in the plural supply a mapping by the names of the
     settings' `brokers`. `interceptors` and `send_interceptors` are lists, further out than those of
     the application's arguments.
+    `tracer_provider` and `meter_provider` are OpenTelemetry's, `metrics_registry` is Prometheus';
+    None: the global one.
     """
 
     settings: Any = providers.Dependency(instance_of=PyjmsSettings)
     interceptors: Any = providers.Object(())
     send_interceptors: Any = providers.Object(())
+    tracer_provider: Any = providers.Object(None)
+    meter_provider: Any = providers.Object(None)
+    metrics_registry: Any = providers.Object(None)
+    instrumentations = providers.Singleton(
+        factories.instrumentations, settings, tracer_provider, meter_provider, metrics_registry
+    )
+    template_interceptors = providers.Singleton(
+        TemplateInterceptors, send_interceptors, instrumentations
+    )
     message_converter = providers.Singleton(factories.message_converter, settings)
     destination_resolver = providers.Singleton(SimpleDestinationResolver)
     native_connection_factory = providers.Singleton(factories.native_connection_factory, settings)
@@ -47,7 +59,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
         settings,
         message_converter,
         destination_resolver,
-        send_interceptors,
+        template_interceptors,
     )
     native_connection_factories = providers.Singleton(
         factories.native_connection_factories, settings
@@ -61,7 +73,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
         settings,
         message_converter,
         destination_resolver,
-        send_interceptors,
+        template_interceptors,
     )
     listener_connection_factory = providers.Singleton(
         factories.listener_connection_factory,

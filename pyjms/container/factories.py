@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from pyjms._distribution import optional
 from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.pool.factory import JmsPoolConnectionFactory
 from pyjms.container.by_broker import ByBroker
-from pyjms.container.interceptors import named_interceptors
-from pyjms.core.interceptors import SendInterceptor
+from pyjms.container.interceptors import TemplateInterceptors, named_interceptors
 from pyjms.core.template import JmsTemplate
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import ConnectionFactory
 from pyjms.jms.destination import parse_destination
 from pyjms.listener.backoff import FixedBackOff
 from pyjms.listener.factory import DefaultJmsListenerContainerFactory
+from pyjms.observability.instrumentation import Instrumentation
 from pyjms.settings import ActiveMQSettings, PyjmsSettings
 from pyjms.support.class_names import imported_class
 from pyjms.support.converter import DefaultMessageConverter, MessageConverter
@@ -27,6 +28,7 @@ __all__ = [
     "broker_connection_factory",
     "connection_factories",
     "connection_factory",
+    "instrumentations",
     "listener_connection_factory",
     "listener_container_factory",
     "message_converter",
@@ -123,6 +125,32 @@ def listener_connection_factory(
     return pooled if settings.activemq.pool.enabled else native
 
 
+def instrumentations(
+    settings: PyjmsSettings, tracer_provider: Any, meter_provider: Any, registry: Any
+) -> list[Instrumentation]:
+    """Return what `observability` switches on.
+
+    Raises:
+        ConfigurationException: a package that it needs is not installed.
+    """
+    section = settings.observability
+    found: list[Instrumentation] = []
+    if section.tracing or section.metrics:
+        kind = optional("pyjms.observability.tracing", "observability: tracing, metrics", "otel")
+        found.append(
+            kind.OpenTelemetry(
+                tracer_provider,
+                meter_provider,
+                tracing=section.tracing,
+                metrics=section.metrics,
+            )
+        )
+    if section.prometheus:
+        kind = optional("pyjms.observability.prometheus", "observability: prometheus", "prometheus")
+        found.append(kind.PrometheusMetrics(registry))
+    return found
+
+
 def message_converter(settings: PyjmsSettings) -> MessageConverter:
     """Return the converter of template and listeners, as `jms.converter` says.
 
@@ -146,7 +174,7 @@ def template(
     settings: PyjmsSettings,
     converter: MessageConverter,
     resolver: DestinationResolver,
-    send_interceptors: Sequence[SendInterceptor] = (),
+    interceptors: TemplateInterceptors,
 ) -> JmsTemplate:
     """Return the application's template, as `jms.template` says."""
     section = settings.jms.template
@@ -157,7 +185,7 @@ def template(
         "delivery_delay": section.delivery_delay,
         "receive_timeout": section.receive_timeout,
     }
-    return JmsTemplate(
+    made = JmsTemplate(
         factory,
         default_destination_name=section.default_destination,
         pub_sub_domain=settings.jms.pub_sub_domain,
@@ -167,9 +195,10 @@ def template(
         message_converter=converter,
         destination_resolver=resolver,
         shared_reply_queue=section.shared_reply_queue,
-        send_interceptors=[*send_interceptors, *named_interceptors(section.interceptors)],
+        send_interceptors=named_interceptors(section.interceptors),
         **{name: value for name, value in options.items() if value is not None},
     )
+    return interceptors.apply_to(made)
 
 
 def templates(
@@ -177,13 +206,13 @@ def templates(
     settings: PyjmsSettings,
     converter: MessageConverter,
     resolver: DestinationResolver,
-    send_interceptors: Sequence[SendInterceptor] = (),
+    interceptors: TemplateInterceptors,
 ) -> ByBroker[JmsTemplate]:
     """Return a template for each broker of `brokers`, as `jms.template` says."""
     return ByBroker(
         connection_factories,
         lambda name: template(
-            connection_factories[name], settings, converter, resolver, send_interceptors
+            connection_factories[name], settings, converter, resolver, interceptors
         ),
     )
 

@@ -14,16 +14,19 @@ import importlib
 from collections.abc import Iterable, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Final
+from weakref import WeakSet
 
 from dependency_injector import providers
 
 from pyjms.container.by_broker import ByBroker
 from pyjms.core.interceptors import InterceptorChain, SendInterceptor, in_order
+from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.handler.interceptors import HandlerInterceptor
+from pyjms.observability.instrumentation import Instrumentation
 
-__all__ = ["GROUP", "ApplicationInterceptors", "named_interceptor", "named_interceptors"]
+__all__ = ["GROUP", "ApplicationInterceptors", "TemplateInterceptors", "named_interceptors"]
 
 GROUP: Final = "pyjms.interceptors"
 
@@ -46,28 +49,66 @@ class ApplicationInterceptors:
         handlers: Iterable[HandlerInterceptor],
         sends: Iterable[SendInterceptor],
     ) -> None:
+        self._instrumentations: list[Instrumentation] = list(container.instrumentations())
         self._handlers = named_interceptors([*container.interceptors(), *handlers])
         self._sends = named_interceptors([*container.send_interceptors(), *sends])
         container.send_interceptors.override(providers.Object(self._sends))
 
     def chain_of(self, container: AbstractMessageListenerContainer) -> list[HandlerInterceptor]:
         """Return the whole chain of a listener, whose container has its other ones."""
-        return [*self._handlers, *container.interceptors]
+        instrumented = [each.handler(container) for each in self._instrumentations]
+        return [*instrumented, *self._handlers, *container.interceptors]
+
+    def add_settlements(self, container: AbstractMessageListenerContainer) -> None:
+        """Have the commits and acknowledgements of a container observed."""
+        added = [each.settlement(container) for each in self._instrumentations]
+        if added:
+            container.settlement_interceptors = [*added, *container.settlement_interceptors]
 
     def add_to_templates(self, container: Any) -> None:
-        """Put the send interceptors around those of templates that the container has replaced."""
+        """Surround the sends of templates that the container has instead of its own."""
+        surround = container.template_interceptors()
         templates = container.jms_templates()
         known = templates.created if isinstance(templates, ByBroker) else templates.values()
         for template in (container.jms_template(), *known):
-            own = tuple(template.send_interceptors)
-            missing = [each for each in self._sends if each not in own]
-            if missing:
-                template.send_interceptors = [*missing, *own]
+            surround.apply_to(template)
 
     def chain_of_replies(self, container: Any) -> InterceptorChain[SendInterceptor]:
         """Return the chain of the replies of handlers: that of the application's template."""
         chain: InterceptorChain[SendInterceptor] = container.jms_template().send_chain
         return chain
+
+
+class TemplateInterceptors:
+    """What surrounds the sends and receives of all templates of an application.
+
+    Args:
+        sends: send interceptors, further out than those of a template.
+        instrumentations: observe what a template itself does: they are the innermost.
+    """
+
+    def __init__(
+        self, sends: Iterable[SendInterceptor], instrumentations: Iterable[Instrumentation]
+    ) -> None:
+        self._sends = tuple(sends)
+        self._instrumentations = tuple(instrumentations)
+        self._applied: WeakSet[JmsTemplate] = WeakSet()
+
+    def apply_to(self, template: JmsTemplate) -> JmsTemplate:
+        """Add the interceptors to a template, once, and return it."""
+        if template not in self._applied:
+            self._applied.add(template)
+            factory = template.connection_factory
+            template.send_interceptors = [
+                *self._sends,
+                *template.send_interceptors,
+                *(each.send(factory) for each in self._instrumentations),
+            ]
+            template.receive_interceptors = [
+                *(each.receive(factory) for each in self._instrumentations),
+                *template.receive_interceptors,
+            ]
+        return template
 
 
 def named_interceptors(names: Iterable[Any]) -> list[Any]:
@@ -76,11 +117,11 @@ def named_interceptors(names: Iterable[Any]) -> list[Any]:
     Raises:
         ConfigurationException: one cannot be loaded, or is not an interceptor.
     """
-    found = [named_interceptor(each) if isinstance(each, str) else each for each in names]
+    found = [_named(each) if isinstance(each, str) else each for each in names]
     return list(in_order(found))
 
 
-def named_interceptor(name: str) -> Any:
+def _named(name: str) -> Any:
     """Return the interceptor of this name. Blocks while it is imported.
 
     Raises:

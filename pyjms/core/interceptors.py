@@ -1,6 +1,7 @@
 """Chains of interceptors: code around each send (here) and each call of a handler.
 
-`SendInterceptor` surrounds what a JmsTemplate and the replies of handlers send:
+`SendInterceptor` surrounds what a JmsTemplate and the replies of handlers send, and
+`ReceiveInterceptor` what a JmsTemplate receives:
 
     async def add_tenant(sending: SendInvocation, proceed: Proceed) -> object:
         sending.set_property("tenant", tenant.get())
@@ -37,7 +38,15 @@ from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 from pyjms.jms.properties import MessageProperties
 
-__all__ = ["InterceptorChain", "Proceed", "SendInterceptor", "SendInvocation", "in_order"]
+__all__ = [
+    "InterceptorChain",
+    "Proceed",
+    "ReceiveInterceptor",
+    "ReceiveInvocation",
+    "SendInterceptor",
+    "SendInvocation",
+    "in_order",
+]
 
 _I = TypeVar("_I")
 
@@ -100,6 +109,30 @@ class SendInvocation:
         return f"<SendInvocation to {self.destination}: {self.message!r}>"
 
 
+class ReceiveInvocation:
+    """One receive of a template, as interceptors see it."""
+
+    __slots__ = ("destination", "message", "session")
+
+    def __init__(self, destination: Destination, session: Session) -> None:
+        self.destination = destination
+        """Where a message is waited for."""
+        self.message: Message | None = None
+        """After `proceed`: the message, or None if none came in time."""
+        self.session = session
+        """The session that receives (coroutines)."""
+
+    def __repr__(self) -> str:
+        return f"<ReceiveInvocation from {self.destination}: {self.message!r}>"
+
+
+class ReceiveInterceptor(Protocol):
+    """Surrounds receives of a template: an `async def`, or a `def` that may block."""
+
+    def __call__(self, invocation: ReceiveInvocation, proceed: Proceed, /) -> object:
+        """Do something before and after `proceed()`, whose result is None."""
+
+
 class SendInterceptor(Protocol):
     """Surrounds sends: an `async def`, or a `def` that may block."""
 
@@ -143,12 +176,12 @@ class InterceptorChain(Generic[_I]):
         """Call `call` through the chain, in the task of a consumer; return the outermost result."""
         return await self._proceed(invocation, call, current_worker.get())
 
-    async def around_send(self, invocation: object, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def around_operation(self, invocation: object, call: Callable[[], Awaitable[Any]]) -> Any:
         """Call `call` through the chain; `def` interceptors have a thread for this call."""
         if not self._needs_thread:
             return await self._proceed(invocation, call, None)
         outer = current_worker.get()
-        worker = Worker("pyjms send", None if outer is None else outer.listener_id)
+        worker = Worker("pyjms interceptors", None if outer is None else outer.listener_id)
         try:
             return await self._proceed(invocation, call, worker)
         finally:

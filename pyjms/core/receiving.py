@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from pyjms.core import resources
 from pyjms.core.closing import using
 from pyjms.core.execution import TemplateExecution
+from pyjms.core.interceptors import ReceiveInvocation
 from pyjms.core.resources import BoundResource
 from pyjms.core.settings import UNSET, Timeout
 from pyjms.enums import AcknowledgeMode
@@ -60,15 +63,27 @@ class TemplateReceiving(TemplateExecution):
         seconds = self.seconds_to_wait(timeout)
         resource = resources.bound(self.connection_factory)
         async with self._session(start_connection=True) as session:
-            target = self.resolve(session, destination)
-            return await _receive_from(
+            receive = partial(
+                _receive_from,
                 session,
-                target,
+                self.resolve(session, destination),
                 selector,
                 timeout=_limited(seconds, resource),
                 no_local=self.pub_sub_domain and self.pub_sub_no_local,
                 commit=resource is None,
             )
+            return await (self._surrounded(session, receive) if self._receive_chain else receive())
+
+    async def _surrounded(
+        self, session: Session, receive: partial[Coroutine[Any, Any, Message | None]]
+    ) -> Message | None:
+        invocation = ReceiveInvocation(receive.args[1], session)
+
+        async def proceed() -> None:
+            invocation.message = await receive()
+
+        await self._receive_chain.around_operation(invocation, proceed)
+        return invocation.message
 
     @overload
     async def receive_and_convert(

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final, Self, TypedDict
 
 from pyjms._clock import FOR_EVER, check_seconds
-from pyjms.core.interceptors import InterceptorChain, SendInterceptor
+from pyjms.core.interceptors import InterceptorChain, ReceiveInterceptor, SendInterceptor
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory, Session
@@ -56,6 +56,7 @@ class TemplateOptions(TypedDict, total=False):
     pub_sub_no_local: bool
     shared_reply_queue: bool
     send_interceptors: Iterable[SendInterceptor]
+    receive_interceptors: Iterable[ReceiveInterceptor]
 
 
 class TemplateSettings:
@@ -87,6 +88,7 @@ class TemplateSettings:
             in Spring.
         send_interceptors: functions `(invocation, proceed)` around each send and request, the
             first is the outermost (see `pyjms.core.interceptors`).
+        receive_interceptors: the same around each receive, except of replies.
 
     Raises:
         ConfigurationException: an interceptor cannot be called.
@@ -116,6 +118,7 @@ class TemplateSettings:
         pub_sub_no_local: bool = False,
         shared_reply_queue: bool = True,
         send_interceptors: Iterable[SendInterceptor] = (),
+        receive_interceptors: Iterable[ReceiveInterceptor] = (),
     ) -> None:
         self.connection_factory = connection_factory
         self.default_destination = default_destination
@@ -141,6 +144,9 @@ class TemplateSettings:
         self.pub_sub_no_local = pub_sub_no_local
         self.shared_reply_queue = shared_reply_queue
         self._send_chain: InterceptorChain[SendInterceptor] = InterceptorChain(send_interceptors)
+        self._receive_chain: InterceptorChain[ReceiveInterceptor] = InterceptorChain(
+            receive_interceptors
+        )
         self.seconds_to_wait(UNSET)
         check_seconds("time_to_live", time_to_live)
         if delivery_delay is not None:
@@ -154,6 +160,15 @@ class TemplateSettings:
     @send_interceptors.setter
     def send_interceptors(self, value: Iterable[SendInterceptor]) -> None:
         self._send_chain = InterceptorChain(value)
+
+    @property
+    def receive_interceptors(self) -> tuple[ReceiveInterceptor, ...]:
+        """The interceptors around receives, outermost first; can be set at any time."""
+        return self._receive_chain.interceptors
+
+    @receive_interceptors.setter
+    def receive_interceptors(self, value: Iterable[ReceiveInterceptor]) -> None:
+        self._receive_chain = InterceptorChain(value)
 
     @property
     def send_chain(self) -> InterceptorChain[SendInterceptor]:

@@ -246,7 +246,7 @@ class JmsTemplate(TemplateReceiving):
         self, session: Session, destination: Destination, message: Message, options: MessageOptions
     ) -> None:
         if self._send_chain:
-            await self._send_chain.around_send(
+            await self._send_chain.around_operation(
                 SendInvocation(destination, message, session),
                 lambda: self._send_now(session, destination, message, options),
             )

@@ -31,6 +31,7 @@ from pyjms.settings.listeners import (
     ListenerSessionSettings,
     ListenerSettings,
 )
+from pyjms.settings.observability import HealthSettings, ObservabilitySettings
 from pyjms.settings.section import Section, Text
 from pyjms.settings.spark import PipelineSettings, SparkSettings
 
@@ -167,6 +168,10 @@ class PyjmsSettings(BaseSettings):
     template of one as Provide["jms_templates.NAME"]."""
     listeners: dict[str, ListenerOverride] = Field(default_factory=dict)
     """Changes to single listeners, by their id."""
+    observability: ObservabilitySettings = ObservabilitySettings()
+    """Traces and metrics."""
+    health: HealthSettings = HealthSettings()
+    """Health checks."""
     spark: SparkSettings = SparkSettings()
     """Spark, for pipelines."""
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict)

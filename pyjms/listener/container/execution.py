@@ -28,7 +28,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import anyio
 
@@ -58,7 +59,7 @@ from pyjms.listener.container.failures import (
 from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.container.resources import ResourceFactory
 from pyjms.listener.container.state import LifeCycle
-from pyjms.listener.handler.interceptors import HandlerInvocation
+from pyjms.listener.handler.interceptors import HandlerInvocation, SettlementInvocation
 from pyjms.listener.handler.message_listener import ListenerCall
 
 __all__ = ["ListenerExecution"]
@@ -197,13 +198,26 @@ class ListenerExecution:
         """
         if session.transacted:
             if self.locally_transacted(session):
-                await _unless_in_progress(session.commit)
+                await self._settle("commit", message, partial(_unless_in_progress, session.commit))
         elif (
             message is not None
             and session.acknowledge_mode not in ACKNOWLEDGED_BY_THE_CLIENT
             and self._properties.acknowledge_after_listener
         ):
-            await message.acknowledge()
+            await self._settle("ack", message, message.acknowledge)
+
+    async def _settle(
+        self,
+        operation: Literal["commit", "ack"],
+        message: Message | None,
+        finish: Callable[[], Awaitable[None]],
+    ) -> None:
+        chain = self._properties.settlement_chain
+        if chain and message is not None:
+            name = self._properties.bean_name
+            await chain.around_operation(SettlementInvocation(operation, name, message), finish)
+        else:
+            await finish()
 
     async def roll_back(self, session: Session) -> None:
         """Return what was received to the broker, as the session's mode requires."""

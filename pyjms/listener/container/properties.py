@@ -16,7 +16,7 @@ from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import ConnectionFactory, ExceptionListener
 from pyjms.jms.destination import Destination
 from pyjms.listener.batches.options import check_batches
-from pyjms.listener.handler.interceptors import HandlerInterceptor
+from pyjms.listener.handler.interceptors import HandlerInterceptor, SettlementInterceptor
 from pyjms.listener.handler.message_listener import ListenerCall, OnMessage, listener_name
 from pyjms.selector import selector_or_none
 from pyjms.support.converter.base import MessageConverter
@@ -66,6 +66,7 @@ class ContainerOptions(TypedDict, total=False):
     message_selector: str | None
     message_listener: Listener | None
     interceptors: Iterable[HandlerInterceptor]
+    settlement_interceptors: Iterable[SettlementInterceptor]
     subscription_durable: bool
     subscription_shared: bool
     subscription_name: str | None
@@ -141,6 +142,7 @@ class ContainerProperties:
         self.listener_call: ListenerCall | None = None
         self._listener: Listener | None = None
         self._chain: InterceptorChain[HandlerInterceptor] = InterceptorChain()
+        self._settlement_chain: InterceptorChain[SettlementInterceptor] = InterceptorChain()
         self._destination: Destination | str | None = None
         self._reply_pub_sub_domain: bool | None = None
         self._durable = False
@@ -221,6 +223,20 @@ class ContainerProperties:
     def interceptor_chain(self) -> InterceptorChain[HandlerInterceptor]:
         """The interceptors as a chain that can be called."""
         return self._chain
+
+    @property
+    def settlement_interceptors(self) -> tuple[SettlementInterceptor, ...]:
+        """Interceptors around commits and acknowledgements; replaceable at run time."""
+        return self._settlement_chain.interceptors
+
+    @settlement_interceptors.setter
+    def settlement_interceptors(self, value: Iterable[SettlementInterceptor]) -> None:
+        self._settlement_chain = InterceptorChain(value)
+
+    @property
+    def settlement_chain(self) -> InterceptorChain[SettlementInterceptor]:
+        """The settlement interceptors as a chain that can be called."""
+        return self._settlement_chain
 
     @property
     def subscription_durable(self) -> bool:

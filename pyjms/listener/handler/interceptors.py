@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pyjms.core.interceptors import Proceed
 from pyjms.jms.api import Session
@@ -40,7 +40,12 @@ from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 from pyjms.jms.properties import MessageProperties
 
-__all__ = ["HandlerInterceptor", "HandlerInvocation"]
+__all__ = [
+    "HandlerInterceptor",
+    "HandlerInvocation",
+    "SettlementInterceptor",
+    "SettlementInvocation",
+]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -78,3 +83,22 @@ class HandlerInterceptor(Protocol):
 
     def __call__(self, invocation: HandlerInvocation, proceed: Proceed, /) -> object:
         """Do something before and after `proceed()`, and return its result."""
+
+
+@dataclass(slots=True, eq=False)
+class SettlementInvocation:
+    """The end of a delivery that a container makes final, after its handler has returned."""
+
+    operation: Literal["commit", "ack"]
+    """Whether the session's transaction is committed, or the message acknowledged."""
+    listener_id: str | None
+    """The listener's id; None for a container without a `bean_name`."""
+    message: Message
+    """The message; of a batch the last one."""
+
+
+class SettlementInterceptor(Protocol):
+    """Surrounds commits and acknowledgements: an `async def`, or a `def` that may block."""
+
+    def __call__(self, invocation: SettlementInvocation, proceed: Proceed, /) -> object:
+        """Do something before and after `proceed()`, which raises if the settlement fails."""

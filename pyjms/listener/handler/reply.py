@@ -100,7 +100,7 @@ class ReplySender:
                 hint="add @send_to, set reply_to on the request, or return None",
             )
         if self._send_chain:
-            await self._send_chain.around_send(
+            await self._send_chain.around_operation(
                 SendInvocation(destination, reply, session, is_reply=True),
                 lambda: self._send_now(destination, reply, session),
             )

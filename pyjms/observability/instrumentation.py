@@ -1,0 +1,58 @@
+"""What an instrumentation of an application consists of, and where its messages go.
+
+An instrumentation makes an interceptor for each listener and each template, once, when these are
+created, so that attributes that never change are computed once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, Protocol
+
+from pyjms.core.interceptors import ReceiveInterceptor, SendInterceptor
+from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.handler.interceptors import HandlerInterceptor, SettlementInterceptor
+from pyjms.transport.uri import DEFAULT_PORT, TransportURI
+
+__all__ = ["Instrumentation", "Server", "server_of"]
+
+_WRAPPED: Final = ("target_connection_factory", "target")
+_DEEPEST: Final = 10
+
+
+class Instrumentation(Protocol):
+    """Observes the sends, receives and handlers of one application."""
+
+    def handler(self, container: AbstractMessageListenerContainer) -> HandlerInterceptor:
+        """Return the interceptor of a listener, the outermost one."""
+
+    def settlement(self, container: AbstractMessageListenerContainer) -> SettlementInterceptor:
+        """Return the interceptor of a listener's commits and acknowledgements."""
+
+    def send(self, connection_factory: object) -> SendInterceptor:
+        """Return the interceptor of the sends over a connection factory, the innermost one."""
+
+    def receive(self, connection_factory: object) -> ReceiveInterceptor:
+        """Return the interceptor of a template's receives over a connection factory."""
+
+
+class Server(NamedTuple):
+    """The address of a broker."""
+
+    host: str
+    port: int
+
+
+def server_of(connection_factory: object) -> Server | None:
+    """Return the address of a factory's broker; None: in this process, or one of several."""
+    found: Any = connection_factory
+    for _ in range(_DEEPEST):
+        inner = next((getattr(found, name) for name in _WRAPPED if hasattr(found, name)), None)
+        if inner is None:
+            break
+        found = inner
+    uri = getattr(found, "uri", None)
+    if isinstance(uri, TransportURI) and len(uri.components) == 1:
+        uri = uri.components[0]
+    if not isinstance(uri, TransportURI) or uri.components or uri.scheme == "vm" or not uri.host:
+        return None
+    return Server(uri.host, DEFAULT_PORT if uri.port is None else uri.port)

@@ -1,0 +1,292 @@
+"""OpenTelemetry: spans and metrics of sends, receives, handlers and settlements.
+
+    span                 kind       parent                            links
+    -------------------  ---------  --------------------------------  ---------------------------
+    send NAME            PRODUCER   the current span
+    receive NAME         CLIENT     the current span                  the message's sender
+    process NAME         CONSUMER   the message's sender              of a batch: all its senders
+    commit NAME, ack     CLIENT     the message's sender
+
+A message carries the context of its send span (`pyjms.observability.propagation`); a handler runs
+with that of its process span and with the sender's baggage, so that spans and sends inside belong
+to the trace. Names and attributes are those of `pyjms.observability.semantic`.
+
+Without an SDK the API of OpenTelemetry does nothing. Texts of exceptions lose the values that
+pydantic quotes; message bodies are never recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from opentelemetry import context as otel_context
+from opentelemetry import metrics, trace
+from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
+
+from pyjms import _clock
+from pyjms._logger import error_text, one_line, shortened
+from pyjms.core.interceptors import (
+    Proceed,
+    ReceiveInterceptor,
+    ReceiveInvocation,
+    SendInterceptor,
+    SendInvocation,
+)
+from pyjms.jms.destination import Destination
+from pyjms.jms.message import Message
+from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.handler.interceptors import (
+    HandlerInterceptor,
+    HandlerInvocation,
+    SettlementInterceptor,
+    SettlementInvocation,
+)
+from pyjms.observability import semantic
+from pyjms.observability.instrumentation import server_of
+from pyjms.observability.propagation import context_of, write_context
+
+__all__ = ["OpenTelemetry"]
+
+_LIBRARY: Final = "pyjms"
+_LONGEST_TEXT: Final = 500
+_TEMPORARY: Final = "(temporary)"
+"""What stands for temporary destinations in names of spans and in metrics: each has its own."""
+
+Attributes = dict[str, Any]
+
+
+class OpenTelemetry:
+    """The instrumentation of an application with OpenTelemetry.
+
+    Args:
+        tracer_provider: makes the tracer; None: the global one.
+        meter_provider: makes the instruments; None: the global one.
+        tracing: whether there are spans; messages carry the current trace context without them,
+            too.
+        metrics: whether there are metrics.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        *,
+        tracing: bool = True,
+        metrics: bool = True,
+    ) -> None:
+        provider = tracer_provider if tracing else trace.NoOpTracerProvider()
+        self._tracer = trace.get_tracer(_LIBRARY, tracer_provider=provider)
+        self._meters = _Meters(meter_provider) if metrics else None
+
+    def handler(self, container: AbstractMessageListenerContainer) -> HandlerInterceptor:
+        """Return the interceptor of a listener's handler."""
+        base = _attributes(container.connection_factory, "process", "process")
+        base |= _attributes_of_listener(container)
+
+        async def process(invocation: HandlerInvocation, proceed: Proceed) -> object:
+            messages = invocation.messages or (invocation.message,)
+            outer = otel_context.get_current()
+            senders = [context_of(message, outer) for message in messages]
+            is_batch = bool(invocation.messages)
+            parent = outer if is_batch else senders[0]
+            name, attributes = _named(base, invocation.message, container)
+            own = _attributes_of_message(invocation.message)
+            if is_batch:
+                own = {semantic.BATCH_COUNT: len(messages)}
+            span = self._tracer.start_span(
+                f"process {name}",
+                parent,
+                SpanKind.CONSUMER,
+                {**attributes, **own},
+                _links(senders) if is_batch else None,
+            )
+            if self._meters is not None:
+                self._meters.consumed.add(len(messages), attributes)
+            measured = None if self._meters is None else self._meters.process
+            with _running(span, parent, measured, attributes):
+                return await proceed()
+
+        return process
+
+    def settlement(self, container: AbstractMessageListenerContainer) -> SettlementInterceptor:
+        """Return the interceptor of a listener's commits and acknowledgements."""
+        by_operation: Mapping[str, Attributes] = {
+            name: _attributes(container.connection_factory, name, "settle")
+            | _attributes_of_listener(container)
+            for name in ("commit", "ack")
+        }
+
+        async def settle(invocation: SettlementInvocation, proceed: Proceed) -> object:
+            message = invocation.message
+            parent = context_of(message, otel_context.get_current())
+            name, attributes = _named(by_operation[invocation.operation], message, container)
+            own = {**attributes, **_attributes_of_message(message)}
+            span = self._tracer.start_span(
+                f"{invocation.operation} {name}", parent, SpanKind.CLIENT, own
+            )
+            measured = None if self._meters is None else self._meters.operation
+            with _running(span, parent, measured, attributes):
+                return await proceed()
+
+        return settle
+
+    def send(self, connection_factory: object) -> SendInterceptor:
+        """Return the interceptor of sends over a connection factory."""
+        base = _attributes(connection_factory, "send", "send")
+
+        async def send(sending: SendInvocation, proceed: Proceed) -> object:
+            name, attributes = _at(base, sending.destination)
+            parent = otel_context.get_current()
+            span = self._tracer.start_span(f"send {name}", parent, SpanKind.PRODUCER, attributes)
+            write_context(sending.set_property, trace.set_span_in_context(span, parent))
+            measured = None if self._meters is None else self._meters.operation
+            with _running(span, parent, measured, attributes):
+                result = await proceed()
+                if span.is_recording():
+                    span.set_attributes(_attributes_of_message(sending.message))
+            if self._meters is not None:
+                self._meters.sent.add(1, attributes)
+            return result
+
+        return send
+
+    def receive(self, connection_factory: object) -> ReceiveInterceptor:
+        """Return the interceptor of a template's receives over a connection factory."""
+        base = _attributes(connection_factory, "receive", "receive")
+
+        async def receive(receiving: ReceiveInvocation, proceed: Proceed) -> object:
+            name, attributes = _at(base, receiving.destination)
+            parent = otel_context.get_current()
+            span = self._tracer.start_span(f"receive {name}", parent, SpanKind.CLIENT, attributes)
+            measured = None if self._meters is None else self._meters.operation
+            with _running(span, parent, measured, attributes):
+                result = await proceed()
+                message = receiving.message
+                span.set_attribute(semantic.BATCH_COUNT, 0 if message is None else 1)
+                if message is not None and span.is_recording():
+                    span.set_attributes(_attributes_of_message(message))
+                    for link in _links([context_of(message, Context())]):
+                        span.add_link(link.context)
+            if message is not None and self._meters is not None:
+                self._meters.consumed.add(1, attributes)
+            return result
+
+        return receive
+
+
+class _Meters:
+    """The instruments of the semantic conventions."""
+
+    def __init__(self, provider: MeterProvider | None) -> None:
+        meter = metrics.get_meter(_LIBRARY, meter_provider=provider)
+        self.operation = meter.create_histogram(
+            semantic.OPERATION_DURATION,
+            "s",
+            "Duration of sends, receives and settlements.",
+            explicit_bucket_boundaries_advisory=semantic.BUCKETS,
+        )
+        self.process = meter.create_histogram(
+            semantic.PROCESS_DURATION,
+            "s",
+            "Duration of handlers.",
+            explicit_bucket_boundaries_advisory=semantic.BUCKETS,
+        )
+        self.sent = meter.create_counter(
+            semantic.SENT_MESSAGES, "{message}", "Messages that were sent."
+        )
+        self.consumed = meter.create_counter(
+            semantic.CONSUMED_MESSAGES, "{message}", "Messages that were delivered."
+        )
+
+
+@contextmanager
+def _running(
+    span: Span, parent: Context, duration: metrics.Histogram | None, attributes: Attributes
+) -> Iterator[None]:
+    """Make `span` the current one, and end it with the block; note how that ends, and when."""
+    started = _clock.now()
+    token = otel_context.attach(trace.set_span_in_context(span, parent))
+    failed: Attributes = {}
+    try:
+        yield
+    except BaseException as error:
+        failed = {semantic.ERROR_TYPE: _type_of(error)}
+        _note(span, error)
+        raise
+    finally:
+        otel_context.detach(token)
+        span.end()
+        if duration is not None:
+            duration.record(_clock.now() - started, {**attributes, **failed})
+
+
+def _note(span: Span, error: BaseException) -> None:
+    """Record an exception, without the values of the message that its text may quote."""
+    text = shortened(one_line(error_text(error)), _LONGEST_TEXT)
+    span.set_attribute(semantic.ERROR_TYPE, _type_of(error))
+    span.add_event("exception", {"exception.type": _type_of(error), "exception.message": text})
+    span.set_status(Status(StatusCode.ERROR, text))
+
+
+def _type_of(error: BaseException) -> str:
+    kind = type(error)
+    module = kind.__module__
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+
+
+def _links(senders: list[Context]) -> list[Link]:
+    found = (trace.get_current_span(each).get_span_context() for each in senders)
+    return [Link(context) for context in found if context.is_valid]
+
+
+def _attributes(connection_factory: object, operation: str, kind: str) -> Attributes:
+    attributes: Attributes = {
+        semantic.SYSTEM: semantic.SYSTEM_NAME,
+        semantic.OPERATION: operation,
+        semantic.OPERATION_TYPE: kind,
+    }
+    server = server_of(connection_factory)
+    if server is not None:
+        attributes |= {semantic.SERVER_ADDRESS: server.host, semantic.SERVER_PORT: server.port}
+    return attributes
+
+
+def _attributes_of_listener(container: AbstractMessageListenerContainer) -> Attributes:
+    attributes: Attributes = {}
+    if container.durable_subscription_name:
+        attributes[semantic.SUBSCRIPTION] = container.durable_subscription_name
+    if container.client_id:
+        attributes[semantic.CLIENT_ID] = container.client_id
+    return attributes
+
+
+def _attributes_of_message(message: Message) -> Attributes:
+    attributes: Attributes = {}
+    if message.message_id:
+        attributes[semantic.MESSAGE_ID] = message.message_id
+    if message.correlation_id:
+        attributes[semantic.CONVERSATION_ID] = message.correlation_id
+    return attributes
+
+
+def _named(
+    base: Attributes, message: Message, container: AbstractMessageListenerContainer
+) -> tuple[str, Attributes]:
+    destination = message.destination
+    if destination is None:
+        name = container.destination_description
+        return name, {**base, semantic.DESTINATION: name}
+    return _at(base, destination)
+
+
+def _at(base: Attributes, destination: Destination) -> tuple[str, Attributes]:
+    """Return the destination's name for a span, and the attributes with it."""
+    if destination.is_temporary:
+        attributes = {**base, semantic.DESTINATION: _TEMPORARY, semantic.TEMPORARY: True}
+        return _TEMPORARY, attributes
+    name = destination.physical_name
+    return name, {**base, semantic.DESTINATION: name}

@@ -1,0 +1,34 @@
+"""The sections of traces, metrics and health checks."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from pyjms._yaml import Duration
+from pyjms.settings.section import Section, Text
+
+__all__ = ["HealthSettings", "ObservabilitySettings"]
+
+
+class ObservabilitySettings(Section):
+    """What is recorded of sends and handlers (`observability`)."""
+
+    tracing: bool = False
+    """Whether there are OpenTelemetry spans, and messages carry the trace (extra otel)."""
+    metrics: bool = False
+    """Whether OpenTelemetry's metrics of messaging are recorded (extra otel)."""
+    prometheus: bool = False
+    """Whether Prometheus metrics are counted, for /metrics (extra prometheus)."""
+
+
+class HealthSettings(Section):
+    """The health checks of the application (`health`)."""
+
+    port: int | None = Field(default=None, ge=0, le=65535)
+    """The port of /health/live, /health/ready, /health/started and, with observability.prometheus,
+    /metrics; 0: a free one; not set: none (needs the extra web)."""
+    host: Text = "0.0.0.0"  # noqa: S104 - probes of an orchestrator come from outside
+    """The address of that port; 127.0.0.1: this machine only."""
+    stuck_after: Duration | None = 300.0
+    """How long a handler may run while messages wait for it, before its listener counts as stuck
+    and the application as not ready; not set: for ever."""
