@@ -26,6 +26,7 @@ from pyjms._wakeup import loop_options, spawn
 from pyjms._yaml import Problems
 from pyjms.container.core import ApplicationContainer, make_container
 from pyjms.container.interceptors import ApplicationInterceptors
+from pyjms.container.observation import Observation
 from pyjms.container.wiring import Wiring
 from pyjms.core.interceptors import SendInterceptor
 from pyjms.core.scheduler import JmsScheduler
@@ -37,6 +38,8 @@ from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.handler.interceptors import HandlerInterceptor
 from pyjms.listener.registry import JmsListenerEndpointRegistry
+from pyjms.observability.asgi import HealthApp
+from pyjms.observability.health import Health
 from pyjms.settings import PyjmsSettings, load_settings
 
 __all__ = ["JmsApplication"]
@@ -92,12 +95,10 @@ class JmsApplication:
             else stop_timeout
         )
         check_seconds("stop_timeout", self.stop_timeout)
-        self._wiring = Wiring(
-            self.container,
-            self.settings,
-            ApplicationInterceptors(self.container, interceptors, send_interceptors),
-            error_handler,
-        )
+        surround = ApplicationInterceptors(self.container, interceptors, send_interceptors)
+        self._wiring = Wiring(self.container, self.settings, surround, error_handler)
+        self.observation = Observation(self.settings.health, self.registry, surround)
+        """Its phase, and the port of its health checks."""
         self._hooks = HookRunner()
         self._targets: list[object] = list(targets)
         self._running = False
@@ -130,6 +131,17 @@ class JmsApplication:
     def is_running(self) -> bool:
         """Whether `start` was called and `stop` was not."""
         return self._running
+
+    def health(self) -> Health:
+        """Return whether the application is live, started and ready, and how its listeners are."""
+        return self.observation.health()
+
+    def health_app(self) -> HealthApp:
+        """Return an ASGI application with /health/live, /ready and /started, and /metrics.
+
+        It can be mounted in FastAPI or Starlette, or served by any ASGI server on this loop.
+        """
+        return self.observation.app()
 
     def register(self, target: ModuleType | object) -> None:
         """Add a module, a handler or an instance with handlers, before the start.
@@ -210,6 +222,7 @@ class JmsApplication:
             self._hooks.add(kind, name, call)
         self._running = True
         try:
+            await self.observation.start()
             await self._wiring.start_pools()
             await self._hooks.run_startup()
             self._wiring.watch_virtual_topics(lambda: self.registry)
@@ -227,6 +240,7 @@ class JmsApplication:
             with anyio.CancelScope(shield=True):
                 await self.stop()
             raise
+        self.observation.phase = "running"
         self._log_started()
 
     async def stop(self, timeout: float | None = None) -> None:
@@ -243,6 +257,7 @@ class JmsApplication:
         if not self._running:
             return
         self._running = False
+        self.observation.phase = "stopping"
         seconds = self.stop_timeout if timeout is None else timeout
         deadline = _clock.now() + seconds
         await self._wiring.schedules.stop()
@@ -252,6 +267,7 @@ class JmsApplication:
             await self._wiring.close_factories()
         if closing.cancelled_caught:
             logger.warning("Connections did not close within %g s", _CLOSE_TIMEOUT)
+        await self.observation.stop()
         logger.info("Application stopped")
 
     async def __aenter__(self) -> Self:

@@ -91,6 +91,16 @@ ReloadFolderOption = Annotated[
         metavar="FOLDER", help="Watched with --reload; may be repeated. Default: the current one."
     ),
 ]
+HealthPortOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        metavar="PORT",
+        help="Answer /health/live, /health/ready, /health/started and /metrics on this port; with "
+        "--workers the first one does, the second on the next port. Default: health.port.",
+    ),
+]
 AsWorkerOption = Annotated[str | None, typer.Option(WORKER_OPTION, hidden=True)]
 
 
@@ -125,6 +135,7 @@ def run(
     workers: WorkersOption = None,
     reload: ReloadOption = False,
     reload_dir: ReloadFolderOption = None,
+    health_port: HealthPortOption = None,
     as_worker: AsWorkerOption = None,
 ) -> None:
     """Run an application until SIGINT or SIGTERM.
@@ -145,6 +156,8 @@ def run(
     configure_logging(application.settings.logging)
     if shutdown_timeout is not None:
         application.stop_timeout = shutdown_timeout
+    if health_port is not None:
+        application.observation.port = health_port
     names = [pipeline.name for pipeline in pipelines_of(target)]
     if names:
         logger.info(

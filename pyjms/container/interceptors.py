@@ -11,9 +11,9 @@ where it is named.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import WeakSet
 
 from dependency_injector import providers
@@ -24,6 +24,8 @@ from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.handler.interceptors import HandlerInterceptor
+from pyjms.observability.asgi import MetricsSource
+from pyjms.observability.health import Health
 from pyjms.observability.instrumentation import Instrumentation
 
 __all__ = ["GROUP", "ApplicationInterceptors", "TemplateInterceptors", "named_interceptors"]
@@ -72,6 +74,22 @@ class ApplicationInterceptors:
         known = templates.created if isinstance(templates, ByBroker) else templates.values()
         for template in (container.jms_template(), *known):
             surround.apply_to(template)
+
+    @property
+    def metrics(self) -> MetricsSource | None:
+        """The instrumentation that answers /metrics, if there is one."""
+        found = (each for each in self._instrumentations if hasattr(each, "exposition"))
+        return cast("MetricsSource | None", next(found, None))
+
+    def attach(self, health: Callable[[], Health]) -> None:
+        """Have the application's health observed, too, from now on."""
+        for each in self._instrumentations:
+            each.attach(health)
+
+    def detach(self) -> None:
+        """End that. Idempotent."""
+        for each in self._instrumentations:
+            each.detach()
 
     def chain_of_replies(self, container: Any) -> InterceptorChain[SendInterceptor]:
         """Return the chain of the replies of handlers: that of the application's template."""

@@ -6,11 +6,13 @@ created, so that attributes that never change are computed once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from pyjms.core.interceptors import ReceiveInterceptor, SendInterceptor
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.handler.interceptors import HandlerInterceptor, SettlementInterceptor
+from pyjms.observability.health import Health
 from pyjms.transport.uri import DEFAULT_PORT, TransportURI
 
 __all__ = ["Instrumentation", "Server", "server_of"]
@@ -33,6 +35,12 @@ class Instrumentation(Protocol):
 
     def receive(self, connection_factory: object) -> ReceiveInterceptor:
         """Return the interceptor of a template's receives over a connection factory."""
+
+    def attach(self, health: Callable[[], Health]) -> None:
+        """Observe the application's health, too: it starts."""
+
+    def detach(self) -> None:
+        """End that: the application has stopped."""
 
 
 class Server(NamedTuple):

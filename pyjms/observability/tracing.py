@@ -17,7 +17,7 @@ pydantic quotes; message bodies are never recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -46,6 +46,7 @@ from pyjms.listener.handler.interceptors import (
     SettlementInvocation,
 )
 from pyjms.observability import semantic
+from pyjms.observability.health import Health
 from pyjms.observability.instrumentation import server_of
 from pyjms.observability.propagation import context_of, write_context
 
@@ -81,6 +82,12 @@ class OpenTelemetry:
         provider = tracer_provider if tracing else trace.NoOpTracerProvider()
         self._tracer = trace.get_tracer(_LIBRARY, tracer_provider=provider)
         self._meters = _Meters(meter_provider) if metrics else None
+
+    def attach(self, health: Callable[[], Health]) -> None:
+        """Do nothing: health is neither traced nor measured here."""
+
+    def detach(self) -> None:
+        """Do nothing."""
 
     def handler(self, container: AbstractMessageListenerContainer) -> HandlerInterceptor:
         """Return the interceptor of a listener's handler."""

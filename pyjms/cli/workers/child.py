@@ -31,6 +31,7 @@ def run_worker(application: JmsApplication, arguments: WorkerArguments) -> None:
     if arguments.total > 1:
         _refuse_embedded_broker(application.settings)
         multiprocessing.current_process().name = f"worker {arguments.number}"
+        application.observation.use_port_of_worker(arguments.number)
     threading.Thread(
         target=_end_with_supervisor, args=(arguments.end_with,), name="pyjms worker", daemon=True
     ).start()

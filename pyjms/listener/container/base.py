@@ -14,6 +14,7 @@ from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
 from pyjms.jms.api import ConnectionFactory
+from pyjms.listener.container.delivery import Delivery
 from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.container.state import ContainerState, LifeCycle
 
@@ -45,6 +46,20 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
         return self._life_cycle.running
 
     @property
+    def is_paused(self) -> bool:
+        """Whether `pause` was called, and neither `resume` nor `start` since."""
+        return self._pause_ended is not None and self._life_cycle.paused
+
+    @abstractmethod
+    def deliveries(self) -> list[Delivery]:
+        """Return the messages and batches that are being handled now."""
+
+    @property
+    @abstractmethod
+    def scheduled_consumer_count(self) -> int:
+        """The number of consumers: active, idle or paused."""
+
+    @property
     def is_auto_startup(self) -> bool:
         """Whether an application or a registry starts this container by itself."""
         return self.auto_startup
@@ -53,6 +68,11 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
     def is_recovering(self) -> bool:
         """Whether the connection is lost and not yet made again."""
         return False
+
+    @property
+    @abstractmethod
+    def has_consumer(self) -> bool:
+        """Whether a consumer can receive; True where each receive creates one of its own."""
 
     @property
     @abstractmethod
@@ -141,6 +161,7 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
         """
         if self._pause_ended is not None:
             self._pause_ended.set()  # `start` discards what `stop` was to call
+            self._pause_ended = None
         await self.start()
         await self.wait_until_listening()
 

@@ -40,11 +40,13 @@ from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
 from pyjms._logger import get_logger
+from pyjms.enums import CacheLevel
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api import ConnectionFactory, Session
 from pyjms.listener.batches.execution import BatchExecution
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default_properties import DefaultContainerProperties, DefaultOptions
+from pyjms.listener.container.delivery import Delivery
 from pyjms.listener.container.execution import ListenerExecution
 from pyjms.listener.container.failures import is_misconfiguration, prevents_startup
 from pyjms.listener.container.invoker import AsyncMessageListenerInvoker
@@ -108,6 +110,10 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         """The number of all consumers, also those that wait or are paused."""
         return self._pool.scheduled
 
+    def deliveries(self) -> list[Delivery]:
+        """Return the messages and batches that are being handled now."""
+        return [each.delivery for each in self._pool.invokers() if each.delivery is not None]
+
     @property
     def active_consumer_count(self) -> int:
         """The number of consumers at work: receiving or handling."""
@@ -136,6 +142,13 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
     def is_registered_with_destination(self) -> bool:
         """Whether a cached consumer exists now; never so below cache level CONSUMER."""
         return any(invoker.consumer is not None for invoker in self._pool.invokers())
+
+    @property
+    def has_consumer(self) -> bool:
+        """Whether a consumer can receive; True where each receive creates one of its own."""
+        if self._connection.is_interrupted or self._recovery.in_progress:
+            return False
+        return self.cache_level < CacheLevel.CONSUMER or self.is_registered_with_destination
 
     def _consumer_created(self) -> None:
         self._recovery.consumer_created()

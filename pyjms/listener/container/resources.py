@@ -41,6 +41,16 @@ class ContainerConnection:
         self._prepare = prepare
         self._connection: Connection | None = None
         self._started = False
+        self.is_interrupted = False
+        """Whether a transport that reconnects by itself (failover:) has lost the broker."""
+
+    def transport_interrupted(self, error: Exception) -> None:
+        """Note that the broker is lost."""
+        self.is_interrupted = True
+
+    def transport_resumed(self) -> None:
+        """Note that there is a broker again."""
+        self.is_interrupted = False
 
     def get(self) -> Connection:
         """Return the connection.
@@ -102,6 +112,10 @@ class ContainerConnection:
     async def _open(self) -> Connection:
         properties = self._properties
         connection = await properties.require_connection_factory().create_connection()
+        self.is_interrupted = False
+        watch = getattr(connection, "add_transport_listener", None)  # of the client, not of JMS
+        if watch is not None:
+            watch(self)
         try:
             if properties.client_id is not None:
                 await connection.set_client_id(properties.client_id)

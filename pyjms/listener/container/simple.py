@@ -135,9 +135,18 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         return True
 
     @property
+    def has_consumer(self) -> bool:
+        """Whether a consumer can receive."""
+        return bool(self._consumers) and not self._connection.is_interrupted
+
+    @property
     def is_registered_with_destination(self) -> bool:
         """Whether the consumers exist."""
         return bool(self._consumers)
+
+    def deliveries(self) -> list[Delivery]:
+        """Return the messages that are being handled now."""
+        return list(self._handling.values())
 
     @property
     def active_consumer_count(self) -> int:

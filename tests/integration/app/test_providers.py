@@ -8,6 +8,9 @@ from typing import Annotated, Any
 import pytest
 from dependency_injector import containers, providers
 from dependency_injector.wiring import Provide
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from prometheus_client import CollectorRegistry
 
 from pyjms import (
     ApplicationContainer,
@@ -20,6 +23,8 @@ from pyjms import (
 from pyjms.aio import CachingConnectionFactory, ConnectionFactory, JmsTemplate
 from pyjms.aio import JmsTransactionManager as AioTransactionManager
 from pyjms.app import JmsApplication
+from pyjms.container.interceptors import TemplateInterceptors
+from pyjms.observability.prometheus import PrometheusMetrics
 from pyjms.support.destination import DynamicDestinationResolver
 
 Users = dict[str, Callable[[Any, Any], bool]]
@@ -104,6 +109,26 @@ _CASES: dict[str, tuple[Callable[[], providers.Provider[Any]], Users]] = {
     "send_interceptors": (
         lambda: providers.Object((_surround,)),
         {"jms_template": lambda user, own: user.send_interceptors == own},
+    ),
+    "tracer_provider": (
+        lambda: providers.Object(TracerProvider()),
+        {"instrumentations": lambda user, _: len(user) == 0},
+    ),
+    "meter_provider": (
+        lambda: providers.Object(MeterProvider()),
+        {"instrumentations": lambda user, _: len(user) == 0},
+    ),
+    "metrics_registry": (
+        lambda: providers.Object(CollectorRegistry()),
+        {"instrumentations": lambda user, _: len(user) == 0},
+    ),
+    "instrumentations": (
+        lambda: providers.Object([PrometheusMetrics(CollectorRegistry())]),
+        {"jms_template": lambda user, _: len(user.receive_interceptors) == 1},
+    ),
+    "template_interceptors": (
+        lambda: providers.Object(TemplateInterceptors([_surround], [])),
+        {"jms_template": lambda user, _: user.send_interceptors == (_surround,)},
     ),
     "listener_registry": (lambda: providers.Singleton(JmsListenerEndpointRegistry), {}),
     "transaction_manager": (

@@ -367,7 +367,7 @@ def test_placeholders_of_settings_made_by_hand(monkeypatch: pytest.MonkeyPatch) 
      ("pipelines: {delays: {output_mode: all}}", 1, "'append', 'update' or 'complete'"),
      ("pipelines: {delays: {trigger: 2}}", 1, "2 has no unit"),
      ("jms: 5", 1, "jms: Input should be"),
-     ("whatever: 1", 1, "the keys are jms, activemq, lifecycle, brokers, listeners, spark, pipelines, logging, app")],
+     ("whatever: 1", 1, "the keys are jms, activemq, lifecycle, brokers, listeners, observability, health, spark, pipelines, logging, app")],
 )  # fmt: skip
 def test_errors(tmp_path: Path, text: str, line: int, reason: str) -> None:
     error = problem(tmp_path, text)

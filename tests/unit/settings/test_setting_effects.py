@@ -393,6 +393,12 @@ ELSEWHERE = {
     "lifecycle.startup_timeout": "tests/integration/app/test_failover_start.py",
     "jms.converter.type_id_mappings": "tests/integration/annotation/test_type_ids.py",
     "jms.converter.trusted_packages": "tests/integration/annotation/test_type_ids.py",
+    "observability.tracing": "tests/integration/observability/test_tracing.py",
+    "observability.metrics": "tests/integration/observability/test_tracing.py",
+    "observability.prometheus": "tests/integration/observability/test_prometheus.py",
+    "health.port": "tests/integration/observability/test_health.py",
+    "health.host": "tests/integration/observability/test_health.py",
+    "health.stuck_after": "tests/integration/observability/test_health.py",
     "logging": "tests/unit/settings/test_application_settings.py",
     "app": "tests/unit/settings/test_application_settings.py",
 }

@@ -1,0 +1,168 @@
+"""Health of an application: live, started, ready, and the state of each listener.
+
+    live      the event loop answers; an orchestrator restarts a process that is not
+    started   the start has ended: each listener consumes, or waits for its broker to come
+    ready     started, not stopping, and each listener has a live consumer and progresses
+
+A listener that was paused, or that does not start by itself (`auto_startup`), does not count.
+
+A listener is stuck when one of its handlers has run for longer than `stuck_after` while messages
+wait: in the consumer's own buffer, or, where that cannot tell (prefetch 0 and 1, foreign
+providers), while all of its consumers are in their handlers for that long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyjms import _clock
+from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.container.delivery import Delivery
+
+__all__ = ["Health", "ListenerHealth", "Phase", "health_of"]
+
+Phase = Literal["starting", "running", "stopping", "stopped"]
+
+Status = Literal["up", "stuck", "no_consumer", "stopped", "paused", "not_started"]
+
+_ACCEPTABLE: frozenset[Status] = frozenset({"up", "paused", "not_started"})
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerHealth:
+    """The state of one listener."""
+
+    id: str
+    """Its id."""
+    destination: str
+    """Where it consumes."""
+    status: Status
+    """up; or stuck, no_consumer (such as without a broker), stopped: the application is not ready;
+    or paused, not_started: as it was told."""
+    consumers: int
+    """Its consumers."""
+    busy: int
+    """Its handlers in progress."""
+    longest: float
+    """Seconds for which the longest of them has run."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the application may be ready with it."""
+        return self.status in _ACCEPTABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of an application at one moment."""
+
+    phase: Phase
+    """starting, running, stopping or stopped."""
+    listeners: tuple[ListenerHealth, ...] = ()
+    """Its listeners."""
+
+    @property
+    def live(self) -> bool:
+        """Whether the application works at all: it has not stopped."""
+        return self.phase != "stopped"
+
+    @property
+    def started(self) -> bool:
+        """Whether the start has ended."""
+        return self.phase in {"running", "stopping"}
+
+    @property
+    def ready(self) -> bool:
+        """Whether it runs, and each listener has a live consumer and progresses."""
+        return self.phase == "running" and all(each.is_ready for each in self.listeners)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is not ready, a text for each reason."""
+        if self.phase != "running":
+            return (self.phase,)
+        return tuple(
+            f"listener {each.id}: {each.status}" for each in self.listeners if not each.is_ready
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything, for JSON."""
+        return {
+            "status": "ready" if self.ready else "; ".join(self.reasons),
+            "phase": self.phase,
+            "listeners": {
+                each.id: {
+                    "status": each.status,
+                    "destination": each.destination,
+                    "consumers": each.consumers,
+                    "busy": each.busy,
+                    "longest_handler_seconds": round(each.longest, 3),
+                }
+                for each in self.listeners
+            },
+        }
+
+
+def health_of(
+    phase: Phase,
+    containers: Iterable[AbstractMessageListenerContainer],
+    stuck_after: float | None,
+) -> Health:
+    """Return the health of an application with these containers.
+
+    Args:
+        phase: where the application is.
+        containers: those of its listeners.
+        stuck_after: seconds after which a handler holds up the messages that wait; None: never.
+    """
+    return Health(phase, tuple(_listener(each, stuck_after) for each in containers))
+
+
+def _listener(
+    container: AbstractMessageListenerContainer, stuck_after: float | None
+) -> ListenerHealth:
+    deliveries = container.deliveries()
+    now = _clock.now()
+    return ListenerHealth(
+        id=container.bean_name or container.destination_description,
+        destination=container.destination_description,
+        status=_status(container, deliveries, stuck_after),
+        consumers=container.scheduled_consumer_count,
+        busy=len(deliveries),
+        longest=max((now - each.received_at for each in deliveries), default=0.0),
+    )
+
+
+def _status(
+    container: AbstractMessageListenerContainer,
+    deliveries: list[Delivery],
+    stuck_after: float | None,
+) -> Status:
+    if not container.is_running:
+        if container.is_paused:
+            return "paused"
+        return "stopped" if container.auto_startup else "not_started"
+    if not container.has_consumer:
+        return "no_consumer"
+    if stuck_after is not None and _is_stuck(container, deliveries, stuck_after):
+        return "stuck"
+    return "up"
+
+
+def _is_stuck(
+    container: AbstractMessageListenerContainer, deliveries: list[Delivery], stuck_after: float
+) -> bool:
+    now = _clock.now()
+    late = [each for each in deliveries if now - each.received_at > stuck_after]
+    if any(_waiting(each) for each in late):
+        return True
+    is_blind = container.prefetch in {0, 1} or any(_waiting(each) is None for each in late)
+    return is_blind and len(late) >= container.max_concurrent_consumers
+
+
+def _waiting(delivery: Delivery) -> int | None:
+    """Return how many messages wait behind this one in its consumer's buffer, if that is known."""
+    buffered = getattr(delivery.consumer, "buffered", None)
+    return buffered if isinstance(buffered, int) else None

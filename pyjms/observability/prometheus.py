@@ -1,0 +1,250 @@
+"""Prometheus metrics of an application: sends, receives, handlers, settlements, listeners.
+
+Labels have few values: ids of listeners, names of destinations (temporary ones count as one, and
+so do those beyond the first `MOST_DESTINATIONS`), outcomes. Applications that use the same registry
+share its metrics. docs/observability.md lists the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from pyjms import _clock
+from pyjms.core.interceptors import (
+    Proceed,
+    ReceiveInterceptor,
+    ReceiveInvocation,
+    SendInterceptor,
+    SendInvocation,
+)
+from pyjms.jms.destination import Destination
+from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.handler.interceptors import (
+    HandlerInterceptor,
+    HandlerInvocation,
+    SettlementInterceptor,
+    SettlementInvocation,
+)
+from pyjms.observability.health import Health
+
+__all__ = ["MOST_DESTINATIONS", "PrometheusMetrics"]
+
+MOST_DESTINATIONS: Final = 500
+"""Destinations with metrics of their own, in one registry; `(other)` stands for the others."""
+
+_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class PrometheusMetrics:
+    """The instrumentation of an application with prometheus_client.
+
+    Args:
+        registry: where the metrics are; None: the registry of prometheus_client, which also has
+            the application's own metrics and those of the process.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = REGISTRY if registry is None else registry
+        self._metrics = _metrics_in(self.registry)
+        self._listeners: _Listeners | None = None
+
+    def exposition(self, accept: str) -> tuple[str, bytes]:
+        """Return the content type and the text of all metrics, in a format that `accept` allows."""
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(self.registry)
+
+    def attach(self, health: Callable[[], Health]) -> None:
+        """Show the state of the application and its listeners, too."""
+        self.detach()
+        self._listeners = _Listeners(health)
+        self.registry.register(self._listeners)
+
+    def detach(self) -> None:
+        """End that: the application has stopped. Idempotent."""
+        listeners, self._listeners = self._listeners, None
+        if listeners is not None:
+            self.registry.unregister(listeners)
+
+    def handler(self, container: AbstractMessageListenerContainer) -> HandlerInterceptor:
+        """Return the interceptor of a listener's handler."""
+        all_metrics = self._metrics
+        listener = container.bean_name or container.destination_description
+        duration = all_metrics.handler_duration.labels(listener)
+        in_progress = all_metrics.handlers_in_progress.labels(listener)
+        redelivered = all_metrics.redelivered.labels(listener)
+        default = container.destination_description
+
+        async def handle(invocation: HandlerInvocation, proceed: Proceed) -> object:
+            messages = invocation.messages or (invocation.message,)
+            destination = invocation.destination
+            name = default if destination is None else all_metrics.name_of(destination)
+            outcome = "failed"
+            again = sum(each.delivery_count > 1 for each in messages)
+            if again:
+                redelivered.inc(again)
+            in_progress.inc()
+            started = _clock.now()
+            try:
+                result = await proceed()
+                outcome = "succeeded"
+            finally:
+                duration.observe(_clock.now() - started)
+                in_progress.dec()
+                all_metrics.handled.labels(listener, name, outcome).inc(len(messages))
+            return result
+
+        return handle
+
+    def settlement(self, container: AbstractMessageListenerContainer) -> SettlementInterceptor:
+        """Return the interceptor of a listener's commits and acknowledgements."""
+        settlements = self._metrics.settlements
+        listener = container.bean_name or container.destination_description
+
+        async def settle(invocation: SettlementInvocation, proceed: Proceed) -> object:
+            outcome = "failed"
+            try:
+                result = await proceed()
+                outcome = "succeeded"
+            finally:
+                settlements.labels(listener, invocation.operation, outcome).inc()
+            return result
+
+        return settle
+
+    def send(self, connection_factory: object) -> SendInterceptor:
+        """Return the interceptor of sends."""
+        all_metrics = self._metrics
+
+        async def send(sending: SendInvocation, proceed: Proceed) -> object:
+            name = all_metrics.name_of(sending.destination)
+            outcome = "failed"
+            started = _clock.now()
+            try:
+                result = await proceed()
+                outcome = "sent"
+            finally:
+                all_metrics.send_duration.labels(name).observe(_clock.now() - started)
+                all_metrics.sent.labels(name, outcome).inc()
+            return result
+
+        return send
+
+    def receive(self, connection_factory: object) -> ReceiveInterceptor:
+        """Return the interceptor of a template's receives."""
+        all_metrics = self._metrics
+
+        async def receive(receiving: ReceiveInvocation, proceed: Proceed) -> object:
+            result = await proceed()
+            if receiving.message is not None:
+                all_metrics.received.labels(all_metrics.name_of(receiving.destination)).inc()
+            return result
+
+        return receive
+
+
+class _Metrics:
+    """The metrics of one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._names: set[str] = set()
+        self.sent = Counter(
+            "pyjms_messages_sent", "Messages sent.", ["destination", "outcome"], registry=registry
+        )
+        self.received = Counter(
+            "pyjms_messages_received",
+            "Messages received by templates.",
+            ["destination"],
+            registry=registry,
+        )
+        self.handled = Counter(
+            "pyjms_messages_handled",
+            "Messages whose handler has ended.",
+            ["listener", "destination", "outcome"],
+            registry=registry,
+        )
+        self.redelivered = Counter(
+            "pyjms_messages_redelivered",
+            "Messages that a handler got again.",
+            ["listener"],
+            registry=registry,
+        )
+        self.settlements = Counter(
+            "pyjms_settlements",
+            "Commits and acknowledgements.",
+            ["listener", "operation", "outcome"],
+            registry=registry,
+        )
+        self.handlers_in_progress = Gauge(
+            "pyjms_handlers_in_progress",
+            "Handlers that are running.",
+            ["listener"],
+            registry=registry,
+        )
+        self.send_duration = _histogram("send", "Duration of sends.", "destination", registry)
+        self.handler_duration = _histogram("handler", "Duration of handlers.", "listener", registry)
+
+    def name_of(self, destination: Destination) -> str:
+        """Return the value of the label `destination`."""
+        if destination.is_temporary:
+            return "(temporary)"
+        name = destination.physical_name
+        if name not in self._names:
+            if len(self._names) >= MOST_DESTINATIONS:
+                return "(other)"
+            self._names.add(name)
+        return name
+
+
+def _histogram(name: str, text: str, label: str, registry: CollectorRegistry) -> Histogram:
+    return Histogram(
+        f"pyjms_{name}_duration_seconds", text, [label], registry=registry, buckets=_BUCKETS
+    )
+
+
+_known: WeakKeyDictionary[CollectorRegistry, _Metrics] = WeakKeyDictionary()
+
+
+def _metrics_in(registry: CollectorRegistry) -> _Metrics:
+    if registry not in _known:
+        _known[registry] = _Metrics(registry)
+    return _known[registry]
+
+
+class _Listeners(Collector):
+    """The state of an application and of its listeners, read when it is asked for."""
+
+    def __init__(self, health: Callable[[], Health]) -> None:
+        self._health = health
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: what there is, is known when it is collected."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Return the gauges."""
+        health = self._health()
+        ready = GaugeMetricFamily("pyjms_application_ready", "1 if the application is ready.")
+        ready.add_metric([], float(health.ready))
+        yield ready
+        gauges = {
+            name: GaugeMetricFamily(f"pyjms_listener_{name}", text, labels=["listener"])
+            for name, text in (
+                ("up", "1 if the listener has a consumer and progresses, or is paused."),
+                ("consumers", "Consumers of the listener."),
+                ("busy", "Handlers of the listener that are running."),
+                ("longest_handler_seconds", "How long the longest of them has run."),
+            )
+        }
+        for each in health.listeners:
+            values = (float(each.is_ready), each.consumers, each.busy, each.longest)
+            for gauge, value in zip(gauges.values(), values, strict=True):
+                gauge.add_metric([each.id], value)
+        yield from gauges.values()

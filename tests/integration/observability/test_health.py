@@ -1,0 +1,314 @@
+"""Health checks: phases, stuck and paused listeners, the ASGI application and its port."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from pyjms import (
+    ConfigurationException,
+    JmsApplication,
+    PyjmsSettings,
+    jms_listener,
+    on_shutdown,
+    on_startup,
+)
+from pyjms.errors import ResourceAllocationException
+from pyjms.testing.app import JmsTestApp
+from pyjms_broker import BrokerService
+
+
+def settings(jms_app: JmsTestApp, **sections: Any) -> PyjmsSettings:
+    return PyjmsSettings.model_validate(sections).with_broker_url(jms_app.url)
+
+
+class Held:
+    """A handler that waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.entered = anyio.Event()
+        self.let_go = anyio.Event()
+
+    @jms_listener("in", id="held")
+    async def handle(self, text: str) -> None:
+        self.entered.set()
+        await self.let_go.wait()
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    return Held()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    with anyio.fail_after(20):
+        while not condition():  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+
+
+async def test_the_phases_of_an_application(jms_app: JmsTestApp) -> None:
+    @jms_listener("in", id="orders")
+    async def handle(text: str) -> None: ...
+
+    application = await jms_app.start(handle)
+    health = application.health()
+    assert (health.live, health.started, health.ready) == (True, True, True)
+    (listener,) = health.listeners
+    assert (listener.id, listener.destination, listener.status) == ("orders", "in", "up")
+    assert listener.consumers == 1
+    await jms_app.stop()
+    health = application.health()
+    assert (health.live, health.started, health.ready) == (False, False, False)
+    assert health.reasons == ("stopped",)
+
+
+async def test_an_application_that_starts_or_stops_is_not_ready(jms_app: JmsTestApp) -> None:
+    seen: list[tuple[bool, bool, bool]] = []
+
+    def note() -> None:
+        health = jms_app.application.health()
+        seen.append((health.live, health.started, health.ready))
+
+    @on_startup
+    async def starting() -> None:
+        note()
+
+    @on_shutdown
+    async def stopping() -> None:
+        note()
+
+    await jms_app.start(starting, stopping)
+    await jms_app.stop()
+    assert seen == [(True, False, False), (True, True, False)]
+
+
+@pytest.mark.parametrize("waiting", [True, False])
+async def test_a_handler_that_holds_up_messages_makes_its_listener_stuck(
+    jms_app: JmsTestApp, jms_clock: Any, held: Held, waiting: bool
+) -> None:
+    application = await jms_app.start(
+        held, settings=settings(jms_app, health={"stuck_after": "60s"})
+    )
+    for text in ["a", "b"] if waiting else ["a"]:
+        await jms_app.template.convert_and_send("in", text)
+    await held.entered.wait()
+    await jms_clock.settle()
+    await jms_clock.advance(50)
+    assert application.health().ready
+    await jms_clock.advance(20)
+    health = application.health()
+    assert health.ready is not waiting
+    assert health.listeners[0].longest == pytest.approx(70, abs=1)
+    assert health.listeners[0].busy == 1
+    if waiting:
+        assert health.reasons == ("listener held: stuck",)
+    held.let_go.set()
+    await jms_app.drained("in")
+    assert application.health().ready
+
+
+async def test_without_a_buffer_all_consumers_must_be_late(
+    jms_app: JmsTestApp, jms_clock: Any, held: Held
+) -> None:
+    given = settings(jms_app, listeners={"held": {"prefetch": 1, "concurrency": "2"}})
+    application = await jms_app.start(held, settings=given)
+    await jms_app.template.convert_and_send("in", "a")
+    await held.entered.wait()
+    await jms_clock.advance(400)
+    assert application.health().ready
+    await jms_app.template.convert_and_send("in", "b")
+    await jms_clock.settle()
+    await jms_clock.advance(400)
+    assert application.health().reasons == ("listener held: stuck",)
+    held.let_go.set()
+    await jms_app.drained("in")
+
+
+async def test_a_limit_can_be_left_out(jms_app: JmsTestApp, jms_clock: Any, held: Held) -> None:
+    application = await jms_app.start(
+        held, settings=settings(jms_app, health={"stuck_after": None})
+    )
+    for text in ("a", "b"):
+        await jms_app.template.convert_and_send("in", text)
+    await held.entered.wait()
+    await jms_clock.advance(100_000)
+    assert application.health().ready
+    held.let_go.set()
+    await jms_app.drained("in")
+
+
+async def test_paused_and_stopped_listeners(jms_app: JmsTestApp) -> None:
+    @jms_listener("a", id="a")
+    async def first(text: str) -> None: ...
+
+    @jms_listener("b", id="b", auto_startup=False)
+    async def second(text: str) -> None: ...
+
+    application = await jms_app.start(first, second)
+    assert [each.status for each in application.health().listeners] == ["up", "not_started"]
+    assert application.health().ready
+    await application.pause("a")
+    assert application.health().listeners[0].status == "paused"
+    assert application.health().ready
+    await application.resume("a")
+    await until(lambda: application.health().listeners[0].status == "up")
+    await application.registry["a"].stop()
+    health = application.health()
+    assert health.reasons == ("listener a: stopped",)
+    assert health.as_dict()["status"] == "listener a: stopped"
+
+
+@pytest.mark.parametrize("url", ["tcp://127.0.0.1:1", "failover:(tcp://127.0.0.1:1)"])
+async def test_an_absent_broker_is_not_ready(url: str) -> None:
+    @jms_listener("in", id="orders")
+    async def handle(text: str) -> None: ...
+
+    given = PyjmsSettings.model_validate({"lifecycle": {"startup_timeout": "100ms"}})
+    async with JmsApplication(handle, settings=given.with_broker_url(url)) as application:
+        health = application.health()
+        assert health.started
+        assert health.live
+        assert health.reasons == ("listener orders: no_consumer",)
+
+
+async def test_a_broker_that_is_lost_and_comes_again() -> None:
+    @jms_listener("in", id="orders")
+    async def handle(text: str) -> None: ...
+
+    service = BrokerService("lost", persistent=False)
+    service.add_connector("tcp://127.0.0.1:0")
+    async with service as broker:
+        uri = broker.connect_uri
+        given = PyjmsSettings().with_broker_url(f"failover:({uri})?initialReconnectDelay=10")
+        application = JmsApplication(handle, settings=given)
+        await application.start()
+        assert application.health().ready
+    await until(lambda: application.health().reasons == ("listener orders: no_consumer",))
+    again = BrokerService("lost", persistent=False)
+    again.add_connector(uri)
+    async with again:
+        await until(lambda: application.health().ready)
+        await application.stop()
+
+
+# --- over HTTP
+
+
+async def test_the_asgi_application(jms_app: JmsTestApp, held: Held, jms_clock: Any) -> None:
+    application = await jms_app.start(held)
+    transport = httpx.ASGITransport(application.health_app())  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        ready = await client.get("/health/ready")
+        assert (ready.status_code, ready.json()["status"]) == (200, "ready")
+        assert ready.json()["listeners"]["held"]["status"] == "up"
+        assert (await client.get("/health/live")).json() == {"status": "up"}
+        assert (await client.get("/health/started")).json() == {"status": "started"}
+        assert (await client.head("/health/ready")).content == b""
+        assert (await client.post("/health/ready")).status_code == 405
+        assert (await client.get("/metrics")).status_code == 404
+        for text in ("a", "b"):
+            await jms_app.template.convert_and_send("in", text)
+        await held.entered.wait()
+        await jms_clock.settle()
+        await jms_clock.advance(400)
+        ready = await client.get("/health/ready")
+        assert ready.status_code == 503
+        assert ready.json()["status"] == "listener held: stuck"
+        assert ready.headers["retry-after"] == "5"
+        held.let_go.set()
+        await jms_app.drained("in")
+        await jms_app.stop()
+        assert (await client.get("/health/live")).status_code == 503
+
+
+async def test_it_is_mounted_in_fastapi(jms_app: JmsTestApp) -> None:
+    from fastapi import FastAPI
+
+    application = await jms_app.start()
+    api = FastAPI()
+    api.mount("/jms", application.health_app())
+    transport = httpx.ASGITransport(api)
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        assert (await client.get("/jms/health/ready")).status_code == 200
+        assert (await client.get("/jms/health/nothing")).status_code == 404
+
+
+async def test_the_lifespan_of_a_server(jms_app: JmsTestApp) -> None:
+    application = await jms_app.start()
+    events = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+    sent: list[str] = []
+
+    async def receive() -> Any:
+        return next(events)
+
+    async def send(event: Any) -> None:
+        sent.append(event["type"])
+
+    await application.health_app()({"type": "lifespan"}, receive, send)
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_the_port(jms_app: JmsTestApp) -> None:
+    given = settings(jms_app, health={"port": 0, "host": "127.0.0.1"})
+    application = await jms_app.start(settings=given)
+    url = f"http://127.0.0.1:{application.observation.port}"
+    async with httpx.AsyncClient(base_url=url) as client:
+        answer = await client.get("/health/ready")
+    assert answer.status_code == 200
+    assert json.loads(answer.content)["phase"] == "running"
+    await jms_app.stop()
+    with pytest.raises(httpx.ConnectError):
+        async with httpx.AsyncClient(base_url=url) as client:
+            await client.get("/health/live")
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_port_in_use_is_named(jms_app: JmsTestApp) -> None:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as other:
+        port = other.extra(anyio.abc.SocketAttribute.local_port)
+        given = settings(jms_app, health={"port": port, "host": "127.0.0.1"})
+        with pytest.raises(ResourceAllocationException, match=f"127.0.0.1:{port}"):
+            await jms_app.start(settings=given)
+
+
+def test_a_port_on_trio_is_refused() -> None:
+    async def run() -> None:
+        given = PyjmsSettings.model_validate({"health": {"port": 0}})
+        async with JmsApplication(settings=given):
+            raise AssertionError("not started")
+
+    with pytest.raises(ConfigurationException, match="needs asyncio"):
+        anyio.run(run, backend="trio")
+
+
+def test_it_answers_while_a_handler_blocks_its_thread() -> None:
+    """A `def` handler runs in a thread of its own: the checks go on."""
+    release = threading.Event()
+    entered = threading.Event()
+
+    @jms_listener("in", id="blocking")
+    def handle(text: str) -> None:
+        entered.set()
+        release.wait(20)
+
+    async def run() -> None:
+        given = PyjmsSettings.model_validate({"health": {"port": 0, "host": "127.0.0.1"}})
+        async with JmsApplication(
+            handle, settings=given.with_broker_url("vm://health?broker.persistent=false")
+        ) as application:
+            await application.template.convert_and_send("in", "a")
+            await until(entered.is_set)
+            url = f"http://127.0.0.1:{application.observation.port}/health/ready"
+            async with httpx.AsyncClient() as client:
+                answer = (await client.get(url)).json()
+            assert answer["listeners"]["blocking"]["busy"] == 1
+            release.set()
+
+    anyio.run(run)

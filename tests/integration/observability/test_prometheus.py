@@ -1,0 +1,106 @@
+"""Prometheus metrics of an application: their values, and /metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from dependency_injector import providers
+from prometheus_client import CollectorRegistry
+
+from pyjms import ApplicationContainer, PyjmsSettings, Queue, jms_listener
+from pyjms.observability.prometheus import MOST_DESTINATIONS, PrometheusMetrics
+from pyjms.testing.app import JmsTestApp, with_redelivery_delay
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+async def start(jms_app: JmsTestApp, registry: CollectorRegistry, *handlers: Any) -> Any:
+    class Container(ApplicationContainer):
+        metrics_registry = providers.Object(registry)
+
+    url = with_redelivery_delay(jms_app.url, 0)
+    given = PyjmsSettings.model_validate({"observability": {"prometheus": True}})
+    return await jms_app.start(*handlers, settings=given.with_broker_url(url), container=Container)
+
+
+async def test_what_is_counted(jms_app: JmsTestApp, registry: CollectorRegistry) -> None:
+    @jms_listener("in", id="orders")
+    def handle(text: str) -> str | None:
+        if text == "bad":
+            raise ValueError(text)
+        return text if text == "request" else None
+
+    application = await start(jms_app, registry, handle)
+    template = application.template
+    for text in ("a", "bad"):
+        await template.convert_and_send("in", text)
+    await jms_app.drained("in")
+    assert await template.convert_send_and_receive("in", "request") == "request"
+    await template.convert_and_send("other", "b")
+    assert await template.receive_and_convert("other") == "b"
+    await jms_app.drained("in")
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"pyjms_{name}", labels)
+
+    assert value("messages_sent_total", destination="in", outcome="sent") == 3
+    assert value("messages_sent_total", destination="(temporary)", outcome="sent") == 1
+    assert value("messages_received_total", destination="other") == 1
+    orders = {"listener": "orders"}
+    assert value("messages_handled_total", **orders, destination="in", outcome="succeeded") == 2
+    assert value("messages_handled_total", **orders, destination="in", outcome="failed") == 7
+    assert value("messages_redelivered_total", **orders) == 6
+    assert value("handler_duration_seconds_count", **orders) == 9
+    assert value("handlers_in_progress", **orders) == 0
+    assert value("settlements_total", **orders, operation="commit", outcome="succeeded") == 2
+    assert value("application_ready") == 1
+    assert value("listener_up", **orders) == 1
+    assert value("listener_consumers", **orders) == 1
+    assert value("send_duration_seconds_count", destination="in") == 3
+    await jms_app.stop()
+    assert value("application_ready") is None
+
+
+async def test_metrics_over_http(jms_app: JmsTestApp, registry: CollectorRegistry) -> None:
+    application = await start(jms_app, registry)
+    await application.template.convert_and_send("q", "a")
+    transport = httpx.ASGITransport(application.health_app())
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        answer = await client.get("/metrics")
+        openmetrics = await client.get(
+            "/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"}
+        )
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert 'pyjms_messages_sent_total{destination="q",outcome="sent"} 1.0' in answer.text
+    assert openmetrics.headers["content-type"].startswith("application/openmetrics-text")
+    assert openmetrics.text.endswith("# EOF\n")
+
+
+def test_destinations_are_limited_and_registries_shared(registry: CollectorRegistry) -> None:
+    metrics = PrometheusMetrics(registry)
+    assert PrometheusMetrics(registry).registry is registry
+    send = metrics.send(None)
+
+    class Sending:
+        def __init__(self, number: int) -> None:
+            self.destination = Queue(f"q{number}")
+
+    async def proceed() -> None: ...
+
+    for number in range(MOST_DESTINATIONS + 20):
+        coroutine: Any = send(Sending(number), proceed)  # type: ignore[arg-type]
+        with pytest.raises(StopIteration):
+            coroutine.send(None)
+    labels = {"destination": "(other)", "outcome": "sent"}
+    assert registry.get_sample_value("pyjms_messages_sent_total", labels) == 20
+
+
+async def test_it_is_off_by_default(jms_app: JmsTestApp) -> None:
+    application = await jms_app.start()
+    assert application.template.send_interceptors == ()
