@@ -24,16 +24,15 @@ from pyjms._logger import get_logger
 from pyjms._signals import act_on_signals, stop_on_signals
 from pyjms._wakeup import loop_options, spawn
 from pyjms._yaml import Problems
+from pyjms.container.around.interceptors import ApplicationInterceptors
+from pyjms.container.around.observation import Observation, log_started
 from pyjms.container.core import ApplicationContainer, make_container
-from pyjms.container.interceptors import ApplicationInterceptors
-from pyjms.container.observation import Observation
 from pyjms.container.wiring import Wiring
 from pyjms.core.interceptors import SendInterceptor
 from pyjms.core.scheduler import JmsScheduler
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException
 from pyjms.lifecycle import HookRunner
-from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.handler.interceptors import HandlerInterceptor
@@ -241,7 +240,7 @@ class JmsApplication:
                 await self.stop()
             raise
         self.observation.phase = "running"
-        self._log_started()
+        log_started(self.registry, self._wiring.outages, self._wiring.describe_brokers)
 
     async def stop(self, timeout: float | None = None) -> None:
         """Drain the listeners, run the shutdown hooks, close the connections. Idempotent.
@@ -356,48 +355,6 @@ class JmsApplication:
         """
         run = partial(self.run_async, on_started=on_started)
         anyio.run(run, backend_options=backend_options or loop_options())
-
-    def _log_started(self) -> None:
-        outages = self._wiring.outages
-        unreachable = outages.unreachable()
-        for container in self.registry:
-            logger.info(
-                "Not connected yet: %s on %s, %s"
-                if outages.of(container.require_connection_factory()).is_open
-                else "Listening: %s on %s, %s",
-                container.bean_name,
-                _kind_and_name(container),
-                _number_of_consumers(container),
-            )
-        if unreachable:
-            logger.warning(
-                "Application started, not connected yet: it waits for broker %s",
-                ", ".join(unreachable),
-            )
-            return
-        logger.info(
-            "Application started: %d %s on %s",
-            len(self.registry),
-            "listener" if len(self.registry) == 1 else "listeners",
-            self._wiring.describe_brokers(self.registry),
-        )
-
-
-def _kind_and_name(container: AbstractMessageListenerContainer) -> str:
-    """Return the destination, and what its name alone does not show."""
-    text = container.destination_description
-    if container.pub_sub_domain and "://" not in text:
-        text = f"topic://{text}"
-    if container.subscription_durable:
-        text += f" (durable subscription {container.subscription_name})"
-    return text
-
-
-def _number_of_consumers(container: AbstractMessageListenerContainer) -> str:
-    lower, upper = container.concurrent_consumers, container.max_concurrent_consumers
-    if lower == upper:
-        return "1 consumer" if lower == 1 else f"{lower} consumers"
-    return f"{lower}-{upper} consumers"
 
 
 def _require_main_thread() -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from pyjms._yaml import Problems
+from pyjms.container.around.interceptors import named_interceptors
 from pyjms.container.endpoint_checks import (
     check_client_id,
     check_kinds,
@@ -17,7 +18,6 @@ from pyjms.container.endpoint_checks import (
 )
 from pyjms.container.factories import broker_connection_factory
 from pyjms.container.handler_problems import HandlerProblems, handler_name
-from pyjms.container.interceptors import named_interceptors
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import named_kind, parse_destination
 from pyjms.listener.container.properties import invalid_concurrency, parse_concurrency

@@ -16,7 +16,7 @@ from dependency_injector import containers, providers
 
 from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.container import factories
-from pyjms.container.interceptors import TemplateInterceptors
+from pyjms.container.around.interceptors import TemplateInterceptors
 from pyjms.errors import ConfigurationException
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.settings import PyjmsSettings

@@ -10,8 +10,8 @@ from pyjms._distribution import optional
 from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.pool.factory import JmsPoolConnectionFactory
+from pyjms.container.around.interceptors import TemplateInterceptors, named_interceptors
 from pyjms.container.by_broker import ByBroker
-from pyjms.container.interceptors import TemplateInterceptors, named_interceptors
 from pyjms.core.template import JmsTemplate
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import ConnectionFactory

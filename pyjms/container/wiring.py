@@ -17,6 +17,7 @@ from pyjms._yaml import Problems
 from pyjms.annotation.jms_listener import JmsListenerMark
 from pyjms.annotation.send_to import send_to_destination
 from pyjms.container import batches, kept_connections
+from pyjms.container.around.interceptors import ApplicationInterceptors, named_interceptors
 from pyjms.container.checks import (
     add_container_problems,
     add_repeated_ids,
@@ -30,7 +31,6 @@ from pyjms.container.handler_problems import HandlerProblems
 from pyjms.container.hooks import hook_call
 from pyjms.container.injection import Injection
 from pyjms.container.instances import bound_to_instance, with_provided_instances
-from pyjms.container.interceptors import ApplicationInterceptors, named_interceptors
 from pyjms.container.schedules import Schedules, resolved_schedule
 from pyjms.container.targets import functions, marked, missing_instances, nothing_to_run
 from pyjms.core.template import JmsTemplate

@@ -23,7 +23,7 @@ from pyjms import (
 from pyjms.aio import CachingConnectionFactory, ConnectionFactory, JmsTemplate
 from pyjms.aio import JmsTransactionManager as AioTransactionManager
 from pyjms.app import JmsApplication
-from pyjms.container.interceptors import TemplateInterceptors
+from pyjms.container.around.interceptors import TemplateInterceptors
 from pyjms.observability.prometheus import PrometheusMetrics
 from pyjms.support.destination import DynamicDestinationResolver
 

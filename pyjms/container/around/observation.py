@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyjms._distribution import optional
-from pyjms.container.interceptors import ApplicationInterceptors
+from pyjms._logger import get_logger
+from pyjms.container.around.interceptors import ApplicationInterceptors
 from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.outages import Outages
+from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.observability.asgi import HealthApp
 from pyjms.observability.health import Health, Phase, health_of
 from pyjms.settings.observability import HealthSettings
 
-__all__ = ["Observation"]
+__all__ = ["Observation", "log_started"]
+
+logger = get_logger("pyjms.app")
 
 
 class Observation:
@@ -84,3 +89,50 @@ class Observation:
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
+
+
+def log_started(
+    registry: JmsListenerEndpointRegistry,
+    outages: Outages,
+    describe_brokers: Callable[[Iterable[AbstractMessageListenerContainer]], str],
+) -> None:
+    """Log what each listener consumes, or that its broker is not there yet."""
+    unreachable = outages.unreachable()
+    for container in registry:
+        logger.info(
+            "Not connected yet: %s on %s, %s"
+            if outages.of(container.require_connection_factory()).is_open
+            else "Listening: %s on %s, %s",
+            container.bean_name,
+            _kind_and_name(container),
+            _number_of_consumers(container),
+        )
+    if unreachable:
+        logger.warning(
+            "Application started, not connected yet: it waits for broker %s",
+            ", ".join(unreachable),
+        )
+        return
+    logger.info(
+        "Application started: %d %s on %s",
+        len(registry),
+        "listener" if len(registry) == 1 else "listeners",
+        describe_brokers(registry),
+    )
+
+
+def _kind_and_name(container: AbstractMessageListenerContainer) -> str:
+    """Return the destination, and what its name alone does not show."""
+    text = container.destination_description
+    if container.pub_sub_domain and "://" not in text:
+        text = f"topic://{text}"
+    if container.subscription_durable:
+        text += f" (durable subscription {container.subscription_name})"
+    return text
+
+
+def _number_of_consumers(container: AbstractMessageListenerContainer) -> str:
+    lower, upper = container.concurrent_consumers, container.max_concurrent_consumers
+    if lower == upper:
+        return "1 consumer" if lower == 1 else f"{lower} consumers"
+    return f"{lower}-{upper} consumers"

@@ -1,0 +1,1 @@
+"""What surrounds the sends and handlers of an application, and the answers about its health."""
