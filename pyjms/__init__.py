@@ -52,6 +52,9 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         MessageNotReadableException as MessageNotReadableException,
         MessageNotWriteableException as MessageNotWriteableException,
         ProtocolViolation as ProtocolViolation, RemoteProtocolError as RemoteProtocolError,
+        Reject as Reject,
+        Retry as Retry,
+        Skip as Skip,
         PoisonMessageException as PoisonMessageException,
         ReplyFailureException as ReplyFailureException,
         UnreadableMessageException as UnreadableMessageException,
@@ -104,6 +107,8 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     )
     from pyjms.listener.handler.reply import JmsResponse as JmsResponse
     from pyjms.listener.batches.batch import Batch as Batch
+    from pyjms.support.retry import RetryPolicy as RetryPolicy
+    from pyjms.core.redrive import Redriven as Redriven
     from pyjms.management.statistics import (
         CountStatistic as CountStatistic, MetricsObserver as MetricsObserver,
         Statistics as Statistics, TimeStatistic as TimeStatistic,
@@ -163,6 +168,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.sync.messaging import (
         JmsClient as JmsClient, JmsClientOperations as JmsClientOperations,
         JmsMessagingTemplate as JmsMessagingTemplate, JmsScheduler as JmsScheduler,
+        redrive as redrive,
     )
     from pyjms.sync.pools import (
         JmsPoolConnectionFactory as JmsPoolConnectionFactory,
@@ -203,6 +209,7 @@ SHARED = {
         JMSSecurityException ListenerExecutionFailedException LocalProtocolError
         MessageConversionException MessageEOFException MessageFormatException
         MessageNotReadableException MessageNotWriteableException ProtocolViolation
+        Reject Retry Skip
         PoisonMessageException RemoteProtocolError ReplyFailureException RequestTimeoutException
         ResourceAllocationException TransactionInProgressException TransactionRolledBackException
         UnreadableMessageException UnsupportedOperationException XAException
@@ -227,6 +234,8 @@ SHARED = {
     "pyjms.listener.handler.interceptors": "HandlerInterceptor HandlerInvocation",
     "pyjms.listener.handler.reply": "JmsResponse",
     "pyjms.listener.batches.batch": "Batch",
+    "pyjms.support.retry": "RetryPolicy",
+    "pyjms.core.redrive": "Redriven",
     "pyjms.settings": "PyjmsSettings load_settings",
     "pyjms.support.converter": """
         ContentTypeDelegatingMessageConverter DefaultMessageConverter JsonMessageConverter
@@ -258,7 +267,9 @@ _BLOCKING = {
         SingleConnectionFactory TransactionAwareConnectionFactoryProxy
         UserCredentialsConnectionFactoryAdapter
     """,
-    "pyjms.sync.messaging": "JmsClient JmsClientOperations JmsMessagingTemplate JmsScheduler",
+    "pyjms.sync.messaging": """
+        JmsClient JmsClientOperations JmsMessagingTemplate JmsScheduler redrive
+    """,
     "pyjms.sync.pools": "JmsPoolConnectionFactory PooledConnectionFactory",
     "pyjms.sync.session": "MessageConsumer MessageProducer QueueBrowser Session",
     "pyjms.sync.template": "JmsTemplate",

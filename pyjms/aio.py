@@ -49,6 +49,11 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         MessagingMessageConverter as MessagingMessageConverter,
         JmsHeaders as JmsHeaders, JsonMessageConverter as JsonMessageConverter,
         JmsResponse as JmsResponse,
+        RetryPolicy as RetryPolicy,
+        Redriven as Redriven,
+        Reject as Reject,
+        Retry as Retry,
+        Skip as Skip,
         Batch as Batch,
         ListenerExecutionFailedException as ListenerExecutionFailedException,
         LocalProtocolError as LocalProtocolError,
@@ -109,6 +114,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         JmsClient as JmsClient, JmsClientOperations as JmsClientOperations,
     )
     from pyjms.core.messaging_template import JmsMessagingTemplate as JmsMessagingTemplate
+    from pyjms.core.redrive import redrive as redrive
     from pyjms.core.scheduler import JmsScheduler as JmsScheduler
     from pyjms.core.template import JmsTemplate as JmsTemplate
     from pyjms.jms.api import (
@@ -152,6 +158,7 @@ _COROUTINES = {
     "pyjms.connection.transaction_aware": "TransactionAwareConnectionFactoryProxy",
     "pyjms.core.jms_client": "JmsClient JmsClientOperations",
     "pyjms.core.messaging_template": "JmsMessagingTemplate",
+    "pyjms.core.redrive": "redrive",
     "pyjms.core.scheduler": "JmsScheduler",
     "pyjms.core.template": "JmsTemplate",
     "pyjms.jms.transaction.xa": "XAConnection XAResource XASession",

@@ -1,6 +1,8 @@
 """The exceptions of pyjms: those of JMS, of Spring and our own.
 
     Exception
+    ├── Retry                                 delay: delivers the message again
+    ├── Skip                                  consumes the message
     └── JMSException                          error_code, hint, retryable, linked_exception
         ├── IllegalStateException             the call is not allowed now
         │   └── ConnectionClosedException     the connection is closed
@@ -22,6 +24,7 @@
         ├── ConnectionFailedException         also ConnectionError
         ├── RequestTimeoutException           also TimeoutError
         ├── PoisonMessageException            dead-letters the message at once
+        │   └── Reject
         ├── ListenerExecutionFailedException  message, listener_id
         │   ├── ReplyFailureException
         │   └── UnreadableMessageException
@@ -38,6 +41,7 @@ is TypeError. The unchecked copies of the JMS exceptions, those of Spring and th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -62,10 +66,13 @@ __all__ = [
     "MessageNotWriteableException",
     "PoisonMessageException",
     "ProtocolViolation",
+    "Reject",
     "RemoteProtocolError",
     "ReplyFailureException",
     "RequestTimeoutException",
     "ResourceAllocationException",
+    "Retry",
+    "Skip",
     "TransactionInProgressException",
     "TransactionRolledBackException",
     "UnreadableMessageException",
@@ -248,6 +255,35 @@ class PoisonMessageException(JMSException):
 
     A listener raises it; its cause, if it has one, is the reason in the dead letter. ActiveMQ: a
     poison acknowledgement; Spring AMQP: AmqpRejectAndDontRequeueException.
+    """
+
+
+class Reject(PoisonMessageException):
+    """Raised by a handler: its message becomes a dead letter now, with this reason."""
+
+
+class Retry(Exception):
+    """Raised by a handler: its message is rolled back and delivered again, after `delay` seconds.
+
+    It counts as an attempt. None: the delay is that of the listener's redelivery policy. Its cause,
+    if it has one, is the reason in a dead letter.
+
+    Raises:
+        TypeError: the delay is not a number.
+        ValueError: the delay is not finite, or negative.
+    """
+
+    def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
+        super().__init__(reason)
+        if delay is not None and not 0 <= delay < math.inf:
+            raise ValueError(f"'delay' must be a finite number of seconds, 0 or more: {delay}")
+        self.delay = delay
+
+
+class Skip(Exception):
+    """Raised by a handler: its message needs no handling, and is consumed as if it had returned.
+
+    What the handler has sent in the session's transaction is committed.
     """
 
 

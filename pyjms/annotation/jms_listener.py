@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pyjms.annotation.destinations import destinations_text
 from pyjms.jms.destination import Destination
+from pyjms.support.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from pyjms.annotation.jms_scheduled import Schedule
@@ -37,6 +38,7 @@ class JmsListenerMark:
     prefetch: int | Literal["auto"] | None = None
     batch_size: int | None = None
     batch_timeout: float | None = None
+    retry: RetryPolicy | None = None
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None
     auto_startup: bool | None = None
     interceptors: tuple[Callable[..., Any] | str, ...] | None = None
@@ -55,6 +57,7 @@ def jms_listener(
     prefetch: int | Literal["auto"] | None = None,
     batch_size: int | None = None,
     batch_timeout: float | None = None,
+    retry: RetryPolicy | None = None,
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None,
     auto_startup: bool | None = None,
     interceptors: Iterable[Callable[..., Any] | str] | None = None,
@@ -86,6 +89,8 @@ def jms_listener(
             `Order`; each batch is one transaction.
         batch_timeout: the seconds after the first message of a batch until the handler gets it,
             full or not. 0, the default: it gets what has arrived already.
+        retry: how often and when a message whose handler raised is delivered again, after which
+            exceptions, and the destination of its dead letters.
         unreadable_messages: "redeliver" treats messages that cannot be converted to the handler's
             arguments as any other failure; "dead_letter" is the default.
         auto_startup: False leaves the container stopped until it is started explicitly.
@@ -108,6 +113,7 @@ def jms_listener(
         prefetch=prefetch,
         batch_size=batch_size,
         batch_timeout=batch_timeout,
+        retry=retry,
         unreadable_messages=unreadable_messages,
         auto_startup=auto_startup,
         interceptors=None if interceptors is None else tuple(interceptors),

@@ -17,6 +17,7 @@ import typer
 from pyjms._logger import get_logger
 from pyjms.cli.extensions import mount_commands
 from pyjms.cli.messages.commands import browse, receive, send
+from pyjms.cli.messages.redriving import redrive
 from pyjms.cli.pipeline import pipeline_app
 from pyjms.cli.workers.arguments import WORKER_OPTION
 
@@ -33,7 +34,7 @@ app = typer.Typer(
 config_app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(pipeline_app, name="pipeline")
-for command in (send, receive, browse):
+for command in (send, receive, browse, redrive):
     app.command()(command)
 
 ConfigOption = Annotated[

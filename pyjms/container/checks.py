@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pyjms._yaml import Problems
 from pyjms.container.around.interceptors import named_interceptors
+from pyjms.container.deliveries import check_retry
 from pyjms.container.endpoint_checks import (
     check_client_id,
     check_kinds,
@@ -55,6 +56,9 @@ def add_settings_problems(container: Any, settings: PyjmsSettings, problems: Pro
     for name, override in settings.listeners.items():
         own = override.interceptors or ()
         _add_interceptor_problems(("listeners", name, "interceptors"), own, settings, problems)
+        with _located(("listeners", name, "retry"), settings, problems):
+            if override.retry is not None:
+                override.retry.changes()
         texts = override.destination_text, override.concurrency, override.selector
         for key, check in _text_checks(*texts).items():
             with _located(("listeners", name, key), settings, problems):
@@ -87,7 +91,7 @@ def add_container_problems(
     endpoint: JmsListenerEndpoint, factory: Any, found: HandlerProblems
 ) -> None:
     """Add what the containers of a factory, or the broker, would refuse later."""
-    for check in (check_kinds, check_properties, check_subscription):
+    for check in (check_kinds, check_properties, check_subscription, check_retry):
         with found.caught(_named(endpoint)):
             check(endpoint, factory)
 

@@ -16,7 +16,7 @@ from pyjms._logger import get_logger
 from pyjms._yaml import Problems
 from pyjms.annotation.jms_listener import JmsListenerMark
 from pyjms.annotation.send_to import send_to_destination
-from pyjms.container import batches, kept_connections
+from pyjms.container import deliveries, kept_connections
 from pyjms.container.around.interceptors import ApplicationInterceptors, named_interceptors
 from pyjms.container.checks import (
     add_container_problems,
@@ -250,11 +250,11 @@ class Wiring:
     ) -> JmsListenerEndpoint | None:
         """Return a handler's endpoint; None if its texts cannot be resolved."""
         resolve = self._settings.resolve_placeholders
-        size = batches.wanted_batch_size(mark, self._settings)
+        size = deliveries.wanted_batch_size(mark, self._settings)
         with found.caught():
             self._plan(handler, None, size)
         with found.caught():
-            batches.refuse_replies(handler, size)
+            deliveries.refuse_replies(handler, size)
         with found.caught():
             reply_destination = send_to_destination(handler)
             if reply_destination is not None:
@@ -268,6 +268,7 @@ class Wiring:
             prefetch=mark.prefetch,
             batch_size=mark.batch_size,
             batch_timeout=mark.batch_timeout,
+            retry=mark.retry,
             unreadable_messages=mark.unreadable_messages,
             auto_startup=mark.auto_startup,
             handler=handler,
@@ -286,6 +287,8 @@ class Wiring:
         with found.caught(f"Listener {endpoint.id or endpoint.destination!r}: "):
             endpoint.interceptors = named_interceptors(interceptors or ())
         if not self._is_partial:
+            with found.caught(f"Listener {endpoint.id or endpoint.destination!r}: retry: "):
+                endpoint.retry = deliveries.wanted_retry(mark, own, self._settings)
             factory = self._factory(endpoint)
             if own is not None and own.redelivery is not None:
                 endpoint.redelivery_policy = own.redelivery.apply(
@@ -312,10 +315,10 @@ class Wiring:
         plan = self._plan(bound_to_instance(endpoint.handler), converter, size)
         chain = self._interceptors.chain_of(container)
         container.interceptors = ()  # they are in the adapter: around the handler, not around that
-        return batches.adapter_type(size)(plan, replies, endpoint.id, chain)
+        return deliveries.adapter_type(size)(plan, replies, endpoint.id, chain)
 
     def _plan(self, handler: Callable[..., Any], converter: Any, size: int | None) -> CallPlan:
-        return batches.plan_type(size)(
+        return deliveries.plan_type(size)(
             handler,
             converter=converter or self._converter(),
             read_headers=self._read_headers,

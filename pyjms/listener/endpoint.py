@@ -16,6 +16,7 @@ from pyjms.client.options import RedeliveryPolicy
 from pyjms.errors import ConfigurationException
 from pyjms.listener.container.properties import Prefetch, UnreadableMessages
 from pyjms.listener.handler.interceptors import HandlerInterceptor
+from pyjms.support.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from pyjms.listener.container.base import AbstractMessageListenerContainer
@@ -31,6 +32,7 @@ _OPTIONS: Final = {
     "batch_size": "batch_size",
     "batch_timeout": "batch_timeout",
     "redelivery_policy": "redelivery_policy",
+    "retry": "retry",
     "unreadable_messages": "unreadable_messages",
     "auto_startup": "auto_startup",
 }
@@ -52,6 +54,7 @@ class JmsListenerEndpoint(ABC):
     batch_size: int | None = None
     batch_timeout: float | None = None
     redelivery_policy: RedeliveryPolicy | None = None
+    retry: RetryPolicy | None = None
     unreadable_messages: UnreadableMessages | None = None
     auto_startup: bool | None = None
     interceptors: Sequence[HandlerInterceptor] | None = None

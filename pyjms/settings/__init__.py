@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyjms.settings.blobs import BlobTransferSettings
 from pyjms.settings.broker import ActiveMQSettings, EmbeddedSettings
+from pyjms.settings.delivery import PrefetchSettings, RedeliverySettings
 from pyjms.settings.failover import FailoverSettings
-from pyjms.settings.listeners import RedeliverySettings
 from pyjms.settings.model import (
     CacheSettings,
     ConverterSettings,
@@ -16,7 +16,6 @@ from pyjms.settings.model import (
     TemplateSettings,
 )
 from pyjms.settings.pool import PoolSettings
-from pyjms.settings.prefetch import PrefetchSettings
 from pyjms.settings.schema import settings_schema
 from pyjms.settings.sources import load_settings
 from pyjms.settings.spark import PipelineSettings, RestartSettings, SparkSettings

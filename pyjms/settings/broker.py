@@ -10,10 +10,9 @@ from pyjms._yaml import Deadline
 from pyjms.errors import JMSException
 from pyjms.jms.destination import named_kind, parse_destination
 from pyjms.settings.blobs import BlobTransferSettings
+from pyjms.settings.delivery import PrefetchSettings, PrefetchSize, RedeliverySettings
 from pyjms.settings.failover import FailoverSettings
-from pyjms.settings.listeners import RedeliverySettings
 from pyjms.settings.pool import PoolSettings
-from pyjms.settings.prefetch import PrefetchSettings, PrefetchSize
 from pyjms.settings.section import Section, Text
 from pyjms.settings.tls import TlsSettings
 from pyjms.settings.values import read_text

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from pyjms._yaml import Duration, ReceiveTimeout
-from pyjms.client.options import RedeliveryPolicy
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.listener.backoff import BackOff, ExponentialBackOff, FixedBackOff
+from pyjms.settings.delivery import RedeliverySettings, RetrySettings
 from pyjms.settings.section import Section, Text
 from pyjms.settings.values import read_acknowledge_mode, read_delivery_mode
 from pyjms.support.qos import QosSettings
@@ -23,7 +22,6 @@ __all__ = [
     "ListenerSessionOverride",
     "ListenerSessionSettings",
     "ListenerSettings",
-    "RedeliverySettings",
     "ReplyQosSettings",
 ]
 
@@ -114,54 +112,6 @@ class ReplyQosSettings(Section):
         return QosSettings(self.delivery_mode, self.priority, self.time_to_live)
 
 
-class RedeliverySettings(Section):
-    """When a message whose handler failed is delivered again. ActiveMQ: RedeliveryPolicy."""
-
-    maximum: int | None = Field(default=None, ge=-1)
-    """Redeliveries before the message becomes a dead letter; 0: none, -1: no limit; not set: 6."""
-    initial_delay: Duration | None = None
-    """Time before the first redelivery, and before each one without a multiplier; not set: 1s."""
-    delay: Duration | None = None
-    """Time before each later redelivery without a multiplier; not set: as initial_delay."""
-    multiplier: float | None = Field(default=None, ge=1)
-    """Factor by which each further delay is longer; not set, or 1: all are equal."""
-    max_delay: Duration | None = None
-    """The longest delay."""
-    jitter: float | None = Field(default=None, ge=0, le=1)
-    """Share by which each delay varies at random, such as 0.15."""
-    pre_dispatch_check: bool | None = None
-    """Whether messages that arrive with too many deliveries become dead letters before their
-    handler is called, where listeners are transacted; not set: true."""
-
-    def apply(self, policy: RedeliveryPolicy) -> RedeliveryPolicy:
-        """Return a policy with what is set here, and the rest of `policy`."""
-        changes: dict[str, Any] = {
-            "maximum_redeliveries": self.maximum,
-            "initial_redelivery_delay": self.initial_delay,
-            "redelivery_delay": self.initial_delay if self.delay is None else self.delay,
-            "maximum_redelivery_delay": self.max_delay,
-            "back_off_multiplier": self.multiplier,
-            "use_exponential_back_off": None if self.multiplier is None else self.multiplier > 1,
-            "collision_avoidance_percent": (
-                None if self.jitter is None else round(self.jitter * 100)
-            ),
-            "use_collision_avoidance": None if self.jitter is None else self.jitter > 0,
-            "pre_dispatch_check": self.pre_dispatch_check,
-        }
-        return replace(policy, **{name: v for name, v in changes.items() if v is not None})
-
-    def without_delays(self) -> Self:
-        """Return the same settings with only the maximum."""
-        return type(self)(maximum=self.maximum, pre_dispatch_check=self.pre_dispatch_check)
-
-    @model_validator(mode="after")
-    def _check_delays(self) -> Self:
-        first, most = self.initial_delay, self.max_delay
-        if first is not None and most is not None and most < first:
-            raise ValueError(f"max_delay ({most:g}s) is less than initial_delay ({first:g}s)")
-        return self
-
-
 class ListenerSessionSettings(Section):
     """The listeners' sessions (`jms.listener.session`)."""
 
@@ -250,6 +200,7 @@ class ListenerOverride(Section):
     """Time after the first message of a batch until the handler gets it, full or not; 0: it gets
     what has arrived already."""
     redelivery: RedeliverySettings | None = None
+    retry: RetrySettings | None = None
     unreadable_messages: UnreadableMessages | None = None
     """dead_letter or redeliver: messages that cannot be converted to the handler's arguments."""
     auto_startup: bool | None = None
@@ -316,6 +267,12 @@ class ListenerOverride(Section):
     destination_resolver: Text | None = None
     """The provider of what turns names into destinations."""
 
+    @model_validator(mode="after")
+    def _check_redelivery(self) -> Self:
+        if self.redelivery is not None and self.retry is not None:
+            raise ValueError("redelivery and retry contradict each other: set one of them")
+        return self
+
     @property
     def destination_text(self) -> str | None:
         """The destination, a composite one if there are several."""
@@ -330,10 +287,10 @@ class ListenerOverride(Section):
     def endpoint_settings(self) -> dict[str, Any]:
         """Return what is set, by the names of a JmsListenerEndpoint.
 
-        Without `redelivery`, `cron` and `fixed_rate`, which change what the mark says, and what
-        `provided` returns.
+        Without `redelivery`, `retry`, `cron` and `fixed_rate`, which change what the mark says, and
+        what `provided` returns.
         """
-        sections = {"session", "redelivery", "back_off", "reply_qos", "cron", "fixed_rate"}
+        sections = {"session", "redelivery", "retry", "back_off", "reply_qos", "cron", "fixed_rate"}
         given = self.model_dump(exclude_unset=True, exclude={*sections, *_PROVIDED})
         mine = {k: v for k, v in given.items() if v is not None or k == "receive_timeout"}
         if "destination" in mine:

@@ -184,6 +184,7 @@ class PyjmsSettings(BaseSettings):
     _placeholders: Placeholders | None = PrivateAttr(default=None)
     _document: Document = PrivateAttr(default_factory=Document)
     _is_incomplete: bool = PrivateAttr(default=False)
+    _has_retry_delays: bool = PrivateAttr(default=True)
 
     @classmethod
     def settings_customise_sources(
@@ -248,7 +249,14 @@ class PyjmsSettings(BaseSettings):
             else own.model_copy(update={"redelivery": own.redelivery.without_delays()})
             for name, own in self.listeners.items()
         }
-        return self.model_copy(update={"activemq": activemq, "listeners": listeners})
+        changed = self.model_copy(update={"activemq": activemq, "listeners": listeners})
+        changed._has_retry_delays = False  # noqa: SLF001 - an object of this class
+        return changed
+
+    @property
+    def has_retry_delays(self) -> bool:
+        """Whether the delays of the listeners' retry policies apply; not in tests."""
+        return self._has_retry_delays
 
     def with_broker_url(self, url: str) -> Self:
         """Return the same settings for another broker."""

@@ -1,21 +1,25 @@
-"""JmsMessagingTemplate, JmsClient and JmsScheduler of the blocking API.
+"""JmsMessagingTemplate, JmsClient, JmsScheduler and the redrive of dead letters, blocking.
 
 Post processors run on the loop: they change messages and must not block.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from pyjms.core.jms_client import JmsClient as CoreClient
 from pyjms.core.jms_client import JmsClientOperations as CoreOperations
 from pyjms.core.messaging_template import JmsMessagingTemplate as CoreMessagingTemplate
+from pyjms.core.redrive import Redriven
+from pyjms.core.redrive import redrive as redrive_on_loop
 from pyjms.core.scheduler import JmsScheduler as CoreScheduler
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination
 from pyjms.sync.attributes import Attribute
 from pyjms.sync.facade import ReusableFacade, blocking, core_of, loop_of
+from pyjms.sync.template import JmsTemplate
 
-__all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate", "JmsScheduler"]
+__all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate", "JmsScheduler", "redrive"]
 
 
 class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
@@ -113,3 +117,29 @@ class JmsScheduler(ReusableFacade[CoreScheduler]):
     jobs = blocking(CoreScheduler.jobs)
     cancel = blocking(CoreScheduler.cancel)
     cancel_named = blocking(CoreScheduler.cancel_named)
+
+
+def redrive(
+    template: JmsTemplate,
+    queue: str = DEFAULT_DEAD_LETTER_QUEUE,
+    *,
+    destination: str | Destination | None = None,
+    selector: str | None = None,
+    limit: int | None = None,
+    timeout: float = 1.0,
+) -> Redriven:
+    """Send the dead letters in `queue` to their original destinations, in a transaction each.
+
+    Blocks until that is done. As `pyjms.aio.redrive`, which explains arguments and errors.
+    """
+    return template.call(
+        functools.partial(
+            redrive_on_loop,
+            template.core,
+            queue,
+            destination=destination,
+            selector=selector,
+            limit=limit,
+            timeout=timeout,
+        )
+    )

@@ -49,6 +49,8 @@ NAMES = """
     QueueConnection QueueConnectionFactory QueueReceiver QueueRequestor QueueSender
     QueueSession TopicConnection TopicConnectionFactory TopicPublisher TopicRequestor
     TopicSession TopicSubscriber
+    RetryPolicy Redriven redrive
+    Reject Retry Skip
     Batch
     JmsScheduler ScheduledJob jms_scheduled
 """.split()  # noqa: SIM905 - to be read

@@ -23,7 +23,8 @@ One rollback, step by step:
         non_blocking            they wait in `waiting` while later messages pass
 
 The counter of a batch is that of its last message, as in ActiveMQ: a batch fails as one. The
-delay is the policy's: the initial one first, then fixed or exponential. (activemq-broker R1)
+delay is the policy's: the initial one first, then fixed or exponential. (activemq-broker R1) A
+listener that raises Retry sets another one for its message, which does not count in that series.
 
 What the broker learns: nothing of the counters. If the consumer goes away, the broker counts one
 failed delivery for everything up to the last message delivered, however often the client has
@@ -46,7 +47,7 @@ from pyjms.client.delivery.ack_ledger import AckLedger
 from pyjms.client.interfaces import ClientSession
 from pyjms.client.messages import from_command
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.errors import PoisonMessageException
+from pyjms.errors import PoisonMessageException, Retry
 from pyjms.wire.openwire.commands import ConsumerId, MessageDispatch, Throwable
 
 __all__ = ["Redeliverer", "is_poison"]
@@ -107,6 +108,7 @@ class Redeliverer:
         failed = [dispatch for dispatch in unsettled if not self._refuse_poison(dispatch)]
         if not failed:
             return
+        delay = _wanted_delay(failed)
         cause = _pop_cause(failed)
         redeliveries = failed[-1].redelivery_counter - 1
         if consumer.redelivery_policy.is_exceeded(redeliveries + 1):
@@ -118,9 +120,10 @@ class Redeliverer:
             consumer.ledger.acknowledge_redelivered(failed)
         if consumer.is_closed:
             return
-        previous = None if redeliveries == 0 else self._delay or 0.0
-        self._delay = consumer.redelivery_policy.next_delay(previous)
-        self._redeliver(failed, self._delay)
+        if delay is None:
+            previous = None if redeliveries == 0 else self._delay or 0.0
+            delay = self._delay = consumer.redelivery_policy.next_delay(previous)
+        self._redeliver(failed, delay)
 
     def pop_waiting(self) -> list[MessageDispatch]:
         """Return the messages that wait outside the buffer, and redeliver them no more."""
@@ -232,6 +235,13 @@ def _text_of(cause: Throwable) -> str:
     return f"{cause.class_name}: {cause.message}" if cause.message else f"{cause.class_name}"
 
 
+def _wanted_delay(failed: list[MessageDispatch]) -> float | None:
+    """Return the longest delay that a listener asks for these messages; None: the policy's."""
+    causes = (dispatch.rollback_cause for dispatch in failed)
+    wanted = [c.delay for c in causes if isinstance(c, Retry) and c.delay is not None]
+    return max(wanted, default=None)
+
+
 def _pop_cause(failed: list[MessageDispatch]) -> Throwable | None:
     """Return why the last of the messages failed, and drop the errors of all of them."""
     cause = None
@@ -248,7 +258,7 @@ def is_poison(error: BaseException | None) -> bool:
 
 
 def _as_throwable(error: BaseException) -> Throwable:
-    if is_poison(error) and error.__cause__ is not None:
+    while isinstance(error, (PoisonMessageException, Retry)) and error.__cause__ is not None:
         error = error.__cause__
     kind = type(error)
     name = kind.__qualname__

@@ -22,20 +22,28 @@ class Batch(Sequence[T]):
     has returned; nothing here blocks.
     """
 
-    def __init__(self, messages: Sequence[Message], *, refuses_unreadable: bool = True) -> None:
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        *,
+        refuses_unreadable: bool = True,
+        rejected: Mapping[int, BaseException] | None = None,
+    ) -> None:
         """Make a batch whose items are the messages.
 
         Args:
             messages: what was received, oldest first.
             refuses_unreadable: whether a message that no argument can be made of is rejected by
                 itself; else it fails the batch.
+            rejected: the reasons of messages that are rejected from the start, by position; they
+                are not among the items.
         """
         self.received: tuple[Message, ...] = tuple(messages)
         """All messages of the transaction, also those that could not be read."""
         self.refuses_unreadable = refuses_unreadable
-        self._items: Sequence[Any] = self.received
-        self._positions: Sequence[int] = range(len(self.received))
-        self._rejections: dict[int, BaseException] = {}
+        self._rejections = dict(rejected or {})
+        self._positions = self._left()
+        self._items: Sequence[Any] = self.messages
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -90,8 +98,12 @@ class Batch(Sequence[T]):
         For what makes payloads of messages; those that are unreadable are rejected.
         """
         self._rejections.update(unreadable)
-        self._positions = [n for n in range(len(self.received)) if n not in unreadable]
+        self._positions = self._left()
         self._items = items
+
+    def _left(self) -> list[int]:
+        """Return the positions of the messages that are not rejected."""
+        return [n for n in range(len(self.received)) if n not in self._rejections]
 
     def _index_of(self, item: object) -> int:
         positions = self._positions

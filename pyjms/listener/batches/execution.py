@@ -11,7 +11,7 @@ Rejected messages are sent to the dead-letter destination in that transaction (`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar, Final, Protocol
 
@@ -25,13 +25,12 @@ from pyjms.listener.batches.batch import Batch
 from pyjms.listener.container.delivery import (
     ACKNOWLEDGED_FOR_THE_LISTENER,
     Delivery,
-    record_cause,
 )
 from pyjms.listener.container.execution import ListenerExecution
 from pyjms.listener.container.properties import ContainerProperties
-from pyjms.listener.dead_letters import send_dead_letter
 from pyjms.listener.handler.interceptors import HandlerInvocation
 from pyjms.listener.handler.message_listener import ListenerCall
+from pyjms.support.dead_letters import send_dead_letter
 
 __all__ = ["BatchDelivery", "BatchExecution", "collect"]
 
@@ -75,15 +74,21 @@ class BatchDelivery(Delivery):
 
 
 async def collect(
-    invoker: _Invoker, consumer: MessageConsumer, first: Message, properties: ContainerProperties
+    invoker: _Invoker,
+    consumer: MessageConsumer,
+    first: Message,
+    properties: ContainerProperties,
+    reason_to_give_up: Callable[[Message, MessageConsumer], BaseException | None],
 ) -> Batch[Message]:
     """Return a batch that begins with `first`, a message that `consumer` has received.
 
-    A stop of the container ends the wait for more.
+    A stop of the container ends the wait for more. Messages for which there is a
+    `reason_to_give_up` are rejected.
     """
     size, seconds = properties.batch_size or 1, properties.batch_timeout
     deadline = _clock.now() + seconds
     messages = [first]
+    given_up: dict[int, BaseException] = {}
     with invoker.shield():
         invoker.waiting = True
         while len(messages) < size:
@@ -91,10 +96,13 @@ async def collect(
             message = await consumer.receive(left)
             if message is None:
                 break
+            reason = reason_to_give_up(message, consumer)
+            if reason is not None:
+                given_up[len(messages)] = reason
             messages.append(message)
     invoker.waiting = False
     refuses = properties.unreadable_messages == "dead_letter"
-    return Batch(messages, refuses_unreadable=refuses)
+    return Batch(messages, refuses_unreadable=refuses, rejected=given_up)
 
 
 class BatchExecution(ListenerExecution):
@@ -118,12 +126,17 @@ class BatchExecution(ListenerExecution):
         return _batch_of(delivery)
 
     def _record(self, delivery: Delivery, error: Exception) -> None:
-        refuses = self._properties.unreadable_messages == "dead_letter"
         for message in _batch_of(delivery).received:
-            record_cause(delivery, error, message, refuses_unreadable=refuses)
+            self._retries.record(delivery, error, message)
+
+    def reason_to_give_up(
+        self, message: Message, consumer: MessageConsumer
+    ) -> BaseException | None:
+        """Return None: messages that are given up have been rejected when they were received."""
+        return None
 
     async def _send_dead_letters(self, delivery: Delivery, batch: Batch[Message]) -> None:
-        name = DEFAULT_DEAD_LETTER_QUEUE
+        name = self._properties.dead_letter or DEFAULT_DEAD_LETTER_QUEUE
         destination = parse_destination(name)
         for position, reason in sorted(batch.rejections.items()):
             await send_dead_letter(delivery.session, destination, batch.received[position], reason)

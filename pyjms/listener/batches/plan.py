@@ -67,6 +67,8 @@ class BatchPlan(CallPlan):
         unreadable: dict[int, BaseException] = {}
         suppliers = [s for s, each in zip(self._suppliers, self._each, strict=True) if each]
         for position, received in enumerate(batch.received):
+            if position in batch.rejections:
+                continue
             try:
                 rows.append([supply(received, session) for supply in suppliers])
             except Exception as error:
@@ -93,7 +95,8 @@ class BatchPlan(CallPlan):
         by_name = dict(zip(names, columns, strict=True))
         items = by_name.get(self._items_of) if self._items_of else None
         if items is None:
-            items = [m for n, m in enumerate(batch.received) if n not in unreadable]
+            left_out = {*unreadable, *batch.rejections}
+            items = [m for n, m in enumerate(batch.received) if n not in left_out]
         batch.fill(items, unreadable)
         last = batch.received[-1]
         values: list[object] = []

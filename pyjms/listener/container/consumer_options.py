@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Protocol, cast
 
 from pyjms.client.options import MAX_PREFETCH_SIZE, PrefetchPolicy, RedeliveryPolicy
@@ -70,8 +71,8 @@ class _Redelivering(Protocol):
     redelivery_policy: RedeliveryPolicy
 
 
-def set_redelivery_policy(consumer: MessageConsumer, policy: RedeliveryPolicy) -> None:
-    """Set the policy on a consumer of the client.
+def set_redelivery_policy(consumer: MessageConsumer, properties: ContainerProperties) -> None:
+    """Set the container's policy on a consumer of the client.
 
     Raises:
         UnsupportedOperationException: the consumer has none.
@@ -82,4 +83,11 @@ def set_redelivery_policy(consumer: MessageConsumer, policy: RedeliveryPolicy) -
             hint="use the client's ConnectionFactory without a cache for this listener, or set "
             "the policy on that factory",
         )
-    cast(_Redelivering, consumer).redelivery_policy = policy
+    target = cast(_Redelivering, consumer)
+    policy = properties.redelivery_policy or target.redelivery_policy
+    if properties.retry is not None:
+        policy = properties.retry.apply(policy)
+        if properties.dead_letter is not None and policy.maximum_redeliveries >= 0:
+            # one more, which sends the message there
+            policy = replace(policy, maximum_redeliveries=policy.maximum_redeliveries + 1)
+    target.redelivery_policy = policy

@@ -56,6 +56,7 @@ from pyjms.listener.container.recovery import Recovery
 from pyjms.listener.container.resources import ContainerConnection, ResourceFactory
 from pyjms.listener.container.scaling import InvokerPool
 from pyjms.listener.container.state import ContainerEvent, StartOutcome
+from pyjms.listener.retries import Retries
 
 __all__ = ["DefaultMessageListenerContainer", "DefaultOptions"]
 
@@ -89,8 +90,9 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         self._start_outcome = StartOutcome()
         self._connection = ContainerConnection(self, self.prepare_connection)
         self._resources = ResourceFactory(self, self._consumer_created)
-        self._execution = ListenerExecution(self, self._life_cycle, self._resources)
-        batches = BatchExecution(self, self._life_cycle, self._resources)
+        retries = Retries(self)
+        self._execution = ListenerExecution(self, self._life_cycle, self._resources, retries)
+        batches = BatchExecution(self, self._life_cycle, self._resources, retries)
         self._cycle = ReceiveCycle(
             self, self._connection, self._resources, self._execution, batches
         )

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Protocol, cast
+from typing import ClassVar, Final
 
 from pyjms import _clock
 from pyjms._logger import error_text, one_line, shortened
 from pyjms.core.workers import Worker
 from pyjms.enums import AcknowledgeMode
+from pyjms.errors import Retry
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.message import Message
-from pyjms.listener.container.failures import cause_of, poison_cause
+from pyjms.listener.container.failures import cause_of
 from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.tracebacks import users_traceback
 
@@ -29,7 +30,6 @@ __all__ = [
     "Delivery",
     "log_abandoned",
     "log_failure",
-    "record_cause",
 ]
 
 ACKNOWLEDGED_BY_THE_CLIENT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
@@ -45,7 +45,8 @@ _LONGEST_TEXT: Final = 500
 class Delivery:
     """A received message with what it came through.
 
-    `handled` once its listener has returned, `is_poison` if no further attempt is wanted.
+    `handled` once its listener has returned, `is_poison` if no further attempt is wanted,
+    `is_given_up` if it comes once more, to be sent to the listener's dead-letter destination.
     `received_at` is in seconds of `_clock.now()`.
     """
 
@@ -60,6 +61,7 @@ class Delivery:
     handled: bool = field(default=False, init=False)
     received_at: float = field(default_factory=_clock.now, init=False)
     is_poison: bool = field(default=False, init=False)
+    is_given_up: bool = field(default=False, init=False)
 
     @property
     def subject(self) -> str:
@@ -71,26 +73,6 @@ class Delivery:
         acknowledger = message.acknowledger
         if acknowledger is not None:
             message.acknowledger = self.worker.on_loop(acknowledger)
-
-
-class _RecordsCause(Protocol):
-    """A provider's record of a delivery that keeps a reason for the dead-letter queue."""
-
-    rollback_cause: BaseException | None
-
-
-def record_cause(
-    delivery: Delivery, error: Exception, message: Message, *, refuses_unreadable: bool
-) -> None:
-    """Keep the reason why a message of `delivery` failed, for the dead letter that it may become.
-
-    The provider dead-letters a message at once if that is a PoisonMessageException.
-    """
-    record = message.provider_delivery
-    if hasattr(record, "rollback_cause"):
-        poison = poison_cause(error, refuses_unreadable=refuses_unreadable)
-        delivery.is_poison = poison is not None
-        cast(_RecordsCause, record).rollback_cause = poison or cause_of(error)
 
 
 def log_abandoned(
@@ -128,15 +110,16 @@ def log_failure(
     """
     reason = cause_of(error)
     message = None if delivery is None else delivery.message
-    reported_by_client = delivery is not None and _becomes_dead_letter(delivery)
+    reported_later = delivery is not None and _becomes_dead_letter(properties, delivery)
     is_first = message is None or message.delivery_count <= 1
+    has_traceback = is_first and not isinstance(reason, Retry)
     logger.log(
-        logging.DEBUG if reported_by_client else logging.WARNING,
+        logging.DEBUG if reported_later else logging.WARNING,
         "Listener %s failed%s: %s",
         properties.bean_name or properties.destination_description,
         ", at the end of its transaction" if delivery is None else _where(properties, delivery),
         _one_line(reason),
-        exc_info=users_traceback(reason) if is_first else None,
+        exc_info=users_traceback(reason) if has_traceback else None,
         extra={
             "listener_id": properties.bean_name,
             "destination": properties.destination_description,
@@ -148,26 +131,28 @@ def log_failure(
 def _where(properties: ContainerProperties, delivery: Delivery) -> str:
     message = delivery.message
     destination = message.destination or properties.destination_description
-    text = f" on {destination}, {delivery.subject}, {_attempt(delivery)}"
+    text = f" on {destination}, {delivery.subject}, {_attempt(properties, delivery)}"
     if not delivery.handled:
         return text
     step = "commit" if delivery.session.transacted else "acknowledgement"
     return f"{text}: the handler had returned, its {step} failed"
 
 
-def _attempt(delivery: Delivery) -> str:
+def _attempt(properties: ContainerProperties, delivery: Delivery) -> str:
     count = delivery.message.delivery_count
     if _is_acknowledged(delivery):
         return f"attempt {count}, which is the last: the message counts as acknowledged"
-    most = _attempts(delivery)
+    most = _attempts(properties, delivery)
     return f"attempt {count}" if most is None else f"attempt {count} of {most}"
 
 
-def _attempts(delivery: Delivery) -> int | None:
-    """Return how often the client delivers a message at most; None: it is not known."""
+def _attempts(properties: ContainerProperties, delivery: Delivery) -> int | None:
+    """Return how often the listener gets a message at most; None: it is not known."""
     policy = getattr(delivery.consumer, "redelivery_policy", None)
     redeliveries = getattr(policy, "maximum_redeliveries", -1)
-    return redeliveries + 1 if redeliveries >= 0 else None
+    if redeliveries < 0:
+        return None
+    return redeliveries + 1 if properties.dead_letter is None else redeliveries
 
 
 def _is_acknowledged(delivery: Delivery) -> bool:
@@ -175,11 +160,13 @@ def _is_acknowledged(delivery: Delivery) -> bool:
     return not session.transacted and session.acknowledge_mode in ACKNOWLEDGED_BY_THE_CLIENT
 
 
-def _becomes_dead_letter(delivery: Delivery) -> bool:
-    """Return whether the client refuses the message now, which it logs itself."""
+def _becomes_dead_letter(properties: ContainerProperties, delivery: Delivery) -> bool:
+    """Return whether the message becomes a dead letter now, which has a line of its own."""
     if _is_acknowledged(delivery) or delivery.handled:
         return False
-    most = _attempts(delivery)
+    if delivery.is_given_up:
+        return True
+    most = _attempts(properties, delivery)
     if delivery.is_poison:
         return hasattr(delivery.consumer, "redelivery_policy")
     return most is not None and delivery.message.delivery_count >= most

@@ -40,16 +40,16 @@ from pyjms.core.workers import current_worker
 from pyjms.errors import (
     IllegalStateException,
     ListenerExecutionFailedException,
+    Skip,
     TransactionInProgressException,
 )
-from pyjms.jms.api import Session
+from pyjms.jms.api import MessageConsumer, Session
 from pyjms.jms.message import Message
 from pyjms.listener.container.delivery import (
     ACKNOWLEDGED_BY_THE_CLIENT,
     ACKNOWLEDGED_FOR_THE_LISTENER,
     Delivery,
     log_failure,
-    record_cause,
 )
 from pyjms.listener.container.failures import (
     NoListenerError,
@@ -61,6 +61,7 @@ from pyjms.listener.container.resources import ResourceFactory
 from pyjms.listener.container.state import LifeCycle
 from pyjms.listener.handler.interceptors import HandlerInvocation, SettlementInvocation
 from pyjms.listener.handler.message_listener import ListenerCall
+from pyjms.listener.retries import Retries
 
 __all__ = ["ListenerExecution"]
 
@@ -75,8 +76,10 @@ class ListenerExecution:
         properties: ContainerProperties,
         life_cycle: LifeCycle,
         resources: ResourceFactory,
+        retries: Retries,
     ) -> None:
         self._properties = properties
+        self._retries = retries
         self._life_cycle = life_cycle
         self._resources = resources
 
@@ -111,7 +114,7 @@ class ListenerExecution:
             await self.roll_back(delivery.session)
             raise RejectedWhileStoppingError
         try:
-            await self._call_listener(delivery)
+            await self._handle(delivery)
             if resource is not None and resource.rollback_only:
                 raise ListenerExecutionFailedException(
                     "Transaction rolled back because it has been marked as rollback-only",
@@ -128,6 +131,29 @@ class ListenerExecution:
             raise
         delivery.handled = True
         await self.commit(delivery.session, delivery.message)
+
+    async def _handle(self, delivery: Delivery) -> None:
+        """Call the listener, or give the message up."""
+        if self._properties.dead_letter is not None:
+            reason = self.reason_to_give_up(delivery.message, delivery.consumer)
+            if reason is not None:
+                await self._retries.give_up(delivery, reason)
+                return
+        try:
+            await self._call_listener(delivery)
+        except Skip as skipped:
+            logger.debug(
+                "Listener %s skips %s: %s",
+                self._properties.bean_name,
+                delivery.subject,
+                skipped,
+            )
+
+    def reason_to_give_up(
+        self, message: Message, consumer: MessageConsumer
+    ) -> BaseException | None:
+        """Return why a message is sent to the listener's dead letters; None: it is handled."""
+        return self._retries.reason_to_give_up(message, consumer)
 
     async def _call_listener(self, delivery: Delivery) -> None:
         call = self._properties.listener_call
@@ -168,8 +194,7 @@ class ListenerExecution:
 
     def _record(self, delivery: Delivery, error: Exception) -> None:
         """Keep the reason of a failure where the provider looks for it."""
-        refuses = self._properties.unreadable_messages == "dead_letter"
-        record_cause(delivery, error, delivery.message, refuses_unreadable=refuses)
+        self._retries.record(delivery, error, delivery.message)
 
     async def _with_own_session(self, call: Callable[[Session], Awaitable[None]]) -> None:
         """Call with a session of its own a listener that must not see the receiving session."""

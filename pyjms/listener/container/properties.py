@@ -22,6 +22,7 @@ from pyjms.selector import selector_or_none
 from pyjms.support.converter.base import MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
+from pyjms.support.retry import RetryPolicy
 
 __all__ = [
     "ContainerOptions",
@@ -83,6 +84,7 @@ class ContainerOptions(TypedDict, total=False):
     batch_size: int | None
     batch_timeout: float
     redelivery_policy: RedeliveryPolicy | None
+    retry: RetryPolicy | None
     concurrency: str
     concurrent_consumers: int
     error_handler: ErrorHandler | None
@@ -127,6 +129,8 @@ class ContainerProperties:
     gets what has arrived already."""
     redelivery_policy: RedeliveryPolicy | None = None
     """The redelivery of this listener's messages; None: that of the connection."""
+    retry: RetryPolicy | None = None
+    """Which failures are retried, when, and the destination of this listener's dead letters."""
     error_handler: ErrorHandler | None = None
     exception_listener: ExceptionListener | None = None
     message_converter: MessageConverter | None = None
@@ -293,6 +297,11 @@ class ContainerProperties:
             value = _ACKNOWLEDGE_MODES[value]
         known = value in AcknowledgeMode.__members__.values()
         self._acknowledge_mode = AcknowledgeMode(value) if known else value
+
+    @property
+    def dead_letter(self) -> str | None:
+        """The destination of this listener's dead letters; None: the broker's."""
+        return None if self.retry is None else self.retry.dead_letter
 
     @property
     def growth_limit(self) -> int | None:

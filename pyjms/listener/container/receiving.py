@@ -202,10 +202,17 @@ class ReceiveCycle:
             await self._execution.commit(session, None)
             return False
         invoker.message_received()
-        if self._properties.batch_size is None or not self._execution.is_accepting:
+        execution = self._execution
+        if (
+            self._properties.batch_size is None
+            or not execution.is_accepting
+            or execution.reason_to_give_up(message, consumer) is not None
+        ):
             delivery = Delivery(message, session, connection, consumer, invoker.worker)
         else:
-            batch = await collect(invoker, consumer, message, self._properties)
+            batch = await collect(
+                invoker, consumer, message, self._properties, execution.reason_to_give_up
+            )
             delivery = BatchDelivery(batch, session, connection, consumer, invoker.worker)
         invoker.delivery = delivery
         try:

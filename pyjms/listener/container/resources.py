@@ -164,8 +164,8 @@ class ResourceFactory:
             )
         else:
             consumer = await session.create_consumer(destination, selector, no_local=no_local)
-        if properties.redelivery_policy is not None:
-            set_redelivery_policy(consumer, properties.redelivery_policy)
+        if properties.redelivery_policy is not None or properties.retry is not None:
+            set_redelivery_policy(consumer, properties)
         if self._on_consumer_created is not None:
             self._on_consumer_created()
         return consumer

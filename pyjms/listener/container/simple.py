@@ -34,6 +34,7 @@ from pyjms.listener.container.resources import (
 )
 from pyjms.listener.container.state import ContainerEvent
 from pyjms.listener.container.task_executor import AsyncTaskExecutor
+from pyjms.listener.retries import Retries
 
 __all__ = ["SimpleMessageListenerContainer", "SimpleOptions"]
 
@@ -81,7 +82,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         super().__init__(connection_factory)
         self._resources = ResourceFactory(self)
         self._connection = ContainerConnection(self, self._watch)
-        self._execution = ListenerExecution(self, self._life_cycle, self._resources)
+        self._execution = ListenerExecution(self, self._life_cycle, self._resources, Retries(self))
         self._concurrent_consumers = 1
         self._consumers: list[tuple[MessageConsumer, Session, Worker]] = []
         self._busy = 0

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyjms.core.interceptors import InterceptorChain
 from pyjms.core.workers import call_in_worker
-from pyjms.errors import ListenerExecutionFailedException
+from pyjms.errors import ListenerExecutionFailedException, Skip
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
 from pyjms.listener.handler.arguments import CallPlan
@@ -47,6 +47,7 @@ class HandlerAdapter:
         """Handle one message.
 
         Raises:
+            Skip: the handler raised it.
             ListenerExecutionFailedException: the handler or an interceptor raised (its cause), or
                 the handler could not be called with this message, or its reply could not be sent.
         """
@@ -58,6 +59,8 @@ class HandlerAdapter:
                 )
             else:
                 await self._call_and_reply(message, session)
+        except Skip:
+            raise
         except ListenerExecutionFailedException as error:
             error.listener_id = self.listener_id
             raise

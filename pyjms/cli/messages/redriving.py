@@ -1,0 +1,77 @@
+"""The command `pyjms redrive`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyjms.cli.credentials import PasswordFile, UrlOption, User, read_credentials
+from pyjms.cli.durations import duration
+from pyjms.cli.messages.options import Selector
+
+__all__ = ["redrive"]
+
+
+def redrive(
+    queue: Annotated[
+        str, typer.Argument(metavar="[QUEUE]", help="The dead-letter queue.")
+    ] = "ActiveMQ.DLQ",
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DESTINATION", help="Send all there, instead of to where they were sent first."
+        ),
+    ] = None,
+    url: UrlOption = None,
+    user: User = None,
+    password_file: PasswordFile = None,
+    selector: Selector = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Send at most so many messages.")
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            parser=duration, metavar="DURATION", help="How long to wait for each message."
+        ),
+    ] = 1.0,
+) -> None:
+    """Send dead letters back to their original destinations, at any broker.
+
+    Each message is moved in a transaction of its own. Prints how many were sent where. The exit
+    code is 1 if some were left, because their destination is not known.
+    """
+    import anyio
+
+    from pyjms.cli.destinations import read_destination
+    from pyjms.cli.terminal import one_line_errors, plural
+    from pyjms.client.factory import ConnectionFactory
+    from pyjms.core.redrive import redrive as redrive_all
+    from pyjms.core.template import JmsTemplate
+
+    with one_line_errors("redrive"):
+        target = None if to is None else read_destination(to)
+        given = read_credentials(user, password_file)
+        factory = ConnectionFactory(url, user_name=given.user, password=given.password)
+        done = anyio.run(
+            lambda: redrive_all(
+                JmsTemplate(factory),
+                queue,
+                destination=target,
+                selector=selector,
+                limit=limit,
+                timeout=timeout,
+            )
+        )
+        for name, count in sorted(done.by_destination.items()):
+            typer.echo(f"{plural(count, 'message')} sent to {name}")
+        if not done.count:
+            typer.echo("no message sent")
+        if done.left:
+            typer.echo(
+                f"{plural(len(done.left), 'message')} left in {queue}: their original destination "
+                "is not known (name one with --to)",
+                err=True,
+            )
+            raise typer.Exit(1)

@@ -1,0 +1,176 @@
+"""Redrive: dead letters back to where they were sent first, on any broker.
+
+Each message is received, sent and committed in a transaction of its own, so a failure or a
+cancellation in between leaves it in one of the two destinations. Its original destination is, in
+this order: that of the call; the property of a dead letter that a listener sent; the header of one
+that an ActiveMQ broker made; the property of one that an Artemis broker made. A dead letter without
+any is left where it is.
+
+The copies have a property `pyjms_redrive` with the id of the redrive. Its consumers do not select
+such messages: what fails again meanwhile, and comes back, is not sent again for ever.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyjms import _clock
+from pyjms.core.template import JmsTemplate
+from pyjms.jms.api import MessageConsumer, Session
+from pyjms.jms.destination import (
+    DEFAULT_DEAD_LETTER_QUEUE,
+    Destination,
+    Queue,
+    parse_destination,
+)
+from pyjms.jms.message import Message
+from pyjms.selector import selector_or_none
+from pyjms.support.dead_letters import (
+    FAILURE_CAUSE,
+    FAILURE_TEXT,
+    FAILURE_TYPE,
+    ORIGINAL_DESTINATION,
+    ORIGINAL_MESSAGE_ID,
+    sendable_copy,
+)
+
+__all__ = ["Redriven", "redrive"]
+
+_REDRIVE: Final = "pyjms_redrive"
+_ARTEMIS_QUEUE: Final = "_AMQ_ORIG_QUEUE"
+_OF_DEAD_LETTERS: Final = (
+    FAILURE_CAUSE,
+    FAILURE_TYPE,
+    FAILURE_TEXT,
+    ORIGINAL_DESTINATION,
+    ORIGINAL_MESSAGE_ID,
+)
+_MOST_LEFT: Final = 100
+"""Messages without a destination that one redrive passes over; it ends with the next one."""
+
+
+@dataclass
+class Redriven:
+    """What a redrive did."""
+
+    by_destination: dict[str, int] = field(default_factory=Counter)
+    """How many messages were sent to each destination, `queue://orders`."""
+    left: list[str] = field(default_factory=list)
+    """The ids of messages whose original destination is not known; they are where they were."""
+
+    @property
+    def count(self) -> int:
+        """How many messages were sent."""
+        return sum(self.by_destination.values())
+
+
+async def redrive(
+    template: JmsTemplate,
+    queue: str = DEFAULT_DEAD_LETTER_QUEUE,
+    *,
+    destination: str | Destination | None = None,
+    selector: str | None = None,
+    limit: int | None = None,
+    timeout: float = 1.0,
+) -> Redriven:
+    """Send the dead letters in `queue` to their original destinations, in a transaction each.
+
+    It ends when no message has arrived for a while, after `limit` messages, or when it has found
+    more than 100 without a known destination. Bodies, properties and headers stay, but for ids,
+    times and the reasons of the failures; the copies do not expire. Cancelling it leaves each
+    message in one of the two places.
+
+    Args:
+        template: its connection factory is used.
+        queue: the dead-letter queue.
+        destination: where all of them are sent, instead of their original destinations.
+        selector: the condition of the messages to send.
+        limit: how many are sent at most; None: all.
+        timeout: seconds to wait for a next message.
+
+    Raises:
+        InvalidSelectorException: the selector is none.
+        JMSException: the broker cannot be reached, or refuses a message.
+        ValueError: `limit` is less than 1, or `timeout` negative.
+    """
+    _clock.check_seconds("timeout", timeout)
+    if limit is not None and limit < 1:
+        raise ValueError(f"'limit' must be 1 or more: {limit}")
+    selector_or_none(selector)
+    target = parse_destination(destination) if isinstance(destination, str) else destination
+    run = _Run(parse_destination(queue), target, selector, uuid.uuid4().hex)
+    result = Redriven()
+    factory = template.connection_factory
+    # not a cache's or a pool's: they would keep the consumers
+    factory = getattr(factory, "target_connection_factory", factory)
+    async with await factory.create_connection() as connection:
+        session = await connection.create_session(transacted=True)
+        consumer = await run.consumer(session, result.left)
+        await connection.start()
+        while limit is None or result.count < limit:
+            message = await consumer.receive(timeout)
+            if message is None:
+                break
+            wanted = run.destination_of(message)
+            if wanted is not None:
+                await run.send(session, message, wanted)
+                await session.commit()
+                result.by_destination[wanted.qualified_name] += 1
+                continue
+            await consumer.close()
+            await session.rollback()
+            result.left.append(message.message_id or "")
+            if len(result.left) > _MOST_LEFT:
+                break
+            consumer = await run.consumer(session, result.left)
+    return result
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The settings of one redrive."""
+
+    queue: Destination
+    target: Destination | None
+    selector: str | None
+    token: str
+
+    async def consumer(self, session: Session, left: list[str]) -> MessageConsumer:
+        """Create a consumer of the messages that this redrive has not seen."""
+        conditions = [f"({_REDRIVE} IS NULL OR {_REDRIVE} <> '{self.token}')"]
+        if self.selector:
+            conditions.append(f"({self.selector})")
+        if left:
+            ids = ", ".join("'" + each.replace("'", "''") + "'" for each in left)
+            conditions.append(f"JMSMessageID NOT IN ({ids})")
+        return await session.create_consumer(self.queue, " AND ".join(conditions))
+
+    def destination_of(self, message: Message) -> Destination | None:
+        """Return where a dead letter is sent; None: that is not known."""
+        if self.target is not None:
+            return self.target
+        name = message.properties.get(ORIGINAL_DESTINATION)
+        if isinstance(name, str):
+            return parse_destination(name)
+        if message.original_destination is not None:
+            return message.original_destination
+        queue = message.properties.get(_ARTEMIS_QUEUE)
+        return Queue(queue) if isinstance(queue, str) else None
+
+    async def send(self, session: Session, message: Message, destination: Destination) -> None:
+        """Send a copy of a dead letter, without the marks of one."""
+        copied = sendable_copy(message)
+        values = copied.property_values()
+        for name in _OF_DEAD_LETTERS:
+            values.pop(name, None)
+        copied.properties[_REDRIVE] = self.token
+        async with await session.create_producer(destination) as producer:
+            await producer.send(
+                copied,
+                delivery_mode=message.delivery_mode,
+                priority=message.priority,
+                time_to_live=0,
+            )

@@ -1,0 +1,150 @@
+"""Retry policies: how often a listener gets a message again, when, and what becomes of it then.
+
+A policy is applied to the redelivery policy of the listener's consumers (ActiveMQ's), and adds what
+that has not: which exceptions are worth another attempt, and a dead-letter destination of its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from pyjms._clock import check_seconds
+from pyjms.client.options import RedeliveryPolicy
+
+__all__ = ["RetryPolicy", "apply_redelivery", "delay_before"]
+
+_MOST_DOUBLINGS: Final = 64
+"""Redeliveries after which a delay without a limit does not grow any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """What happens to a message whose handler raised. None: as the connection's redelivery policy.
+
+    Immutable; any number of listeners may share one. ActiveMQ: RedeliveryPolicy.
+
+    Attributes:
+        maximum: redeliveries before the message becomes a dead letter; 0: none, -1: no limit.
+        initial_delay: seconds before the first redelivery, and before each one without multiplier.
+        multiplier: the factor by which each further delay is longer; 1: all are equal.
+        max_delay: the longest delay in seconds.
+        jitter: the share by which each delay varies at random, from 0 to 1.
+        retry_on: the exceptions after which there is another attempt; after others the message is
+            a dead letter at once.
+        no_retry_for: those among them after which there is none.
+        dead_letter: the destination of this listener's dead letters, sent in the transaction that
+            consumes the message; None: the broker's.
+
+    Raises:
+        TypeError: a number or an exception type is something else.
+        ValueError: a number is out of its range, or `max_delay` less than `initial_delay`.
+    """
+
+    maximum: int | None = None
+    initial_delay: float | None = None
+    multiplier: float | None = None
+    max_delay: float | None = None
+    jitter: float | None = None
+    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    no_retry_for: tuple[type[BaseException], ...] = ()
+    dead_letter: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("initial_delay", "max_delay"):
+            if getattr(self, name) is not None:
+                check_seconds(name, getattr(self, name))
+        first, most = self.initial_delay, self.max_delay
+        if first is not None and most is not None and most < first:
+            raise ValueError(f"max_delay ({most:g} s) is less than initial_delay ({first:g} s)")
+        if self.maximum is not None and self.maximum < -1:
+            raise ValueError(f"'maximum' must be -1 (no limit) or more: {self.maximum}")
+        if self.multiplier is not None and self.multiplier < 1:
+            raise ValueError(f"'multiplier' must be 1 or more: {self.multiplier}")
+        if self.jitter is not None and not 0 <= self.jitter <= 1:
+            raise ValueError(f"'jitter' must be from 0 to 1: {self.jitter}")
+        for name in ("retry_on", "no_retry_for"):
+            for kind in getattr(self, name):
+                if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                    raise TypeError(f"{name!r} takes types of exceptions, not {kind!r}")
+
+    def apply(self, policy: RedeliveryPolicy) -> RedeliveryPolicy:
+        """Return a redelivery policy with what is set here, and the rest of `policy`."""
+        return apply_redelivery(
+            policy,
+            maximum=self.maximum,
+            initial_delay=self.initial_delay,
+            multiplier=self.multiplier,
+            max_delay=self.max_delay,
+            jitter=self.jitter,
+        )
+
+    def retries(self, error: BaseException) -> bool:
+        """Return whether there is another attempt after `error`, as far as its type goes."""
+        return isinstance(error, self.retry_on) and not isinstance(error, self.no_retry_for)
+
+    def merged(self, changes: Mapping[str, Any]) -> RetryPolicy:
+        """Return the policy with those of `changes` that are not None.
+
+        Raises:
+            TypeError: it has no attribute of that name.
+        """
+        return replace(self, **{name: v for name, v in changes.items() if v is not None})
+
+    def without_delays(self) -> RetryPolicy:
+        """Return the policy with the connection's delays, for tests."""
+        return replace(self, initial_delay=None, multiplier=None, max_delay=None, jitter=None)
+
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        """Return the names of the attributes."""
+        return frozenset(field.name for field in fields(cls))
+
+
+def apply_redelivery(
+    policy: RedeliveryPolicy,
+    *,
+    maximum: int | None,
+    initial_delay: float | None,
+    multiplier: float | None,
+    max_delay: float | None,
+    jitter: float | None,
+    delay: float | None = None,
+    pre_dispatch_check: bool | None = None,
+) -> RedeliveryPolicy:
+    """Return a policy with what is not None, and the rest of `policy`; as settings name them."""
+    changes: dict[str, Any] = {
+        "maximum_redeliveries": maximum,
+        "initial_redelivery_delay": initial_delay,
+        "redelivery_delay": initial_delay if delay is None else delay,
+        "maximum_redelivery_delay": max_delay,
+        "back_off_multiplier": multiplier,
+        "use_exponential_back_off": None if multiplier is None else multiplier > 1,
+        "collision_avoidance_percent": None if jitter is None else round(jitter * 100),
+        "use_collision_avoidance": None if jitter is None else jitter > 0,
+        "pre_dispatch_check": pre_dispatch_check,
+    }
+    return replace(policy, **{name: v for name, v in changes.items() if v is not None})
+
+
+def delay_before(policy: RedeliveryPolicy, redelivery: int) -> float:
+    """Return the seconds before the redelivery of this number, from 1, of one message.
+
+    Of a consumer's messages that wait at the same time, each has its own; the delays of
+    RedeliveryPolicy.next_delay are those of the consumer.
+    """
+    delay = policy.redelivery_delay
+    grows = policy.use_exponential_back_off and policy.back_off_multiplier > 1
+    if redelivery <= 1:
+        delay = policy.initial_redelivery_delay
+    elif grows and policy.initial_redelivery_delay > 0:
+        steps = min(redelivery - 1, _MOST_DOUBLINGS)
+        delay = policy.initial_redelivery_delay * policy.back_off_multiplier**steps
+        if policy.maximum_redelivery_delay is not None:
+            delay = min(delay, policy.maximum_redelivery_delay)
+    if policy.use_collision_avoidance:
+        share = policy.collision_avoidance_percent / 100
+        delay *= 1 + random.uniform(-share, share)  # noqa: S311 - spreads load, hides nothing
+    return delay
