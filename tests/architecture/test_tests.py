@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.parallel import GROUPS_BY_FIXTURE, SECONDS, SOURCE_TREE, SPARK_GROUPS
+from tests.kit.parallel import GROUPS_BY_FIXTURE, SECONDS, SOURCE_TREE, SPARK_GROUPS, TWO_WAY_STORES
 from tests.kit.source_tree import FILES, ROOT, relative, tree
 
 pytestmark = pytest.mark.xdist_group(SOURCE_TREE)
@@ -88,6 +88,11 @@ def test_files_named_in_the_projects_settings_exist() -> None:
 
 
 def test_expected_durations_are_of_groups_and_files_that_exist() -> None:
-    files = SECONDS.keys() - {*GROUPS_BY_FIXTURE.values(), *SPARK_GROUPS, SOURCE_TREE}
+    files = SECONDS.keys() - {
+        *GROUPS_BY_FIXTURE.values(),
+        *SPARK_GROUPS,
+        SOURCE_TREE,
+        TWO_WAY_STORES,
+    }
     assert files < SECONDS.keys()
     assert [name for name in files if not (ROOT / name).is_file()] == []

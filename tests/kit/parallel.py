@@ -29,6 +29,9 @@ SPARK_CLUSTER: Final = "spark cluster"
 SOURCE_TREE: Final = "source tree"
 """Tests that parse all modules of the packages, which takes seconds and is done once a process."""
 
+TWO_WAY_STORES: Final = "two-way stores"
+"""The half of the tests in `test_two_way` that starts each broker more than once."""
+
 SPARK_GROUPS: Final = frozenset({SPARK_SESSION, SPARK_DRIVERS, SPARK_CLUSTER})
 SECONDS_PER_TEST: Final = 0.03
 SECONDS: Final = {
@@ -36,7 +39,8 @@ SECONDS: Final = {
     SPARK_DRIVERS: 110,
     "tests/contract/store/test_store_contract.py": 45,
     SOURCE_TREE: 12,
-    "tests/integration/activemq/test_two_way.py": 400,
+    TWO_WAY_STORES: 200,
+    "tests/integration/activemq/test_two_way.py": 200,
     SPARK_CLUSTER: 60,
     "tests/integration/crash/test_kill.py": 25,
     "tests/integration/broker/test_restart.py": 25,

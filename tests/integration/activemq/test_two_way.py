@@ -24,6 +24,7 @@ import pytest
 from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
 from pyjms.wire.kahadb.journal import segment_number
 from pyjms.wire.kahadb.reader import SegmentReader
+from tests.kit.parallel import TWO_WAY_STORES
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(900)]
 
@@ -152,6 +153,7 @@ def test_we_open_what_activemq_wrote(workshop: Workshop) -> None:
         same(expected, workshop.java("drain", url, "b"))
 
 
+@pytest.mark.xdist_group(TWO_WAY_STORES)
 @pytest.mark.parametrize(
     "workshop",
     [
@@ -185,6 +187,7 @@ def wait_for_compacted_acks(store: Path) -> None:
     pytest.fail("ActiveMQ has not compacted its acknowledgements")
 
 
+@pytest.mark.xdist_group(TWO_WAY_STORES)
 @pytest.mark.parametrize("workshop", [False], ids=["kahadb"], indirect=True)
 @pytest.mark.fact("activemq-persistence K18")
 def test_what_we_write_behind_activemqs_compacted_acknowledgements_stays(
