@@ -1,7 +1,8 @@
-"""A connection factory that passes everything on to another one. (spring-jms 3.3)"""
+"""Connection factories around another one, which opens the connections. (spring-jms 3.3)"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from operator import attrgetter
 from typing import Any
 
@@ -16,12 +17,35 @@ from pyjms.jms.domain import (
 from pyjms.jms.domain.connections import Domain
 from pyjms.jms.metadata import ConnectionMetaData
 
-__all__ = ["DelegatingConnectionFactory"]
+__all__ = ["DelegatingConnection", "DelegatingConnectionFactory", "WrappingConnectionFactory"]
 
 _target = attrgetter("target")
 
 
-class DelegatingConnectionFactory(DomainConnectionFactory):
+class WrappingConnectionFactory(DomainConnectionFactory):
+    """Opens the connections of another factory, and wraps each of them."""
+
+    def __init__(self, target_connection_factory: ConnectionFactory) -> None:
+        self.target_connection_factory = target_connection_factory
+
+    @property
+    def shares_connection(self) -> bool:
+        """Whether the target's connections are handles on one."""
+        return self.target_connection_factory.shares_connection
+
+    async def open_in(
+        self, domain: Domain | None, user_name: str | None, password: str | None
+    ) -> Connection:
+        """Open a connection of the target, with these credentials if there are any."""
+        target = self.target_connection_factory
+        return self.wrapped(await open_connection(target, domain, user_name, password))
+
+    @abstractmethod
+    def wrapped(self, connection: Connection) -> Connection:
+        """Return a connection of the target, or what stands for it."""
+
+
+class DelegatingConnectionFactory(WrappingConnectionFactory):
     """Passes everything on to another factory. Spring: DelegatingConnectionFactory.
 
     A base for factories that change one thing; templates and transactions treat it as its target.
@@ -36,29 +60,19 @@ class DelegatingConnectionFactory(DomainConnectionFactory):
     def __init__(
         self, target_connection_factory: ConnectionFactory, *, should_stop_connections: bool = False
     ) -> None:
-        self.target_connection_factory = target_connection_factory
+        super().__init__(target_connection_factory)
         self.should_stop_connections = should_stop_connections
 
-    @property
-    def shares_connection(self) -> bool:
-        """Whether the target's connections are handles on one."""
-        return self.target_connection_factory.shares_connection
-
-    async def open_in(
-        self, domain: Domain | None, user_name: str | None, password: str | None
-    ) -> Connection:
-        """Open a connection of the target, with these credentials if there are any."""
-        target = self.target_connection_factory
-        connection = await open_connection(target, domain, user_name, password)
+    def wrapped(self, connection: Connection) -> Connection:
+        """Return the connection; with `should_stop_connections` one that is stopped first."""
         return _StoppedBeforeClose(connection) if self.should_stop_connections else connection
 
 
-class _StoppedBeforeClose(QueueConnection, TopicConnection):
-    """A connection that `close` stops first, if it was started."""
+class DelegatingConnection(QueueConnection, TopicConnection):
+    """Passes everything on to another connection; override what matters."""
 
     def __init__(self, target: Connection) -> None:
         self.target = target
-        self._is_started = False
 
     client_id = DelegatedAttribute[str | None](_target, read_only=True)
     metadata = DelegatedAttribute[ConnectionMetaData](_target, read_only=True)
@@ -70,6 +84,17 @@ class _StoppedBeforeClose(QueueConnection, TopicConnection):
         Connection.create_durable_connection_consumer, _target
     )
     create_session = delegated(Connection.create_session, _target)
+    start = delegated(Connection.start, _target)
+    stop = delegated(Connection.stop, _target)
+    close = delegated(Connection.close, _target)
+
+
+class _StoppedBeforeClose(DelegatingConnection):
+    """A connection that `close` stops first, if it was started."""
+
+    def __init__(self, target: Connection) -> None:
+        super().__init__(target)
+        self._is_started = False
 
     async def start(self) -> None:
         await self.target.start()

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any
 
-from pyjms._forwarding import DelegatedAttribute, delegated
+from pyjms.connection.delegating_factory import DelegatingConnection, WrappingConnectionFactory
 from pyjms.core.closing import close_quietly
 from pyjms.core.resources import BoundResource, active_transaction, bound
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import TransactionInProgressException
-from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, Session
+from pyjms.jms.api import Connection, ConnectionFactory, Session
 from pyjms.jms.api.delegating import DelegatingSession
-from pyjms.jms.domain import (
-    DomainConnectionFactory,
-    QueueConnection,
-    TopicConnection,
-    open_connection,
-)
-from pyjms.jms.domain.connections import Domain
-from pyjms.jms.metadata import ConnectionMetaData
 
 __all__ = ["TransactionAwareConnectionFactoryProxy"]
 
 _target = attrgetter("target")
 
 
-class TransactionAwareConnectionFactoryProxy(DomainConnectionFactory):
+class TransactionAwareConnectionFactoryProxy(WrappingConnectionFactory):
     """Gives code that opens its own sessions the session of the task's transaction.
 
     Spring: TransactionAwareConnectionFactoryProxy. It must be the outermost factory. Within a
@@ -47,20 +38,11 @@ class TransactionAwareConnectionFactoryProxy(DomainConnectionFactory):
         *,
         synched_local_transaction_allowed: bool = False,
     ) -> None:
-        self.target_connection_factory = target_connection_factory
+        super().__init__(target_connection_factory)
         self.synched_local_transaction_allowed = synched_local_transaction_allowed
 
-    @property
-    def shares_connection(self) -> bool:
-        """Whether the target's connections are handles on one."""
-        return self.target_connection_factory.shares_connection
-
-    async def open_in(
-        self, domain: Domain | None, user_name: str | None, password: str | None
-    ) -> Connection:
-        """Open a connection of the target, whose sessions may be those of transactions."""
-        target = self.target_connection_factory
-        connection = await open_connection(target, domain, user_name, password)
+    def wrapped(self, connection: Connection) -> Connection:
+        """Return the connection with sessions that may be those of transactions."""
         return _TransactionAwareConnection(connection, self)
 
     async def transactional_session(self) -> Session | None:
@@ -89,25 +71,12 @@ class TransactionAwareConnectionFactoryProxy(DomainConnectionFactory):
         return joined.session
 
 
-class _TransactionAwareConnection(QueueConnection, TopicConnection):
+class _TransactionAwareConnection(DelegatingConnection):
     """A connection of the target, with the sessions of transactions."""
 
     def __init__(self, target: Connection, factory: TransactionAwareConnectionFactoryProxy) -> None:
-        self.target = target
+        super().__init__(target)
         self._factory = factory
-
-    client_id = DelegatedAttribute[str | None](_target, read_only=True)
-    metadata = DelegatedAttribute[ConnectionMetaData](_target, read_only=True)
-    exception_listener = DelegatedAttribute[ExceptionListener | None](_target, read_only=False)
-    transformer = DelegatedAttribute[Any](_target, read_only=False)  # ActiveMQ's
-    set_client_id = delegated(Connection.set_client_id, _target)
-    create_connection_consumer = delegated(Connection.create_connection_consumer, _target)
-    create_durable_connection_consumer = delegated(
-        Connection.create_durable_connection_consumer, _target
-    )
-    start = delegated(Connection.start, _target)
-    stop = delegated(Connection.stop, _target)
-    close = delegated(Connection.close, _target)
 
     async def create_session(
         self,

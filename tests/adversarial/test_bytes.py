@@ -28,7 +28,7 @@ HELLO = b"\0\0\0\x10\1ActiveMQ\0\0\0\x0c\0\0\0"
         b"\0\0\0\x0a" + bytes(10),
     ],
 )
-async def test_what_is_no_openwire_ends_the_connection(peer, gone, serves, data) -> None:
+async def test_what_is_not_openwire_ends_the_connection(peer, gone, serves, data) -> None:
     attacker = await peer()
     await attacker.stream.send(data)
     with suppress(anyio.BrokenResourceError, OSError):  # the broker may be faster
@@ -47,7 +47,7 @@ async def test_what_is_no_openwire_ends_the_connection(peer, gone, serves, data)
         b"\0\0\0\x0a" + bytes(10),
     ],
 )
-async def test_the_broker_itself_closes_what_is_no_openwire(peer, gone, serves, data) -> None:
+async def test_the_broker_itself_closes_what_is_not_openwire(peer, gone, serves, data) -> None:
     attacker = await peer()
     await attacker.stream.send(data)
     await attacker.closed()  # though the peer keeps its side open
@@ -85,7 +85,7 @@ async def test_random_frames_after_the_handshake(peer, gone, serves) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "?", "a?b", " ", ",", ",,", "a,?"])
-async def test_a_destination_that_is_no_name(peer, gone, serves, name: str) -> None:
+async def test_a_destination_that_is_not_a_name(peer, gone, serves, name: str) -> None:
     attacker = await peer()
     await attacker.connect()
     message = attacker.message(Queue("placeholder"))

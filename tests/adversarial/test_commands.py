@@ -116,7 +116,7 @@ async def test_acknowledgements_of_what_was_never_sent(peer, serves, service) ->
     await serves()
 
 
-async def test_messages_with_the_same_id_are_all_let_go(peer, gone, service) -> None:
+async def test_messages_with_the_same_id_are_all_released(peer, gone, service) -> None:
     """Ids without a producer are not audited; a window must not lose one under the other's id."""
     attacker = await peer()
     await attacker.connect()
@@ -294,7 +294,7 @@ async def test_pulls_with_and_without_an_end(peer, serves, service) -> None:
     await serves()
 
 
-async def test_oneway_nonsense_is_told_and_the_connection_goes_on(peer) -> None:
+async def test_invalid_oneway_commands_are_reported_and_the_connection_goes_on(peer) -> None:
     attacker = await peer()
     await attacker.connect()
     await attacker.tell(*(attacker.message(None) for _ in range(50)))

@@ -74,7 +74,7 @@ async def test_a_consumer_that_never_reads_costs_one_buffer(
     assert held.statistics.inflight == 0
 
 
-async def test_questions_whose_answers_nobody_reads(peer, gone, serves, service) -> None:
+async def test_requests_whose_responses_nobody_reads(peer, gone, serves, service) -> None:
     attacker = await peer()
     await attacker.connect()
     connection = connection_of(service, "attacker")
@@ -181,7 +181,7 @@ async def test_a_transaction_that_never_ends_is_within_the_memory_limit(
     await serves()
 
 
-async def test_topic_acknowledgements_in_a_transaction_are_no_store(peer, service) -> None:
+async def test_topic_acknowledgements_in_a_transaction_use_no_store(peer, service) -> None:
     attacker = await peer()
     await attacker.connect()
     consumer_id = await attacker.consume(T)

@@ -92,7 +92,7 @@ async def port(tls_broker: TlsBroker, files: CertificateFiles) -> AsyncIterator[
         b"\x17\x03\x03\x00\x10" + bytes(16),
     ],
 )
-async def test_what_is_no_handshake_ends_the_connection(port: Port, data: bytes) -> None:
+async def test_what_is_not_a_handshake_ends_the_connection(port: Port, data: bytes) -> None:
     attacker = await port.attack(data)
     await closed(attacker)
     await port.clean()
@@ -115,7 +115,7 @@ async def test_changed_bytes_of_a_hello_end_the_connection(port: Port) -> None:
     await port.clean()
 
 
-async def test_half_a_hello_delays_nobody_and_is_ended(
+async def test_half_a_client_hello_delays_no_other_client_and_is_ended(
     tls_broker: TlsBroker, files: CertificateFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -11,6 +11,7 @@ from pyjms_broker.conversion.sections import (
     Handler,
     Lost,
     Spec,
+    append_for_destination,
     convert_attributes,
     convert_children,
     destination_of,
@@ -122,11 +123,7 @@ def _redelivery_policies(draft: Draft, element: Element, path: Path) -> None:
 
 
 def _redelivery_policy(draft: Draft, element: Element, path: Path) -> None:
-    here = draft.append(path, {}, element)
-    name = destination_of(element)
-    if name is not None:
-        draft.put((*here, "destination"), name, element)
-    convert_attributes(draft, element, REDELIVERY_POLICY, here)
+    append_for_destination(draft, element, path, REDELIVERY_POLICY)
 
 
 def _jaas(conf: FilePath, draft: Draft, element: Element, path: Path) -> None:

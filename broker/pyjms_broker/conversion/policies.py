@@ -11,6 +11,7 @@ from pyjms_broker.conversion.sections import (
     Handler,
     Lost,
     Spec,
+    append_for_destination,
     convert_attributes,
     convert_children,
     destination_of,
@@ -47,11 +48,7 @@ def _entries(draft: Draft, element: Element, path: Path) -> None:
 
 
 def _entry(draft: Draft, element: Element, path: Path) -> None:
-    here = draft.append(path, {}, element)
-    name = destination_of(element)
-    if name is not None:
-        draft.put((*here, "destination"), name, element)
-    convert_attributes(draft, element, POLICY_ENTRY, here)
+    here = append_for_destination(draft, element, path, POLICY_ENTRY)
     convert_children(draft, element, _ENTRY_CHILDREN, here)
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "Handler",
     "Lost",
     "Spec",
+    "append_for_destination",
     "convert_attributes",
     "convert_children",
     "destination_of",
@@ -148,6 +149,16 @@ def only_child(draft: Draft, element: Element) -> Element | None:
     for further in inside[1:]:
         draft.findings.unsupported(further, f"<{element.name}> has one element, this is another")
     return inside[0] if inside else None
+
+
+def append_for_destination(draft: Draft, element: Element, path: Path, spec: Spec) -> Path:
+    """Append a section for an element that names a destination; return the section's path."""
+    here = draft.append(path, {}, element)
+    name = destination_of(element)
+    if name is not None:
+        draft.put((*here, "destination"), name, element)
+    convert_attributes(draft, element, spec, here)
+    return here
 
 
 def destination_of(element: Element) -> str | None:

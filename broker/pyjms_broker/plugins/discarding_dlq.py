@@ -52,7 +52,7 @@ class DiscardingDLQBrokerPlugin:
     report_interval: Annotated[
         int,
         Attribute(
-            "After how many discarded messages each time the log has their number; 0: never.",
+            "Number of discarded messages between two log lines about them; 0: none.",
             minimum=0,
         ),
     ] = 1000

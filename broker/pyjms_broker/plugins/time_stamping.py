@@ -34,7 +34,7 @@ class TimeStampingBrokerPlugin:
     ] = 0.0
     future_only: Annotated[
         bool,
-        Attribute("Whether a message is left as it is if it would expire earlier than it says."),
+        Attribute("Whether a message is left unchanged if it would expire earlier otherwise."),
     ] = False
     process_network_messages: Annotated[
         bool, Attribute("Whether messages from other brokers are stamped, too.")

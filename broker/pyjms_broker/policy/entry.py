@@ -158,7 +158,9 @@ class PolicyAttributes:
     """The prefetches replace a consumer's own only where that is the built-in default."""
     use_prefetch_extension: Annotated[
         bool,
-        Attribute("Whether delivered messages make way for others before they are acknowledged."),
+        Attribute(
+            "Whether delivered messages leave the prefetch window before they are acknowledged."
+        ),
     ] = True
     enable_audit: Annotated[
         bool, Attribute("Whether messages with a message id that was seen before are dropped.")

@@ -37,7 +37,6 @@ class RequestTransport(TransportFilter[Command], ABC):
         """The OpenWire version agreed on with the peer; the current one if none was negotiated."""
         return CURRENT_VERSION
 
-    @abstractmethod
     async def request(self, command: Command, timeout: float | None = None) -> Response:
         """Send `command` and wait at most `timeout` seconds for its response; None: for ever.
 
@@ -48,12 +47,41 @@ class RequestTransport(TransportFilter[Command], ABC):
             RequestTimeoutException: no response came in time.
             ConnectionFailedException: the transport failed before the response came.
         """
+        waiter = Waiter()
+        outcomes: list[Response | Exception] = []
+
+        def complete(outcome: Response | Exception) -> None:
+            outcomes.append(outcome)
+            waiter.wake()
+
+        self.request_soon(command, complete)
+        self.flush()
+        try:
+            if outcomes:
+                await checkpoint()  # other tasks get to run all the same
+            else:
+                await _clock.wait(waiter, timeout)
+        finally:
+            if not outcomes:
+                self.abandon(command)
+        if not outcomes:
+            raise RequestTimeoutException(
+                f"No response from the broker to {type(command).__name__} within {timeout:g} s",
+                hint=f"the transport to {self.remote_address} is open; the broker may be busy",
+            )
+        if isinstance(outcomes[0], Exception):
+            raise outcomes[0]
+        return outcomes[0]
 
     @abstractmethod
     def request_soon(
         self, command: Command, on_response: Callable[[Response | Exception], None]
     ) -> None:
         """Send `command` and return; call `on_response` on the loop with the outcome, once."""
+
+    @abstractmethod
+    def abandon(self, command: Command) -> None:
+        """Forget the request of `command`: nobody waits for its response any more."""
 
 
 class ResponseCorrelator(RequestTransport):
@@ -107,32 +135,8 @@ class ResponseCorrelator(RequestTransport):
             self._pending.pop(number, None)
             raise
 
-    async def request(self, command: Command, timeout: float | None = None) -> Response:
-        waiter = Waiter()
-        outcomes: list[Response | Exception] = []
-
-        def complete(outcome: Response | Exception) -> None:
-            outcomes.append(outcome)
-            waiter.wake()
-
-        self.request_soon(command, complete)
-        self._outbound.flush()
-        try:
-            if outcomes:
-                await checkpoint()  # other tasks get to run all the same
-            else:
-                await _clock.wait(waiter, timeout)
-        finally:
-            if not outcomes:
-                self._pending.pop(command.command_id, None)
-        if not outcomes:
-            raise RequestTimeoutException(
-                f"No response from the broker to {type(command).__name__} within {timeout:g} s",
-                hint=f"the transport to {self.remote_address} is open; the broker may be busy",
-            )
-        if isinstance(outcomes[0], Exception):
-            raise outcomes[0]
-        return outcomes[0]
+    def abandon(self, command: Command) -> None:
+        self._pending.pop(command.command_id, None)
 
     def on_command(self, command: Command) -> None:
         if not isinstance(command, Response):

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from typing import Protocol
 
-from anyio.lowlevel import checkpoint
-
-from pyjms import _clock
-from pyjms._wakeup import Waiter
-from pyjms.errors import RequestTimeoutException
 from pyjms.transport.openwire.correlator import RequestTransport
-from pyjms.wire.openwire.commands import Command, Response
 
 __all__ = ["InterruptionListener", "ReconnectingTransport"]
 
@@ -35,34 +29,3 @@ class ReconnectingTransport(RequestTransport, ABC):
 
     interruptions: InterruptionListener | None = None
     """The receiver of interruptions; set it before `start()`."""
-
-    @abstractmethod
-    def abandon(self, command: Command) -> None:
-        """Do not repeat the request of `command`: nobody waits for its response any more."""
-
-    async def request(self, command: Command, timeout: float | None = None) -> Response:
-        waiter = Waiter()
-        outcomes: list[Response | Exception] = []
-
-        def complete(outcome: Response | Exception) -> None:
-            outcomes.append(outcome)
-            waiter.wake()
-
-        self.request_soon(command, complete)
-        self.flush()
-        try:
-            if outcomes:
-                await checkpoint()  # other tasks get to run all the same
-            else:
-                await _clock.wait(waiter, timeout)
-        finally:
-            if not outcomes:
-                self.abandon(command)
-        if not outcomes:
-            raise RequestTimeoutException(
-                f"No response from a broker to {type(command).__name__} within {timeout:g} s",
-                hint=f"the transport is {self.remote_address}",
-            )
-        if isinstance(outcomes[0], Exception):
-            raise outcomes[0]
-        return outcomes[0]

@@ -94,7 +94,7 @@ async def test_repetitions_of_endless_and_cron_jobs_are_not_used_up(scheduler):
     assert [(j.repeat, j.execution_count) for j in scheduler.jobs()] == [(-1, 2), (4, 2)]
 
 
-async def test_unknown_jobs_are_no_error(scheduler):
+async def test_unknown_jobs_are_ignored(scheduler):
     assert scheduler.remove("none") is COMPLETED
     assert scheduler.reschedule("none", 1) is COMPLETED
     assert len(scheduler) == 0
@@ -126,7 +126,7 @@ async def test_many_jobs_with_one_time_are_all_listed(scheduler):
     assert ids(scheduler.jobs()) == [f"j{number:04}" for number in range(1203)]
 
 
-async def test_messages_of_removed_jobs_are_let_go(scheduler):
+async def test_messages_of_removed_jobs_are_released(scheduler):
     for number in range(1500):
         add(scheduler, f"j{number}", number)
         scheduler.remove(f"j{number}")

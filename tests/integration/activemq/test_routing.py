@@ -167,7 +167,7 @@ async def test_dups_ok(connect: Any, name: str) -> None:
     assert await (await session.create_consumer(Queue(name))).receive(0.2) is None
 
 
-async def test_another_connection_hears_that_a_temporary_queue_is_gone(connect: Any) -> None:
+async def test_another_connection_learns_that_a_temporary_queue_was_deleted(connect: Any) -> None:
     owner, other = await connect(), await connect()
     owning = await owner.create_session()
     temporary = await owning.create_temporary_queue()

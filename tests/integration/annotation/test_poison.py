@@ -139,7 +139,7 @@ async def test_what_the_handler_sent_is_rolled_back(jms_app: JmsTestApp) -> None
     await jms_app.drained("out")
 
 
-async def test_a_service_that_fails_is_no_fault_of_the_message(jms_app: JmsTestApp) -> None:
+async def test_a_failed_service_does_not_make_a_message_poison(jms_app: JmsTestApp) -> None:
     tries: list[str] = []
 
     def connect() -> str:

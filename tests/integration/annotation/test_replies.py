@@ -114,7 +114,7 @@ async def test_answers_are_those_that_spring_gave(jms_app, case, queue, create) 
 
 
 @pytest.mark.fact("spring-jms 6.2.1")
-async def test_none_is_no_answer_and_answers_are_in_the_transaction(jms_app) -> None:
+async def test_none_is_not_a_reply_and_replies_are_in_the_transaction(jms_app) -> None:
     @jms_listener("in")
     async def twice(text: str, template: Annotated[Any, Provide["jms_template"]]) -> str:
         await template.convert_and_send("aside", text)

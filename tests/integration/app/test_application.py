@@ -395,9 +395,7 @@ async def test_a_name_says_its_kind(domain, jms_app) -> None:
 
 
 @pytest.mark.parametrize("cache_level", ["CONSUMER", "NONE"])
-async def test_a_client_id_that_somebody_has_ends_the_start(
-    cache_level, jms_broker, pyjms_broker_url
-) -> None:
+async def test_a_client_id_in_use_ends_the_start(cache_level, jms_broker, pyjms_broker_url) -> None:
     class Container(ApplicationContainer):
         durables = providers.Singleton(
             DefaultJmsListenerContainerFactory,

@@ -55,7 +55,7 @@ def test_a_port_that_is_none_is_named() -> None:
     assert "1 to 65535" in text
 
 
-def test_a_misspelt_key_is_told_with_file_line_and_suggestion(tmp_path: Path) -> None:
+def test_a_misspelt_key_is_reported_with_file_line_and_suggestion(tmp_path: Path) -> None:
     file = tmp_path / "application.yaml"
     file.write_text("jms:\n  listener:\n    auto_startupp: false\n")
     with pytest.raises(ConfigurationException) as raised:
@@ -64,7 +64,7 @@ def test_a_misspelt_key_is_told_with_file_line_and_suggestion(tmp_path: Path) ->
     assert "auto_startup" in str(raised.value)
 
 
-def test_a_selector_that_is_none_is_told_before_anything_starts() -> None:
+def test_an_invalid_selector_is_reported_before_anything_starts() -> None:
     @jms_listener("in", id="choosy", selector="price >")
     async def choosy(text: str) -> None: ...
 
@@ -324,7 +324,7 @@ def test_a_hook_with_an_argument_that_cannot_be_supplied() -> None:
     assert "begin: parameter 'what' cannot be supplied" in problem_of(begin)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     @jms_listener("in", selector="(")
     async def one(text: str) -> None: ...
 

@@ -154,7 +154,9 @@ async def test_an_impossible_range_is_refused(start: Start, bounds: tuple[int, .
     assert application.registry["orders"].concurrency == "1-1"
 
 
-async def test_an_unregistered_listener_is_gone(start: Start, jms_template: JmsTemplate) -> None:
+async def test_an_unregistered_listener_does_not_exist(
+    start: Start, jms_template: JmsTemplate
+) -> None:
     application, _ = await start()
     await application.registry.unregister("orders")
     assert application.registry.get_listener_container_ids() == ()

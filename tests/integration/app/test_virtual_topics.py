@@ -34,7 +34,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-async def test_the_log_says_whom_a_message_reaches(pyjms_broker_url, caplog) -> None:
+async def test_the_log_names_the_listeners_that_a_message_reaches(pyjms_broker_url, caplog) -> None:
     caplog.set_level(logging.INFO, logger="pyjms")
     settings = PyjmsSettings().with_broker_url(pyjms_broker_url)
     async with JmsApplication(billing, shipping, other, settings=settings) as application:

@@ -219,7 +219,7 @@ async def test_the_end_of_a_temporary_queue_takes_its_consumers_silently(connect
     "activemq-broker 11/Expired.Queue.X, Expired.Topic.X",
     "activemq-broker 11/MessageDLQd.Queue/Topic.X",
 )
-async def test_dead_and_expired_messages_are_told_without_their_bodies(connect) -> None:
+async def test_advisories_of_dead_and_expired_messages_have_no_bodies(connect) -> None:
     client = await connect()
     await client.consumer(Topic(f"{A}MessageDLQd.>"))
     await client.consumer(Topic(f"{A}Expired.>"))
@@ -381,7 +381,7 @@ async def test_a_master_broker_says_so_to_each_new_consumer(connect, topic: str)
 
 
 @pytest.mark.fact("activemq-broker 11/Producer.Queue.X, Producer.Topic.X, Producer.Anonymous")
-async def test_producers_without_a_destination_are_told_of_on_demand(broker_with) -> None:
+async def test_producers_without_a_destination_are_announced_on_demand(broker_with) -> None:
     async with broker_with(anonymous_producer_advisory_support=True) as (_, client):
         await client.consumer(Topic(f"{A}Producer.Anonymous"))
         producer = await client.producer()
@@ -393,7 +393,7 @@ async def test_producers_without_a_destination_are_told_of_on_demand(broker_with
 
 
 @pytest.mark.fact("activemq-broker 11/Consumer.Queue.X, Consumer.Topic.X")
-async def test_a_durable_subscription_is_told_of_to_its_end(connect) -> None:
+async def test_a_durable_subscription_is_announced_until_its_end(connect) -> None:
     client = await connect()
     await client.consumer(Topic(f"{A}Consumer.Topic.t"))
     consumer = await client.consumer(Topic("t"), subscription_name="s", client_id=client.name)
@@ -404,7 +404,7 @@ async def test_a_durable_subscription_is_told_of_to_its_end(connect) -> None:
     assert isinstance((await client.message()).data_structure, RemoveSubscriptionInfo)
 
 
-async def test_an_advisory_that_cannot_be_sent_harms_nobody(
+async def test_an_advisory_that_cannot_be_sent_has_no_other_effect(
     broker_with, caplog: pytest.LogCaptureFixture
 ) -> None:
     class NoAdvisories(BrokerFilter):

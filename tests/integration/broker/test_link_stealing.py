@@ -17,9 +17,7 @@ T = Topic("news")
 
 @pytest.mark.fact("activemq-broker T17")
 @pytest.mark.parametrize("option", ["", "?allowLinkStealing=false", "?allowLinkStealing=true"])
-async def test_a_durable_subscription_goes_to_whoever_takes_the_link(
-    raw_client: Any, option: str
-) -> None:
+async def test_a_durable_subscription_follows_the_stolen_link(raw_client: Any, option: str) -> None:
     service = BrokerService("links", persistent=False)
     door = service.add_connector(f"tcp://127.0.0.1:0{option}")
     allowed = option.endswith("true")

@@ -40,7 +40,7 @@ async def prepared(client: Any) -> list[Any]:
 
 @pytest.mark.fact("activemq-persistence E1")
 @pytest.mark.parametrize("kind", ["persistent=false", "memory store"])
-async def test_everything_is_there_while_it_runs_and_gone_at_its_stop(
+async def test_everything_is_kept_while_it_runs_and_dropped_at_its_stop(
     tmp_path: Path, raw_client: Any, kind: str
 ) -> None:
     service = in_memory(tmp_path, kind)

@@ -173,7 +173,7 @@ class BrokenDisk:
         return getattr(OS_DISK, name)
 
 
-async def test_a_store_that_failed_is_no_lack_of_room(tmp_path: Path, raw_client: Any) -> None:
+async def test_a_failed_store_does_not_count_as_full(tmp_path: Path, raw_client: Any) -> None:
     disk: Any = BrokenDisk()
     service = BrokerService(
         f"bounds-{next(_numbers)}",

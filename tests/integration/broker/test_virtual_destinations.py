@@ -167,7 +167,7 @@ async def test_a_full_queue_may_be_left_out(broker_with) -> None:
             assert broker.queue_statistics(B.physical_name).messages == (2 if lenient else 1)
 
 
-async def test_a_parked_copy_that_gives_up_may_be_left_out(broker_with) -> None:
+async def test_a_blocked_copy_that_times_out_may_be_left_out(broker_with) -> None:
     policies = PolicyMap(
         [PolicyEntry(destination=A, memory_limit=1, send_fail_if_no_space_after_timeout=0.01)]
     )

@@ -144,7 +144,7 @@ def test_a_durable_subscription_gets_what_was_sent_meanwhile(url: str, name: str
     assert pyjms("receive", topic, *subscription).stdout == "news\n"
 
 
-def test_bodies_that_are_no_text_are_printed_as_json(url: str, name: str) -> None:
+def test_bodies_that_are_not_text_are_printed_as_json(url: str, name: str) -> None:
     async def send() -> None:
         async with await ConnectionFactory(url).create_connection() as connection:
             session = await connection.create_session()

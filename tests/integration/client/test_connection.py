@@ -245,7 +245,7 @@ async def test_a_refused_client_id_is_an_invalid_client_id_exception(client: Any
 
 
 @pytest.mark.fact("jms-api 1.8")
-async def test_the_exception_listener_hears_of_what_nobody_else_would_see(client: Any) -> None:
+async def test_the_exception_listener_gets_what_no_caller_would_see(client: Any) -> None:
     heard: list[JMSException] = []
     connection = await client.connect()
     connection.exception_listener = heard.append
@@ -382,7 +382,7 @@ async def test_a_connection_that_was_stopped_is_not_one_that_was_never_started(
     assert "not yet started" not in caplog.text
 
 
-async def test_nobody_there_is_said_with_the_url() -> None:
+async def test_an_unreachable_broker_is_reported_with_the_url() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]

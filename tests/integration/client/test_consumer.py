@@ -23,7 +23,9 @@ TRANSACTED = AcknowledgeMode.TRANSACTED
 
 
 @pytest.mark.fact("jms-api 4.1")
-async def test_receive_waits_as_told_and_never_brings_the_expired(client: Any, clock: Any) -> None:
+async def test_receive_waits_for_its_timeout_and_never_returns_expired_messages(
+    client: Any, clock: Any
+) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
     before = clock.now()

@@ -94,7 +94,7 @@ async def test_blocking_clients_reach_the_broker_of_a_coroutine_application(
     assert await anyio.to_thread.run_sync(send_and_receive) == {"a": 1}
 
 
-async def test_a_message_is_no_object_of_the_sender(broker: BrokerService) -> None:
+async def test_a_received_message_is_not_the_senders_object(broker: BrokerService) -> None:
     async def send() -> None:
         async with await ConnectionFactory(url(broker)).create_connection() as connection:
             session = await connection.create_session()

@@ -26,7 +26,7 @@ from pyjms_broker.testing import EmbeddedTestBroker
 
 
 @pytest.mark.fact("jms-api 3.1", "activemq-edges N5")
-async def test_bound_producers_send_to_their_destination_and_unbound_ones_where_told(
+async def test_bound_producers_send_to_their_destination_and_unbound_ones_to_the_named_one(
     client: Any,
 ) -> None:
     session = await client.session()

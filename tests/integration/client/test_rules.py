@@ -299,5 +299,5 @@ async def test_a_rule(client: Any, name: str) -> None:
     assert type(refusal.value) is kind
 
 
-async def test_every_recorded_rule_is_tried_or_said_why_not(client: Any) -> None:
+async def test_every_recorded_rule_is_tried_or_has_a_reason_why_not(client: Any) -> None:
     assert client.oracle("jms-client-rules").keys() == RULES.keys() | NOT_HERE.keys()

@@ -59,7 +59,7 @@ async def test_a_login_leads_to_the_console_alone(secured: Console, target: str)
     assert response.headers["location"] == "/admin/"
 
 
-async def test_a_wrong_password_is_told_on_the_form(secured: Console) -> None:
+async def test_a_wrong_password_is_reported_on_the_form(secured: Console) -> None:
     response = await log_in(secured, "ann", "<wrong>")
     assert response.status_code == 401
     assert "invalid" in notice_of(response)

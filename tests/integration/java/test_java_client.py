@@ -195,7 +195,7 @@ def test_request_and_reply_through_temporary_queues(java: Any, name: str) -> Non
     assert java("request-reply", name) == [["re: 1", True], ["re: 2", True], ["re: 3", True]]
 
 
-def test_a_deleted_temporary_queue_is_gone_for_everyone(java: Any) -> None:
+def test_a_deleted_temporary_queue_does_not_exist_for_others(java: Any) -> None:
     assert java("deleted-temporary") == [
         "there",
         "InvalidDestinationException: Cannot use a Temporary destination from another Connection",

@@ -125,7 +125,7 @@ async def test_the_service_manager_is_notified(tmp_path: Path, abstract: bool) -
             process.wait(20)
 
 
-def test_a_manager_that_is_gone_does_not_stop_the_broker(tmp_path: Path) -> None:
+def test_a_manager_that_has_ended_does_not_stop_the_broker(tmp_path: Path) -> None:
     variables = {"NOTIFY_SOCKET": str(tmp_path / "none")}
     arguments = ("--ephemeral", "--openwire", "127.0.0.1:0")
     with broker_process(*arguments, cwd=tmp_path, variables=variables) as process:

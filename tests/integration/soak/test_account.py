@@ -175,7 +175,7 @@ PERMITTED = {
 
 
 @pytest.mark.parametrize("story", PERMITTED)
-def test_what_is_permitted_is_no_finding(story: str) -> None:
+def test_what_is_permitted_is_not_a_finding(story: str) -> None:
     assert judge(PERMITTED[story]).findings == []
 
 

@@ -344,7 +344,7 @@ def test_ddl_reads_the_same_way(judge: Judge) -> None:
         ("a MAP<STRING, VARIANT>", "schema has a VARIANT inside a, where numbers are read"),
     ],
 )
-def test_a_wrong_schema_is_told(spark, schema: str, sentence: str) -> None:
+def test_a_wrong_schema_is_reported(spark, schema: str, sentence: str) -> None:
     with pytest.raises(ConfigurationException, match=sentence):
         schema_type(schema)
 

@@ -108,7 +108,7 @@ def test_speculation_sends_twice(spark, refused: Refused, mocker) -> None:
     assert "spark.speculation is on and would send rows twice" in refused(lambda f: f.select("a"))
 
 
-def test_what_keeps_state_is_told_by_keys_and_functions(spark) -> None:
+def test_what_keeps_state_is_recognized_by_keys_and_functions(spark) -> None:
     rows = spark.readStream.format("rate").load().withWatermark("timestamp", "1 minute")
     mapped = rows.where("value > 1")
     assert stateful_operators(mapped) == []

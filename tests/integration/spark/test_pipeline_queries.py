@@ -286,7 +286,7 @@ def test_a_parquet_folder_holds_each_batch_once(broker, run, spark, tmp_path):
     assert broker.texts("BAD") == ["bad"]
 
 
-def test_a_bad_message_stops_the_pipeline_if_it_is_told_so(broker, run):
+def test_a_bad_message_stops_the_pipeline_if_it_is_configured_so(broker, run):
     pipeline = Pipeline(
         name="strict",
         function=late,

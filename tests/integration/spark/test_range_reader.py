@@ -234,7 +234,7 @@ def test_topics_have_no_ranges(make):
         make(destination="topic://T")
 
 
-def test_the_way_is_chosen_once_and_said_once(broker, make, tmp_path, caplog):
+def test_the_reader_is_chosen_once_and_logged_once(broker, make, tmp_path, caplog):
     broker.send("IN", ["a"])
     reader = make(JmsStreamReader)
     start = reader.initialOffset()

@@ -176,7 +176,7 @@ def half_open(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("dies", ["the driver", "the connection"])
-def test_what_comes_again_late_is_known_when_its_rows_are_gone(
+def test_late_redeliveries_are_recognized_after_their_rows_were_removed(
     broker: Any, make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
     broker.send("IN", TEXTS[:5])
@@ -218,7 +218,7 @@ def test_what_comes_again_late_is_known_when_its_rows_are_gone(
     assert "no such id" not in Spool(folder)
 
 
-def test_late_ids_go_after_a_day_and_damage_is_told(folder: Path, caplog: Any) -> None:
+def test_late_ids_are_removed_after_a_day_and_damage_is_reported(folder: Path, caplog: Any) -> None:
     folder.mkdir()
     ids = LateIds(folder)
     ids.add(5, ["a", "b"])

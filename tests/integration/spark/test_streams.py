@@ -83,7 +83,7 @@ def test_a_batch_that_comes_again_is_neither_lost_nor_doubled(
 
 
 @pytest.mark.fact("spark-pipeline 1.3", "spark-pipeline 5/Pulsar")
-def test_a_finished_batch_is_gone_and_a_checkpoint_set_back_is_told_so(
+def test_a_finished_batch_is_removed_and_an_older_checkpoint_is_reported(
     spark, broker, tmp_path, driver
 ):
     broker.send("IN", TEXTS)

@@ -282,7 +282,7 @@ async def test_messages_follow_the_receipt_of_the_subscription(stomp: StompBroke
 
 @pytest.mark.parametrize("version", ["1.1", "1.2"])
 @pytest.mark.parametrize("mode", ["client", "client-individual"])
-async def test_copies_with_the_same_id_are_told_apart(
+async def test_copies_with_the_same_id_are_distinguished(
     stomp: StompBroker, version: str, mode: str
 ) -> None:
     client = await stomp.client(version)

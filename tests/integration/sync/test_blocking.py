@@ -205,7 +205,7 @@ def test_a_listener_runs_in_a_thread_that_ends_with_its_consumer(connection) -> 
 
 
 @pytest.mark.parametrize("close", ["session", "connection", "replace"])
-def test_threads_end_with_whoever_is_closed(factory, close) -> None:
+def test_threads_end_with_what_is_closed(factory, close) -> None:
     before = threads()
     connection = factory.create_connection()
     connection.start()

@@ -75,7 +75,7 @@ async def test_a_renewed_certificate_is_used_by_new_connections(
 
 
 @pytest.mark.parametrize("required", [False, True])
-async def test_an_exposed_connector_is_no_risk_where_clients_have_certificates(
+async def test_an_exposed_connector_is_not_warned_of_where_clients_have_certificates(
     files: CertificateFiles, required: bool
 ) -> None:
     service = BrokerService("exposed", persistent=False)

@@ -288,7 +288,7 @@ class TestFiles:
         wrong = f"{option}&ssl.keyStoreKeyPassword=another-secret"
         await self.refused(files, wrong, "the password of the private key")
 
-    async def test_a_text_that_is_no_certificate(self, files: CertificateFiles) -> None:
+    async def test_a_text_that_is_not_a_certificate(self, files: CertificateFiles) -> None:
         path = files.directory / "readme.txt"
         path.write_text("nothing")
         await self.refused(files, f"ssl.trustStore={path}&wantClientAuth=true", "no certificate")

@@ -76,7 +76,7 @@ async def test_failover_connects_over_it(ws_broker: Start) -> None:
         assert await exchange(f"failover:({url})?maxReconnectAttempts=1") == "hello"
 
 
-async def test_a_client_of_tcp_is_told_at_once(
+async def test_a_client_of_tcp_is_refused_at_once(
     ws_broker: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

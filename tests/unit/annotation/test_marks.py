@@ -65,7 +65,7 @@ def test_a_destination_does_as_well_as_its_name() -> None:
 
 
 @pytest.mark.parametrize(("mark", "name"), [(jms_listener, "jms_listener"), (send_to, "send_to")])
-def test_a_mark_without_brackets_is_told_how(mark: Any, name: str) -> None:
+def test_a_mark_without_brackets_is_refused_with_the_right_form(mark: Any, name: str) -> None:
     def handler(text: str) -> None: ...
 
     with pytest.raises(TypeError, match=rf'write @{name}\("name"\) above handler'):

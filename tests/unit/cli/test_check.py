@@ -144,7 +144,7 @@ def test_with_valid_settings_what_depends_on_them_is_checked(check: Check) -> No
     assert "there is no container factory 'absent'" in lines[10]
 
 
-def test_a_file_that_is_no_yaml_does_not_hide_the_others(check: Check) -> None:
+def test_a_file_that_is_not_yaml_does_not_hide_the_others(check: Check) -> None:
     lines = check(
         "orders",
         files={

@@ -144,7 +144,7 @@ def test_check_of_settings_names_file_and_line(pyjms: Run, tmp_path: Path) -> No
         (("fly",), 2, "No such command"),
     ],
 )
-def test_errors_are_told_without_a_trace(pyjms: Run, arguments, status, text) -> None:
+def test_errors_are_printed_without_a_traceback(pyjms: Run, arguments, status, text) -> None:
     done = pyjms(*arguments)
     assert done.returncode == status
     assert text in done.stderr
@@ -242,7 +242,7 @@ def test_the_shutdown_timeout_of_a_run(tmp_path: Path) -> None:
     assert "Application stopped" in log
 
 
-def test_a_shutdown_timeout_that_is_no_duration(pyjms: Run) -> None:
+def test_a_shutdown_timeout_that_is_not_a_duration(pyjms: Run) -> None:
     refused = pyjms("run", "--shutdown-timeout", "soon", "orders")
     assert refused.returncode == 2
     assert "is not a duration" in refused.stderr

@@ -169,7 +169,9 @@ def test_help_says_where_settings_are_looked_for(pyjms: Run) -> None:
         (("fly",), 2, "No such command"),
     ],
 )  # fmt: skip
-def test_errors_are_told_without_a_trace(pyjms: Run, tmp_path, arguments, status, text) -> None:
+def test_errors_are_printed_without_a_traceback(
+    pyjms: Run, tmp_path, arguments, status, text
+) -> None:
     (tmp_path / "early.py").write_text(
         "from pyspark.sql import functions as F\nf = F.udf(lambda x: x, 'string')\n"
     )

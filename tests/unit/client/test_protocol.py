@@ -600,7 +600,7 @@ async def test_expired_messages_are_acknowledged_as_such(open_peer: Any, clock: 
     assert ClientOptions().consumer_expiry_check_enabled
 
 
-async def test_redelivered_is_told_from_the_second_rollback_on(open_peer: Any) -> None:
+async def test_redelivered_is_sent_from_the_second_rollback_on(open_peer: Any) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer, TRANSACTED)
     await peer.dispatch(consumer, "a")
@@ -831,7 +831,7 @@ async def test_a_cancelled_commit_counts_as_committed(open_peer: Any) -> None:
     assert await consumer.receive(5) is None
 
 
-async def test_what_a_session_is_told_of_its_removal(open_peer: Any) -> None:
+async def test_how_a_session_learns_of_its_removal(open_peer: Any) -> None:
     peer = await open_peer()
     session = await peer.connection.create_session()
     assert [s.session_id for s in peer.sent(SessionInfo)] == [session.session_id]

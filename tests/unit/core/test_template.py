@@ -247,7 +247,7 @@ async def test_what_must_return_a_message(provider: Any, bad: object) -> None:
 
 
 @pytest.mark.parametrize("payload", ["text", TextMessage("text")])
-async def test_a_payload_is_no_creator(provider: Any, payload: object) -> None:
+async def test_a_payload_is_not_a_creator(provider: Any, payload: object) -> None:
     template = JmsTemplate(provider)
     kind = type(payload).__name__
     with pytest.raises(TypeError, match=rf"not {kind}; convert_and_send takes a payload"):

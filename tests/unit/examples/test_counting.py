@@ -28,7 +28,7 @@ def test_flights_come_in_the_order_of_their_time(flights):
     assert sum(flight.dep_delay is None for flight in flights) == 4
 
 
-def test_broken_messages_are_no_departures(flights):
+def test_broken_messages_are_not_departures(flights):
     texts = list(with_broken(flights, 100))
     refused = 0
     for text in texts:

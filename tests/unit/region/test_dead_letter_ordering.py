@@ -376,7 +376,7 @@ async def test_so_is_one_whose_send_waited_for_space(clock, make_broker, paged):
     assert (answer.done, answer.error) == (True, None)
 
 
-def test_a_sender_is_told_that_the_dead_letter_was_not_stored(clock, make_broker, paged):
+def test_a_sender_learns_that_the_dead_letter_was_not_stored(clock, make_broker, paged):
     broker = make_broker(store=paged)
     client = broker.client()
     answer = with_deferred_store(

@@ -425,7 +425,7 @@ def test_redelivery_counts_when_a_consumer_leaves(client, last, counts):
     assert [d.redelivery_counter for d in client.dispatches_of(third)] == [c + 1 for c in counts]
 
 
-def test_removing_an_unknown_consumer_is_no_error(client):
+def test_removing_an_unknown_consumer_is_ignored(client):
     consumer = client.consume(Q)
     client.close(consumer)
     client.close(consumer)

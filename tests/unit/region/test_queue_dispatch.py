@@ -207,7 +207,7 @@ def test_paging_with_and_without_lazy_dispatch(make_broker, lazy, paged):
 
 
 @pytest.mark.fact("activemq-broker Q11")
-def test_a_selector_that_fails_is_no_match(client, caplog):
+def test_a_selector_that_fails_does_not_match(client, caplog):
     consumer = client.consume(Q, selector="weight > 3 AND JMSPriority > 3")
     message = client.message(Q, "broken")
     message.marshalled_properties = b"\x00\x00\x00\x01\x00"  # damaged

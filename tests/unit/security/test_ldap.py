@@ -98,7 +98,7 @@ def test_others_are_refused(name: str, password: str | None) -> None:
         module().login(Credentials(name, password))
 
 
-def test_a_directory_that_does_not_answer_is_no_failed_login(
+def test_a_directory_that_does_not_respond_is_not_a_failed_login(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def connect(_user: str | None, _password: str | None) -> Any:
@@ -111,7 +111,7 @@ def test_a_directory_that_does_not_answer_is_no_failed_login(
     assert "secret" not in caplog.text
 
 
-def test_a_wrong_password_of_the_broker_itself_is_no_failed_login() -> None:
+def test_a_wrong_password_of_the_broker_itself_is_not_a_failed_login() -> None:
     stack = LoginStack([(Flag.REQUIRED, module(connectionPassword="other"))])
     with pytest.raises(JMSSecurityException, match="cannot be checked at present"):
         stack.authenticate(Credentials("alice", "secret"))

@@ -50,7 +50,7 @@ def test_lists_of_long_values_count() -> None:
         selector.matches({"l": ["a"] * 1_000_000, "s": 1}.get)
 
 
-def test_lists_are_no_texts() -> None:
+def test_lists_are_not_strings() -> None:
     value = {"l": ["a"], "m": ["a"]}.get
     assert compile_selector("REGEX('a', l)").evaluate(value) is None
     assert compile_selector("('x' + l) IS NULL").evaluate(value) is True

@@ -64,7 +64,7 @@ SHOWN: Final = {
     ),
     "BrokerSettings.advisory_support": ("integration/broker/test_key_effects.py::test_advisories"),
     "BrokerSettings.anonymous_producer_advisory_support": (
-        "integration/broker/test_advisories.py::test_producers_without_a_destination_are_told_of_on_demand"
+        "integration/broker/test_advisories.py::test_producers_without_a_destination_are_announced_on_demand"
     ),
     "BrokerSettings.use_virtual_dest_subs": (
         "integration/broker/test_virtual_destinations.py::test_queues_that_are_fed_are_reported_when_they_are_created"
@@ -219,7 +219,7 @@ SHOWN: Final = {
         "unit/store/kahadb/test_adapter.py::test_one_directory_has_one_holder"
     ),
     "KahaDBPersistenceSettings.lock_keep_alive_period": (
-        "unit/store/kahadb/test_maintenance.py::test_the_loss_of_the_lock_is_told"
+        "unit/store/kahadb/test_maintenance.py::test_the_loss_of_the_lock_is_reported"
     ),
     "KahaDBPersistenceSettings.directory": (
         "unit/settings/test_persistence_settings.py::test_the_store_directory_can_be_configured"
@@ -328,13 +328,13 @@ SHOWN: Final = {
         "unit/store/jdbc/test_setting_effects.py::test_a_statement_reads_so_many_rows"
     ),
     "JDBCPersistenceSettings.enable_audit": (
-        "unit/store/jdbc/test_audit.py::test_a_store_with_an_audit_knows_what_is_gone"
+        "unit/store/jdbc/test_audit.py::test_a_store_with_an_audit_knows_what_was_removed"
     ),
     "JDBCPersistenceSettings.max_producers_to_audit": (
         "unit/store/jdbc/test_bounds.py::test_producers_that_are_silent_are_forgotten"
     ),
     "JDBCPersistenceSettings.audit_recovery_depth": (
-        "unit/store/jdbc/test_audit.py::test_a_store_with_an_audit_knows_what_is_gone"
+        "unit/store/jdbc/test_audit.py::test_a_store_with_an_audit_knows_what_was_removed"
     ),
     "JDBCPersistenceSettings.query_timeout": (
         "integration/postgresql/test_jdbc_store.py::test_statements_that_take_too_long"
@@ -352,7 +352,7 @@ SHOWN: Final = {
         "unit/store/jdbc/test_tables.py::test_one_row_locks_and_ids_rise"
     ),
     "JDBCPersistenceSettings.lock_keep_alive_period": (
-        "unit/store/jdbc/test_lockers.py::test_a_broker_whose_lease_is_gone_stops_and_is_to_begin_anew"
+        "unit/store/jdbc/test_lockers.py::test_a_broker_that_lost_its_lease_stops_and_requests_a_restart"
     ),
     "JDBCPersistenceSettings.lock_acquire_sleep_interval": (
         "unit/store/jdbc/test_setting_effects.py::test_a_slave_tries_again_after_the_interval"
@@ -370,7 +370,7 @@ SHOWN: Final = {
         "unit/store/jdbc/test_setting_effects.py::test_a_database_is_tried_again_after_the_period"
     ),
     "JDBCPersistenceSettings.max_async_jobs": (
-        "unit/store/jdbc/test_failures.py::test_too_much_that_waits_is_said"
+        "unit/store/jdbc/test_failures.py::test_a_congested_store_reports_it"
     ),
     "JDBCPersistenceSettings.duplicate_id_window": (
         "unit/store/jdbc/test_bounds.py::test_duplicate_ids_have_a_window"
@@ -408,7 +408,7 @@ SHOWN: Final = {
         "unit/store/jdbc/test_setting_effects.py::test_a_journal_of_so_many_segments_asks_for_a_checkpoint"
     ),
     "JournaledJDBCPersistenceSettings.journal_log_file_size": (
-        "unit/store/jdbc/test_journaled.py::test_checkpoints_let_go_of_the_journal"
+        "unit/store/jdbc/test_journaled.py::test_checkpoints_release_the_journal"
     ),
     "JournaledJDBCPersistenceSettings.checkpoint_interval": (
         "unit/store/jdbc/test_setting_effects.py::test_the_journal_goes_to_the_database_each_interval"

@@ -74,7 +74,7 @@ def test_placeholders_are_replaced() -> None:
     assert copy.sink == "B.EU"
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     given = settings(
         pipelines={
             "delays": {"sql": "SELECT 1"},

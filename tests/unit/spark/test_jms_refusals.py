@@ -47,7 +47,7 @@ def test_a_spool_may_say_that_it_begins_at_the_beginning(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("folder", ["s3a://key:pw@b/x", "hdfs://n/x", "file:///x"])
-def test_a_spool_is_no_uri(folder: str) -> None:
+def test_a_spool_is_not_a_uri(folder: str) -> None:
     with pytest.raises(ConfigurationException) as caught:
         read_options({"url": URL, "spool": folder}, "source")
     scheme = folder.partition(":")[0]
@@ -82,5 +82,5 @@ def test_a_queue_is_not_written_over() -> None:
     assert isinstance(made, JmsBatchWriter)
 
 
-def test_a_query_that_sends_all_its_rows_each_time_is_no_overwriting() -> None:
+def test_a_query_that_sends_all_its_rows_each_time_does_not_overwrite() -> None:
     assert isinstance(sink().streamWriter(TEXTS, True), JmsStreamWriter)

@@ -211,7 +211,7 @@ def test_a_schema_without_spark_types_is_found_before_spark_starts(java: str) ->
     assert sentence.startswith("Pipeline a: Schema Loose: Loose.anything: object has no Spark type")
 
 
-def test_everything_is_told_at_once(tmp_path) -> None:
+def test_everything_is_reported_at_once(tmp_path) -> None:
     first = made("a", schema="n INT", dead_letter="Q", source="Q")
     pipelines = [first, made("b", source="Q", sql="SELECT 1")]
     java, shared, loop, view = check_pipelines(pipelines, java=str(tmp_path / "nowhere"))

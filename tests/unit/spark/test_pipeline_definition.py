@@ -142,7 +142,7 @@ def test_a_wrong_value_is_named_with_what_to_write(values: dict[str, Any], sente
     assert sentence in str(caught.value)
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     with pytest.raises(ConfigurationException) as caught:
         made(sink="", partitions=0, trigger="x")
     assert [word in str(caught.value) for word in ("sink", "partitions", "trigger")] == [True] * 3

@@ -171,7 +171,7 @@ def test_the_order_of_sources_counts(place: PipelineLocation) -> None:
         check(place, made(source={"b": "B", "a": "A"}))
 
 
-def test_a_checkpoint_of_somebody_else_is_refused(place: PipelineLocation) -> None:
+def test_a_checkpoint_of_another_pipeline_is_refused(place: PipelineLocation) -> None:
     use(place)
     with pytest.raises(ConfigurationException, match="so no pipeline wrote it"):
         open_checkpoint(place, made())

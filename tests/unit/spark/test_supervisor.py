@@ -408,7 +408,7 @@ async def test_pulses_tell_of_rows_and_backlog(tmp_path) -> None:
     assert len(life.of(BatchFinished)) == 1
 
 
-async def test_looking_for_news_is_no_batch(tmp_path, clock) -> None:
+async def test_polling_for_new_data_is_not_a_batch(tmp_path, clock) -> None:
     query = FakeQuery()
     idle = progress(3, rows=0)
     idle.durationMs = {"triggerExecution": 20, "latestOffset": 20}

@@ -63,7 +63,7 @@ class Recorder:
         self.events.append(event)
 
 
-def test_a_listener_that_raises_is_logged_and_the_others_are_told(caplog) -> None:
+def test_a_listener_that_raises_is_logged_and_the_others_are_called(caplog) -> None:
     class Broken:
         def on_event(self, event: object) -> None:
             raise KeyError("x")
@@ -313,7 +313,7 @@ def test_how_a_status_ends(tmp_path: Path, events, state, reason) -> None:
     assert (files.of("p").state, files.of("p").reason) == (state, reason)
 
 
-def test_a_status_is_stale_once_its_process_is_gone(tmp_path: Path) -> None:
+def test_a_status_is_stale_once_its_process_has_ended(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         child.wait()
     assert PipelineStatus("p", "running", process=child.pid, updated=10).is_stale(20)
@@ -329,7 +329,7 @@ def test_a_status_is_stale_once_its_process_is_gone(tmp_path: Path) -> None:
     assert read_statuses(tmp_path / "absent") == []
 
 
-def test_a_status_that_cannot_be_written_is_said_and_no_more(tmp_path: Path, caplog) -> None:
+def test_a_status_that_cannot_be_written_is_only_logged(tmp_path: Path, caplog) -> None:
     (tmp_path / "file").write_text("")
     StatusFiles({"p": tmp_path / "file" / "p"}).on_event(started())
     assert "Cannot write the status of pipeline p" in caplog.text

@@ -132,7 +132,7 @@ def test_a_broken_entry_point_is_named(
     assert converter.from_message(message("a", "text/upper")) == "A", "others still work"
 
 
-def test_a_name_that_is_no_content_type_is_refused(install: Install) -> None:
+def test_a_name_that_is_not_a_content_type_is_refused(install: Install) -> None:
     install("csv", "UpperCase")
     with pytest.raises(ConfigurationException, match="'csv' is not a content type"):
         DefaultMessageConverter().from_message(message("a", "csv"))

@@ -320,7 +320,7 @@ async def test_the_json_converter_needs_a_type_that_it_knows(session: Session) -
     assert converter.from_message(message, SameShape) == SameShape(id=1, name="n")
 
 
-async def test_a_text_named_as_such_is_no_json(session: Session) -> None:
+async def test_a_text_named_as_such_is_not_json(session: Session) -> None:
     message = JsonMessageConverter(
         target_type=MessageType.TEXT, type_id_property_name="_type"
     ).to_message("hello", session)

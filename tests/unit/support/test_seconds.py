@@ -122,7 +122,7 @@ MAY_BE_NEGATIVE = {"template", "assigned", "receive", "receive_and_convert", "re
 @pytest.mark.parametrize(
     "value", ["5x", "5s", True, dt.timedelta(seconds=1), Decimal(1), [0.5]], ids=repr
 )
-def test_what_is_no_number_is_refused_by_name(call: str, value: object) -> None:
+def test_what_is_not_a_number_is_refused_by_name(call: str, value: object) -> None:
     name, use = CALLS[call]
     with pytest.raises(TypeError) as caught:
         use(value)

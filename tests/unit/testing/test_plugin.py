@@ -218,7 +218,7 @@ async def test_a_bad_message_becomes_a_dead_letter_at_once(jms_broker) -> None:
         await app.stop()
 
 
-async def test_what_handlers_raised_is_told(jms_clock, jms_broker) -> None:
+async def test_what_handlers_raised_is_reported(jms_clock, jms_broker) -> None:
     app = JmsTestApp(jms_broker, jms_broker.url)
     await app.start(handler, redelivery_delay=1.0)
     try:

@@ -89,7 +89,7 @@ def test_settings_become_options_of_the_url_unless_it_has_its_own(scheme: str) -
         ("failover:(ssl://a:1,tcp://b:2)", {}),
     ],
 )
-def test_brokers_that_failover_is_told_of_get_the_settings_where_all_use_tls(
+def test_brokers_announced_to_failover_get_the_settings_where_all_use_tls(
     url: str, nested: dict[str, str]
 ) -> None:
     secured = with_tls(TransportURI.parse(url), TlsOptions(trust_store="ca.pem"))

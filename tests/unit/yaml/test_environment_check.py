@@ -45,7 +45,7 @@ def test_what_is_near_to_no_setting_is_warned_of(caplog: pytest.LogCaptureFixtur
     ]
 
 
-def test_every_one_is_told() -> None:
+def test_every_one_is_reported() -> None:
     with pytest.raises(ConfigurationException) as caught:
         load_settings(environ={"PYJMS_ACTIVEMQ_USER": "a", "PYJMS_ACTIVEMQ_PASSWORD": "hunter2"})
     assert [line.partition("; ")[2] for line in str(caught.value).splitlines()] == [

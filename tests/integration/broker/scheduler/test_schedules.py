@@ -248,6 +248,6 @@ async def test_a_duplicate_id_is_detected_on_its_own_queue_only(broker: Any) -> 
     assert texts(await broker.receive(5, "other")) == ["other"]
 
 
-async def test_repetitions_are_no_duplicates(broker: Any) -> None:
+async def test_repetitions_are_not_duplicates(broker: Any) -> None:
     await broker.send("Q", _AMQ_DUPL_ID="1", AMQ_SCHEDULED_PERIOD=1000, AMQ_SCHEDULED_REPEAT=2)
     assert len(await broker.receive(5)) == 3

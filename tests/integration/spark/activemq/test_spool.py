@@ -53,7 +53,7 @@ def rows_between(reader, start, end) -> list[dict]:
 
 
 @pytest.mark.activemq
-def test_the_spool_is_chosen_by_itself_and_said_once(broker, tmp_path, caplog):
+def test_the_spool_is_chosen_automatically_and_logged_once(broker, tmp_path, caplog):
     broker.send("IN", ["a", "b"])
     reader = reader_of(broker, tmp_path)
     start = reader.initialOffset()

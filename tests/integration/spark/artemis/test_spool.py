@@ -37,7 +37,7 @@ def rows_between(reader, start, end) -> list[dict]:
     return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
 
-def test_the_spool_is_chosen_by_itself_and_said_once(broker, tmp_path, caplog):
+def test_the_spool_is_chosen_automatically_and_logged_once(broker, tmp_path, caplog):
     broker.send("IN", ["a", "b"])
     reader = reader_of(broker, tmp_path)
     start = reader.initialOffset()

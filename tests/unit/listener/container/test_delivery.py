@@ -261,7 +261,7 @@ async def test_after_a_shutdown_a_failure_is_only_a_debug_line(
 
 
 @pytest.mark.fact("spring-jms 1.7.6")
-async def test_a_wrapped_failure_is_no_infrastructure_failure(provider, recorder, build, clock):
+async def test_a_wrapped_failure_is_not_an_infrastructure_failure(provider, recorder, build, clock):
     wrapped = ListenerExecutionFailedException("handler failed")
     wrapped.__cause__ = JMSException("inside")
     container = build(Failing(recorder, wrapped, times=1), session_transacted=True,
@@ -298,7 +298,9 @@ async def test_a_rollback_that_fails(second, provider, recorder, build, clock, c
 
 @pytest.mark.fact("spring-jms 1.7.8")
 @pytest.mark.parametrize("call", ["Session.commit", "Session.rollback"])
-async def test_somebody_elses_transaction_is_left_alone(call, provider, recorder, build, clock):
+async def test_the_transaction_of_another_owner_is_not_ended(
+    call, provider, recorder, build, clock
+):
     error = RuntimeError("no")
     container = build(Failing(recorder, error, times=1), session_transacted=True,
                       **handlers(recorder))  # fmt: skip

@@ -433,7 +433,7 @@ async def test_a_listener_that_a_shutdown_cancels_is_rolled_back(provider, build
     assert provider.texts("q") == ["a"]
 
 
-async def test_start_after_shutdown_begins_anew(provider, recorder, build, clock):
+async def test_start_after_shutdown_starts_again(provider, recorder, build, clock):
     container = build(recorder.note)
     await container.start()
     await container.shutdown()
@@ -443,7 +443,7 @@ async def test_start_after_shutdown_begins_anew(provider, recorder, build, clock
 
 
 @pytest.mark.fact("spring-jms 1.10.9")
-async def test_auto_startup_is_told_and_an_explicit_start_works(provider, build):
+async def test_auto_startup_is_reported_and_an_explicit_start_works(provider, build):
     container = build(nothing, auto_startup=False)
     assert not container.is_auto_startup
     await container.start()

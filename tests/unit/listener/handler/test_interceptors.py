@@ -224,7 +224,7 @@ async def test_context_and_thread_of_handlers(jms_app):
     assert SEEN.get() == "nothing"
 
 
-async def test_a_jms_exception_of_an_interceptor_is_no_broken_connection(jms_app):
+async def test_a_jms_exception_of_an_interceptor_is_not_a_broken_connection(jms_app):
     errors = []
 
     async def refuse(invocation, proceed):

@@ -110,7 +110,7 @@ def test_a_write_that_failed_can_be_done_again(kit: IndexKit) -> None:
     assert kit.index.check() == []
 
 
-def test_destinations_are_told_apart(kit: IndexKit) -> None:
+def test_destinations_are_distinguished(kit: IndexKit) -> None:
     other = kit.index.destination(OTHER)
     same_name = kit.index.topic(KahaDestination(1, "other"))
     same_name.subscribe("c:s", b"", 1, 1)
@@ -125,7 +125,7 @@ def test_destinations_are_told_apart(kit: IndexKit) -> None:
         kit.index.topic(OTHER)
 
 
-def test_a_removed_destination_is_gone(kit: IndexKit) -> None:
+def test_a_removed_destination_does_not_exist(kit: IndexKit) -> None:
     topic = kit.topic
     topic.subscribe("c:s", b"", 1, 1)
     kit.fill(topic, 10)
@@ -311,6 +311,6 @@ def test_what_does_not_fit_together_is_named(kit: IndexKit) -> None:
     ]
 
 
-def test_closing_twice_is_no_error(kit: IndexKit) -> None:
+def test_closing_twice_is_allowed(kit: IndexKit) -> None:
     kit.index.close()
     kit.index.close()

@@ -99,7 +99,7 @@ def test_the_last_unsubscribe_clears_the_topic(kit: IndexKit) -> None:
     assert (kit.topic.count, kit.topic.subscriptions, kit.topic.last_arrival) == (0, {}, 5)
 
 
-def test_what_only_a_gone_subscription_needed_goes_in_pieces(kit: IndexKit) -> None:
+def test_what_only_a_removed_subscription_needed_is_deleted_in_pieces(kit: IndexKit) -> None:
     kit.topic.subscribe(A, b"a", 1, 1)
     kit.topic.subscribe(B, b"b", 1, 1)
     kit.fill(kit.topic, 10)

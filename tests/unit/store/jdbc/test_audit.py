@@ -37,7 +37,7 @@ def test_the_producer_that_was_silent_longest_makes_room():
     assert not audit.seen("q", "b", 1)
 
 
-async def test_a_store_with_an_audit_knows_what_is_gone(open_store):
+async def test_a_store_with_an_audit_knows_what_was_removed(open_store):
     settings = {"enable_audit": True, "audit_recovery_depth": 1}
     store = await open_store(**settings)
     queue = store.queue()

@@ -165,7 +165,7 @@ async def test_two_who_write_are_one_too_many(open_store, watch):
     assert second.texts(second.queue()) == ["1", "3"]
 
 
-async def test_too_much_that_waits_is_said(open_store, tmp_path, watch):
+async def test_a_congested_store_reports_it(open_store, tmp_path, watch):
     store = await open_store(network_timeout=0.01, resume_check_sleep_period=0.01, max_async_jobs=4)
     states, queue = watch(store.adapter), store.queue()
     answers = [queue.add_message(OperationContext(), store.reference(n)) for n in range(1, 10)]
@@ -307,5 +307,5 @@ def test_a_batch_whose_commit_got_no_answer_is_not_done_twice(tmp_path):
     database.close()
 
 
-def test_a_letter_is_safe_before_its_message_goes() -> None:
+def test_a_dead_letter_is_stored_before_its_message_is_removed() -> None:
     assert StoreCapabilities.of(JDBCPersistenceAdapter(Path())).has_several_journals

@@ -129,7 +129,7 @@ async def test_a_replay_that_is_cut_short_goes_on(open_store, sql, tmp_path):
         assert rows(sql, tmp_path / f"copy{number}") == [(2,), (3,)]
 
 
-async def test_checkpoints_let_go_of_the_journal(open_store, tmp_path):
+async def test_checkpoints_release_the_journal(open_store, tmp_path):
     store = await open_store(journaled(journal_log_files=1000))
     queue = store.queue()
     references = await store.send(queue, *range(1, 41), body=bytes(10_000))
@@ -193,7 +193,7 @@ async def test_without_the_journal_it_is_the_database_alone(open_store, sql, tmp
     assert store.adapter.state is StoreState.RUNNING
 
 
-async def test_it_begins_with_nothing_where_told(open_store, tmp_path):
+async def test_it_starts_empty_if_configured_so(open_store, tmp_path):
     store = await open_store(journaled())
     await store.send(store.queue(), 1)
     shutil.copytree(tmp_path / "store", tmp_path / "copy")
@@ -244,7 +244,7 @@ def test_all_operations_that_last_have_a_number():
 
 
 @given(st.data())
-def test_damaged_records_are_told(data):
+def test_damaged_records_are_reported(data):
     record = encode_operations([ops.RemoveContainer("queue://Q")])
     cut = data.draw(st.integers(0, len(record) - 1))
     if cut == 1:

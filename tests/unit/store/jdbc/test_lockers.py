@@ -157,7 +157,7 @@ async def test_a_broker_says_that_it_is_a_slave(open_store, tmp_path):
     await service.stop()
 
 
-async def test_a_broker_whose_lease_is_gone_stops_and_is_to_begin_anew(tmp_path, sql):
+async def test_a_broker_that_lost_its_lease_stops_and_requests_a_restart(tmp_path, sql):
     settings = JDBCSettings(**{**LEASE, "lock_keep_alive_period": 0.01})
     store = JDBCPersistenceAdapter(tmp_path / "store", settings)
     service = BrokerService("leased", persistence_adapter=store)

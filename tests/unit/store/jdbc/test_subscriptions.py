@@ -139,7 +139,7 @@ async def test_acknowledgements_of_nothing_change_no_counts(open_store):
     assert store.subscription_texts(found, OTHER) == []
 
 
-async def test_messages_that_are_gone_for_all(open_store):
+async def test_messages_that_all_subscriptions_have_acknowledged(open_store):
     store = await open_store()
     found = await topic(store, KEY, OTHER)
     first, _ = await store.send(found, 1, 2)

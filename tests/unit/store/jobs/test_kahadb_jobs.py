@@ -113,7 +113,7 @@ async def test_only_what_the_index_does_not_cover_is_replayed(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage", "empty", "another", "older version"])
-async def test_an_index_that_does_not_fit_is_made_anew(tmp_path, damage):
+async def test_an_index_that_does_not_fit_is_rebuilt(tmp_path, damage):
     store = await opened(tmp_path / "a")
     jobs = fill(store)
     await store.stop()
@@ -137,7 +137,7 @@ async def test_an_index_that_does_not_fit_is_made_anew(tmp_path, damage):
     await (await check(tmp_path / "a", jobs)).stop()
 
 
-async def test_an_index_ahead_of_the_journal_is_made_anew(tmp_path):
+async def test_an_index_ahead_of_the_journal_is_rebuilt(tmp_path):
     store = await opened(tmp_path / "a")
     fill(store)
     await store.checkpoint()
@@ -152,7 +152,7 @@ async def test_an_index_ahead_of_the_journal_is_made_anew(tmp_path):
 
 @pytest.mark.fact("activemq-persistence K2")
 @pytest.mark.parametrize("name", ["scheduleDB.data", "scheduleDB.redo"])
-async def test_after_activemq_the_index_is_made_anew(tmp_path, name):
+async def test_after_activemq_the_index_is_rebuilt(tmp_path, name):
     store = await opened(tmp_path / "a")
     jobs = fill(store)
     await store.stop()
@@ -226,7 +226,7 @@ async def written_segments(store: KahaDBJobSchedulerStore) -> list[int]:
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-async def test_missing_segments_stop_the_start_unless_told_otherwise(tmp_path, indexed):
+async def test_missing_segments_stop_the_start_unless_configured_otherwise(tmp_path, indexed):
     store = await opened(tmp_path / "a")
     jobs = fill(store, range(60), size=1000)
     await store.stop()
@@ -256,7 +256,7 @@ async def test_the_lock_keeps_a_second_one_out(tmp_path):
     await (await opened(tmp_path / "a", fail_if_locked=True)).stop()
 
 
-async def test_a_folder_that_cannot_be_made_is_said_so(tmp_path):
+async def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ResourceAllocationException, match="cannot be opened"):
         await make(tmp_path / "file" / "a").start()

@@ -39,7 +39,7 @@ def commands(home: Any, kind: type[Any]) -> list[Any]:
 
 
 @pytest.mark.fact("activemq-persistence K13")
-async def test_only_what_somebody_waits_for_is_synced(home: Any) -> None:
+async def test_only_what_a_client_waits_for_is_synced(home: Any) -> None:
     adapter = await home.open()
     store = adapter.queue_message_store(Q)
     topic = adapter.topic_message_store(T)
@@ -105,7 +105,7 @@ async def test_acknowledgements_of_subscriptions_name_them(home: Any) -> None:
 
 
 @pytest.mark.fact("activemq-persistence K27")
-async def test_each_start_is_remarked_and_what_is_no_segment_is_left(home: Any) -> None:
+async def test_each_start_is_logged_and_what_is_not_a_segment_is_left(home: Any) -> None:
     home.directory.mkdir()
     for name in ("db-30.log", "db-x.log", "notes"):
         (home.directory / name).write_bytes(b"" if name == "db-30.log" else b"mine")
@@ -212,7 +212,7 @@ async def test_a_broken_disk_fails_the_store_and_loses_nothing_that_was_answered
     assert [m.message.type for m in store.next_messages(None, 5)] == ["1"]
 
 
-async def test_activemq_index_is_moved_aside_and_ours_built_anew(home: Any) -> None:
+async def test_activemqs_index_is_moved_and_ours_is_rebuilt(home: Any) -> None:
     await home.open()
     await home.send(home.adapter.queue_message_store(Q), 1)
     await home.close()

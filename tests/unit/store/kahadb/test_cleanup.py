@@ -279,7 +279,7 @@ async def test_a_removed_destination_does_not_come_back(home: Any) -> None:
     assert home.state() == expected
 
 
-async def test_a_large_transaction_of_which_segments_are_gone(home: Any) -> None:
+async def test_a_large_transaction_some_segments_of_which_are_missing(home: Any) -> None:
     """It is written before its end, over many segments, and numbered at its end."""
     await home.open(journal={"max_file_length": 1 << 20})
     store, transactions = home.adapter.queue_message_store(Q), home.adapter.transaction_store()
@@ -343,7 +343,7 @@ def test_what_can_be_moved(commands: Any, begun: Any, movable: Any) -> None:
 
 
 @pytest.mark.parametrize("prepared", [False, True])
-async def test_a_removed_destination_takes_open_work_with_it_whatever_segments_are_gone(
+async def test_a_removed_destination_removes_open_work_whichever_segments_are_missing(
     home: Any, prepared: bool
 ) -> None:
     await home.open(journal={"max_file_length": 8192})

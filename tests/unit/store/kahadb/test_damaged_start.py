@@ -64,7 +64,7 @@ async def test_a_record_that_cannot_be_applied(
         assert (home.directory / "quarantine" / name).read_bytes() == RECORDS[kind]
 
 
-async def test_the_start_says_what_was_set_aside(
+async def test_the_start_logs_what_was_quarantined(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = tmp_path / "found" / "KahaDB"

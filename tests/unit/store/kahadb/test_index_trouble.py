@@ -76,7 +76,7 @@ async def test_a_full_disk_under_the_index_suspends_the_store_before_memory_is_f
     assert home.adapter.queue_message_store(Q).message_count == number
 
 
-async def test_a_damaged_index_fails_the_store_and_is_built_anew_at_the_next_start(
+async def test_a_damaged_index_fails_the_store_and_is_rebuilt_at_the_next_start(
     home: Any, clock: Any
 ) -> None:
     await home.open()
@@ -120,7 +120,7 @@ async def test_a_stop_does_not_wait_for_space_on_the_disk(home: Any) -> None:
         await adapter.stop()
 
 
-async def test_texts_that_no_file_can_hold_harm_nobody(home: Any) -> None:
+async def test_texts_that_no_file_can_hold_are_refused_alone(home: Any) -> None:
     adapter = await home.open()
     store = adapter.queue_message_store(Q)
     for text_view, producer in ((HALF, "ID:p"), (None, HALF)):

@@ -48,7 +48,7 @@ async def test_checkpoints_and_cleanups_come_by_themselves(home: Any, clock: Any
 
 
 @pytest.mark.fact("activemq-persistence H2")
-async def test_the_loss_of_the_lock_is_told(home: Any, clock: Any) -> None:
+async def test_the_loss_of_the_lock_is_reported(home: Any, clock: Any) -> None:
     adapter = await home.open(lock_keep_alive_period=1.0)
     lost = anyio.Event()
     adapter.on_lock_lost = lost.set

@@ -14,7 +14,7 @@ KEPT, GONE, EMPTY, NEWS = Queue("KEPT"), Queue("GONE"), Queue("EMPTY"), Topic("N
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_an_index_built_anew_says_the_same(home: Any, driver: Any, seed: int) -> None:
+async def test_a_rebuilt_index_is_the_same(home: Any, driver: Any, seed: int) -> None:
     await home.open()
     drive = driver(home, seed)
     gone: set[int] = set()
@@ -60,7 +60,7 @@ async def test_a_restart_says_the_same_as_before_it(home: Any, driver: Any, seed
         drive.forget_open()
 
 
-async def test_a_removed_queue_stays_removed_when_the_record_of_its_removal_has_gone(
+async def test_a_removed_queue_stays_removed_when_the_record_of_its_removal_is_deleted(
     home: Any,
 ) -> None:
     adapter = await home.open()

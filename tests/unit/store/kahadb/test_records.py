@@ -100,7 +100,7 @@ def test_the_facts_of_a_message() -> None:
     assert message_metadata(mentioned, "ID:x", prioritized=False).duplicate_id is None
 
 
-def test_our_updates_are_told_from_others() -> None:
+def test_our_updates_are_distinguished_from_others() -> None:
     destination = KahaDestination(0, "Q")
     ours = RecordFormat(11).update(destination, message(priority=3), True)
     command = decode_command(ours)

@@ -38,7 +38,7 @@ ALL = [str(n) for n in range(1, 31)]
 
 
 @pytest.mark.parametrize("damage", ["rubbish", "empty", "page", "version"])
-async def test_an_index_that_is_damaged_is_built_anew(home: Any, damage: str) -> None:
+async def test_an_index_that_is_damaged_is_rebuilt(home: Any, damage: str) -> None:
     await fill(home)
     await home.close()
     path = home.directory / OUR_INDEX
@@ -150,7 +150,7 @@ async def test_missing_last_segments_are_an_error_unless_they_are_to_be_ignored(
     assert lost == before - set(texts(home))
 
 
-async def test_what_durable_subscriptions_have_lost_is_said(home: Any) -> None:
+async def test_what_durable_subscriptions_have_lost_is_reported(home: Any) -> None:
     news, key = Topic("news"), SubscriptionKey("c", "s")
     topic = (await home.open()).topic_message_store(news)
     for each in (key, SubscriptionKey("c", "t")):
@@ -172,7 +172,7 @@ async def test_what_durable_subscriptions_have_lost_is_said(home: Any) -> None:
     assert 0 < messages == second == first + 1
 
 
-async def test_a_truncated_last_segment_is_said(
+async def test_a_truncated_last_segment_is_reported(
     home: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A torn end does not stop a start; but here the index shows that more was there."""
@@ -189,7 +189,7 @@ async def test_a_truncated_last_segment_is_said(
     assert any(f"Lost: {lost} messages of queue://Q" in text for text in errors), errors
 
 
-async def test_an_empty_segment_before_others_is_said(
+async def test_an_empty_segment_before_others_is_reported(
     home: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await fill(home)

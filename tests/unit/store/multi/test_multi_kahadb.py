@@ -449,7 +449,7 @@ async def test_one_lock_for_all(stage: Stage) -> None:
         second.queue_message_store(ORDERS)
 
 
-async def test_a_folder_that_cannot_be_made_is_said_so(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     adapter = make(tmp_path / "file" / "m", use_lock=False)
     with pytest.raises(ResourceAllocationException, match="Cannot open the stores"):

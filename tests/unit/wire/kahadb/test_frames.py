@@ -99,7 +99,7 @@ def test_destinations_both_ways() -> None:
             frames.from_kaha_destination(wrong)
 
 
-def test_what_is_no_queue_and_no_topic_is_not_stored() -> None:
+def test_what_is_neither_a_queue_nor_a_topic_is_not_stored() -> None:
     with pytest.raises(LocalProtocolError, match="cannot be stored"):
         frames.to_kaha_destination(Destination("x"))
 

@@ -130,7 +130,7 @@ def test_nothing_inside_a_damaged_message_is_taken_for_a_batch() -> None:
         assert payloads(whole[:cut] + bytes(len(whole))) == []
 
 
-def test_zeros_after_the_last_batch_are_no_damage() -> None:
+def test_zeros_after_the_last_batch_are_not_damage() -> None:
     for rest in (b"", bytes(200000), bytes(200000) + END_MARKER, bytes(3)):
         reader = SegmentReader(batch(b"a") + rest, 1)
         assert [r.payload for r in reader.records()] == [b"a"]
@@ -147,14 +147,14 @@ def test_a_batch_far_behind_the_damage_is_found() -> None:
         assert reader.skipped == [Skipped(1, 0, gap, "damaged")]
 
 
-def test_a_torn_head_that_says_nothing_is_no_batch() -> None:
+def test_a_torn_header_is_not_a_batch() -> None:
     data = batch(b"a") + batch(b"b")[:16] + bytes(100)
     reader = SegmentReader(data, 1)
     assert [r.payload for r in reader.records()] == [b"a"]
     assert reader.end == 34
 
 
-def test_a_mapped_file_is_read_and_let_go(tmp_path: Path) -> None:
+def test_a_mapped_file_is_read_and_released(tmp_path: Path) -> None:
     path = tmp_path / "db-1.log"
     path.write_bytes(encode_batch([b"a", b"b"]).data)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -248,7 +248,7 @@ def test_a_segment_deleted_while_reading_is_noted(tmp_path: Path) -> None:
     assert files.skipped == [Skipped(2, 0, 0, "deleted")]
 
 
-def test_a_name_without_a_file_is_no_segment(tmp_path: Path) -> None:
+def test_a_name_without_a_file_is_not_a_segment(tmp_path: Path) -> None:
     (tmp_path / "db-1.log").symlink_to(tmp_path / "gone")
     assert JournalFiles(tmp_path).segments() == []
 

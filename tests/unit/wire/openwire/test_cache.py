@@ -25,7 +25,7 @@ def test_null_takes_a_slot():
     assert cache.find(None) == 0
 
 
-def test_types_are_told_apart():
+def test_types_are_distinguished():
     cache = WriteCache(1024)
     fill(cache, "a")
     assert cache.find(BrokerId("a")) == NOT_STORED
