@@ -68,6 +68,8 @@ compiled: venv
 nightly: venv
 	TEST_EXAMPLES=10 $(PYTEST) -m "nightly or not ($(SERVERS))" --timeout 600
 
+# The documentation site in `site`, and the schemas of both YAML files. Without internet.
 docs: venv
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean --config-file config/site/mkdocs.yml
 	$(BIN)/pyjms config schema --output docs/application.schema.json
 	$(BIN)/python -m pyjms_broker.settings

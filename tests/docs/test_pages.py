@@ -1,0 +1,70 @@
+"""Code and settings of the pages that have complete files: they run as they stand there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyjms import load_settings
+from tests.kit.processes import ROOT, environment
+
+DOCS = ROOT / "docs"
+FILE = re.compile(r"^```\w+\n# (\S+\.\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def write_files(page: str, folder: Path) -> list[str]:
+    """Write the files of a page; of several versions of one, the last. Return their names."""
+    found = FILE.findall((DOCS / page).read_text(encoding="utf-8"))
+    for name, text in found:
+        (folder / name).write_text(text, encoding="utf-8")
+    return [name for name, _ in found]
+
+
+def run_tests(folder: Path, *files: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", ["tutorial.md", "testing.md"])
+def test_the_tests_of_a_page_pass(page: str, tmp_path: Path) -> None:
+    names = write_files(page, tmp_path)
+    tests = sorted({name for name in names if name.startswith("test_")})
+    assert "passed" in run_tests(tmp_path, *tests)
+
+
+def test_the_settings_of_amazon_mq_are_valid(tmp_path: Path) -> None:
+    assert write_files("deployment.md", tmp_path) == ["application.yaml"]
+    settings = load_settings(tmp_path / "application.yaml", environ={"MQ_PASSWORD": "secret"})
+    assert settings.activemq.effective_broker_url().startswith("failover:(ssl://b-1234-1.mq")
+
+
+async def test_the_control_of_running_listeners(jms_app) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "running.md").read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    exec(compile(code, "running.py", "exec"), names)
+
+    def handlers(listener_id: str):
+        from pyjms import jms_listener
+
+        @jms_listener(listener_id, id=listener_id)
+        def handler(text: str) -> None: ...
+
+        return handler
+
+    await jms_app.start(handlers("orders"), handlers("imports"))
+    await names["quiet_hours"](jms_app.application)
+    assert jms_app.application.registry.get_listener_container_ids() == ("orders",)
+    assert jms_app.application.registry["orders"].concurrency == "2-8"

@@ -1,0 +1,58 @@
+"""The documentation site: it builds without warnings, has every page, and needs nothing else."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.processes import ROOT, environment
+
+DOCS = ROOT / "docs"
+CONFIGURATION = ROOT / "config" / "site" / "mkdocs.yml"
+LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"?(https?:[^\"\s>]+)")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "-q", "-f", CONFIGURATION, "-d", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(NO_MKDOCS_2_WARNING="1"),
+        timeout=110,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return folder
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    text = CONFIGURATION.read_text(encoding="utf-8")
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    assert {
+        page for page in pages if not re.search(rf"[ :]{re.escape(page)}$", text, re.MULTILINE)
+    } == set()
+
+
+def test_the_site_has_pages_made_from_the_code(site: Path) -> None:
+    settings = (site / "reference" / "application.html").read_text(encoding="utf-8")
+    assert "pub_sub_domain" in settings
+    assert 'id="activemqfailover"' in settings
+    commands = (site / "reference" / "commands.html").read_text(encoding="utf-8")
+    assert "pyjms broker dstat" in commands
+    listeners = (site / "reference" / "api" / "listeners.html").read_text(encoding="utf-8")
+    assert "jms_listener" in listeners
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    loaded = {
+        (str(page.relative_to(site)), url)
+        for page in site.rglob("*.html")
+        for url in LOADED.findall(page.read_text(encoding="utf-8"))
+    }
+    assert loaded == set()

@@ -1,0 +1,130 @@
+"""The tutorial, step by step, as a reader does it: its files, its commands, what they print."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.kit.processes import ROOT, die_with_parent, our_broker
+from tests.kit.user_programs import Running, installed, program_environment
+
+__all__ = ["installed", "our_broker"]
+
+TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+STEPS = re.split(r"^## \d+\. ", TEXT, flags=re.MULTILINE)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Reader:
+    """Follows the tutorial in a folder; its broker listens elsewhere."""
+
+    def __init__(self, folder: Path, installed: Path, url: str) -> None:
+        self._folder = folder
+        self._environment = program_environment(
+            installed, PYJMS_ACTIVEMQ__BROKER_URL=url, PYJMS_URL=url
+        )
+
+    def write(self, step: int, version: int = 0) -> None:
+        """Write the files of a step; `version` of those that it has several times."""
+        versions: dict[str, list[str]] = {}
+        for language, code in BLOCK.findall(STEPS[step]):
+            if language in {"python", "yaml", "toml"}:
+                name = code.split("\n", 1)[0].removeprefix("# ")
+                versions.setdefault(name, []).append(code)
+        for name, codes in versions.items():
+            code = codes[min(version, len(codes) - 1)]
+            (self._folder / name).write_text(code, encoding="utf-8")
+
+    def commands(self, step: int) -> list[str]:
+        """Return the commands of a step, in order."""
+        return [
+            line
+            for language, code in BLOCK.findall(STEPS[step])
+            if language == "sh"
+            for line in code.splitlines()
+        ]
+
+    def run(self, command: str) -> str:
+        """Run one command to its end and return what it printed."""
+        done = subprocess.run(
+            self._shell(command),
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env=self._environment,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    @contextmanager
+    def running(self, command: str) -> Iterator[Running]:
+        """Have a command run in another terminal."""
+        with subprocess.Popen(
+            self._shell(f"exec {command}"),
+            cwd=self._folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self._environment,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
+        ) as process:
+            child = Running(process)
+            try:
+                child.expect("Application started")
+                yield child
+                child.end(signal.SIGINT)
+            finally:
+                process.kill()
+
+    @staticmethod
+    def _shell(command: str) -> list[str]:
+        for name in ("pyjms", "pytest"):
+            command = re.sub(rf"^(exec )?{name}\b", rf"\1{sys.executable} -m {name}", command)
+        return ["sh", "-c", re.sub(r"^python\b", sys.executable, command)]
+
+
+@pytest.fixture
+def reader(tmp_path: Path, installed: Path, our_broker: str) -> Reader:
+    return Reader(tmp_path, installed, our_broker.split("?", maxsplit=1)[0])
+
+
+def test_listener_and_failures(reader: Reader) -> None:
+    reader.write(3)
+    check, run, send = reader.commands(3)
+    assert reader.run(check) == "No problems found in orders.\n"
+    bad, browse, large = reader.commands(4)
+    with reader.running(run) as listener:
+        listener.expect("Listening: orders on orders.new, 1 consumer")
+        reader.run(send)
+        listener.expect("order 1 over 9.5")
+        reader.run(bad)
+        listener.expect("becomes a dead letter")
+    assert "pyjms_failure_text" in reader.run(browse)
+    reader.write(4)
+    with reader.running(run) as listener:
+        reader.run(large)
+        listener.expect("attempt 1 of 3", "attempt 2 of 3", "refused after delivery 3")
+
+
+def test_answers_copies_and_a_service(reader: Reader) -> None:
+    reader.write(3)
+    for step in (5, 6, 7):
+        reader.write(step)
+    run, ask = reader.commands(5)
+    with reader.running(run):
+        assert reader.run(ask) == "article='bread' price=7.5\n"
+    run, send = reader.commands(6)
+    with reader.running(run) as listener:
+        reader.run(send)
+        listener.expect("invoice for 7", "mail for 7")
+    with reader.running("pyjms run shop") as shop:
+        shop.expect("Listening: paid on orders.paid")
