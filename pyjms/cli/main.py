@@ -15,10 +15,12 @@ from typing import Annotated
 import typer
 
 from pyjms._logger import get_logger
+from pyjms.cli.configuration import ConfigOption, ProfilesOption, config_app
 from pyjms.cli.extensions import mount_commands
 from pyjms.cli.messages.commands import browse, receive, send
 from pyjms.cli.messages.redriving import redrive
 from pyjms.cli.pipeline import pipeline_app
+from pyjms.cli.terminal import json_line
 from pyjms.cli.workers.arguments import WORKER_OPTION
 
 __all__ = ["app", "main"]
@@ -31,19 +33,11 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-config_app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(pipeline_app, name="pipeline")
 for command in (send, receive, browse, redrive):
     app.command()(command)
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        help="The YAML file. Default: PYJMS_CONFIG, ./application.yaml, ./config/application.yaml.",
-    ),
-]
 TargetArgument = Annotated[
     str,
     typer.Argument(
@@ -132,6 +126,7 @@ def pyjms(
 def run(
     target: TargetArgument,
     config: ConfigOption = None,
+    profiles: ProfilesOption = None,
     shutdown_timeout: ShutdownOption = None,
     workers: WorkersOption = None,
     reload: ReloadOption = False,
@@ -146,6 +141,7 @@ def run(
     With --workers, SIGHUP restarts one process after the other, SIGTTIN and SIGTTOU add and
     remove one.
     """
+    del profiles  # the option's callback has chosen them
     if as_worker is None and (workers is not None or reload):
         from pyjms.cli.workers.running import supervise
 
@@ -183,11 +179,13 @@ def check(
         str | None, typer.Argument(metavar="[MODULE[:APP]]", help="The application to check.")
     ] = None,
     config: ConfigOption = None,
+    profiles: ProfilesOption = None,
 ) -> None:
     """Check the settings and the handlers of MODULE: one run finds all problems.
 
     Prints a line for each, with file and line, and their number; the exit code is then 1.
     """
+    del profiles  # the option's callback has chosen them
     from pyjms.cli.checking import check_target, report
 
     report(check_target(target, config))
@@ -195,46 +193,34 @@ def check(
 
 
 @app.command()
-def listeners(target: TargetArgument, config: ConfigOption = None) -> None:
+def listeners(
+    target: TargetArgument,
+    config: ConfigOption = None,
+    profiles: ProfilesOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object for each, with more of it.")
+    ] = False,
+) -> None:
     """List the listeners of an application: id, destination, concurrency, selector."""
+    del profiles  # the option's callback has chosen them
     from pyjms.cli.loading import load_application
 
     for endpoint in load_application(target, config).endpoints():
+        if as_json:
+            json_line(
+                {
+                    "id": endpoint.id,
+                    "destination": endpoint.destination,
+                    "concurrency": endpoint.concurrency,
+                    "selector": endpoint.selector,
+                    "subscription": endpoint.subscription,
+                }
+            )
+            continue
         typer.echo(
             f"{endpoint.id or '-'}\t{endpoint.destination}\t{endpoint.concurrency or '-'}\t"
             f"{endpoint.selector or '-'}"
         )
-
-
-@config_app.command("show")
-def config_show(config: ConfigOption = None) -> None:
-    """Print the effective settings as YAML; passwords are masked."""
-    import yaml
-
-    from pyjms.settings import load_settings
-    from pyjms.transport.uri import TransportURI
-
-    shown = load_settings(config).model_dump(mode="json", by_alias=True)
-    for broker in (shown["activemq"], *shown["brokers"].values()):
-        if broker["broker_url"] is not None:
-            broker["broker_url"] = str(TransportURI.parse(broker["broker_url"]))
-    typer.echo(yaml.safe_dump(shown, sort_keys=False), nl=False)
-
-
-@config_app.command("schema")
-def config_schema(
-    output: Annotated[Path | None, typer.Option("--output", help="Write to this file.")] = None,
-) -> None:
-    """Print the JSON Schema of application.yaml, for editors."""
-    import json
-
-    from pyjms.settings.schema import settings_schema
-
-    text = json.dumps(settings_schema(), indent=2)
-    if output is None:
-        typer.echo(text)
-    else:
-        output.write_text(text + "\n", encoding="utf-8")
 
 
 def main() -> None:

@@ -233,6 +233,10 @@ class PyjmsSettings(BaseSettings):
         """Return file and line of the value at `path`, or of the section that contains it."""
         return self._document.origin(path)
 
+    def source(self, path: tuple[str, ...]) -> Origin | None:
+        """Return where the value at `path` itself was read; None: it is the default."""
+        return self._document.origins.get(path)
+
     def problem(self, path: tuple[str, ...], error: Exception) -> ConfigurationException:
         """Return the error of the value at `path`, with file and line if it was read from one."""
         reason, hint = str(error), ""

@@ -174,6 +174,48 @@ def test_config_show_masks_the_password(pyjms: Run, tmp_path: Path) -> None:
     assert "hunter" not in done.stdout
 
 
+def test_config_show_names_the_source_of_each_value(pyjms: Run, tmp_path: Path) -> None:
+    (tmp_path / "application.yaml").write_text(
+        "activemq:\n  user: me\n  password: hunter2\njms:\n  pub_sub_domain: true\n"
+        "app: {region: north}\n"
+    )
+    (tmp_path / "application-test.yaml").write_text("activemq:\n  user: you\n")
+    done = pyjms(
+        "config", "show", "--sources", "--profiles", "test",
+        fresh=True, PYJMS_JMS__CLIENT_ID="from-env",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "activemq.user: you  # application-test.yaml:2" in lines
+    assert "jms.pub_sub_domain: true  # application.yaml:5" in lines
+    assert "jms.client_id: from-env  # environment variable PYJMS_JMS__CLIENT_ID" in lines
+    assert "app.region: north  # application.yaml:6" in lines
+    assert "jms.subscription_durable: false  # default" in lines
+    assert "hunter" not in done.stdout
+
+    changed = pyjms("config", "show", "--sources", "--changed", fresh=True).stdout.splitlines()
+    assert [line.split(":")[0] for line in changed] == [
+        "jms.pub_sub_domain",
+        "activemq.user",
+        "activemq.password",
+        "app.region",
+    ]
+    assert pyjms("config", "show", "--changed").returncode == 2
+
+
+def test_listeners_as_json(pyjms: Run) -> None:
+    first, _ = map(
+        json.loads, pyjms("listeners", "orders", "--json", fresh=True).stdout.splitlines()
+    )
+    assert first == {
+        "id": "orders",
+        "destination": "orders",
+        "concurrency": "1-2",
+        "selector": "JMSPriority > 3",
+        "subscription": None,
+    }
+
+
 def test_config_schema_is_a_json_schema(pyjms: Run, tmp_path: Path) -> None:
     schema = json.loads(pyjms("config", "schema").stdout)
     assert {"jms", "activemq", "listeners"} <= set(schema["properties"])

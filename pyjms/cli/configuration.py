@@ -1,0 +1,128 @@
+"""`pyjms config`: the settings that apply, where they come from, and their schema."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyjms._yaml import PROFILES_VARIABLE
+
+if TYPE_CHECKING:
+    from pyjms.settings import PyjmsSettings
+
+__all__ = ["ConfigOption", "ProfilesOption", "config_app"]
+
+config_app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="The YAML file. Default: PYJMS_CONFIG, ./application.yaml, ./config/application.yaml.",
+    ),
+]
+
+
+def _choose_profiles(names: str | None) -> str | None:
+    """Have everything in this process, and in processes that it starts, use these profiles."""
+    if names is not None:
+        os.environ[PROFILES_VARIABLE] = names
+    return names
+
+
+ProfilesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profiles",
+        metavar="NAME[,NAME...]",
+        callback=_choose_profiles,
+        help="Files on top of the YAML file: application-NAME.yaml. Default: PYJMS_PROFILES.",
+    ),
+]
+
+
+@config_app.command("show")
+def show(
+    config: ConfigOption = None,
+    profiles: ProfilesOption = None,
+    sources: Annotated[
+        bool,
+        typer.Option(
+            "--sources", help="One key on each line, with file and line, or variable, it is from."
+        ),
+    ] = False,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="With --sources: leave out defaults.")
+    ] = False,
+) -> None:
+    """Print the effective settings as YAML; passwords are masked."""
+    del profiles  # the option's callback has chosen them
+    import yaml
+
+    from pyjms.settings import load_settings
+
+    if changed and not sources:
+        raise typer.BadParameter("it needs --sources", param_hint="--changed")
+    settings = load_settings(config)
+    shown = _shown(settings)
+    if not sources:
+        typer.echo(yaml.safe_dump(shown, sort_keys=False), nl=False)
+        return
+    for path, value in _leaves(shown, ()):
+        source = _source(settings, path)
+        if source or not changed:
+            typer.echo(f"{'.'.join(path)}: {_inline(value)}  # {source or 'default'}")
+
+
+@config_app.command("schema")
+def schema(
+    output: Annotated[Path | None, typer.Option("--output", help="Write to this file.")] = None,
+) -> None:
+    """Print the JSON Schema of application.yaml, for editors."""
+    import json
+
+    from pyjms.settings.schema import settings_schema
+
+    text = json.dumps(settings_schema(), indent=2)
+    if output is None:
+        typer.echo(text)
+    else:
+        output.write_text(text + "\n", encoding="utf-8")
+
+
+def _shown(settings: PyjmsSettings) -> dict[str, Any]:
+    """Return the settings as plain values, without the passwords in URLs."""
+    from pyjms.transport.uri import TransportURI
+
+    shown = settings.model_dump(mode="json", by_alias=True)
+    for broker in (shown["activemq"], *shown["brokers"].values()):
+        if broker["broker_url"] is not None:
+            broker["broker_url"] = str(TransportURI.parse(broker["broker_url"]))
+    return shown
+
+
+def _leaves(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Return each key and its value, by the path to it; an empty section is a value."""
+    if not isinstance(value, Mapping) or not value:
+        yield path, value
+        return
+    for key, inner in value.items():
+        yield from _leaves(inner, (*path, str(key)))
+
+
+def _source(settings: PyjmsSettings, path: tuple[str, ...]) -> str:
+    """Return where a value was read; "" if it is the default."""
+    found = settings.source(path)
+    return "" if found is None else str(found)
+
+
+def _inline(value: object) -> str:
+    """Return a value as YAML on one line."""
+    import yaml
+
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6)
+    return text.removesuffix("\n").removesuffix("\n...").strip()
