@@ -87,7 +87,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.listener.backoff import (
         ExponentialBackOff as ExponentialBackOff, FixedBackOff as FixedBackOff,
     )
-    from pyjms.listener.container.task_executor import (
+    from pyjms.listener.task_executor import (
         SimpleAsyncTaskExecutor as SimpleAsyncTaskExecutor,
         TaskExecutor as TaskExecutor,
     )
@@ -223,7 +223,7 @@ SHARED = {
     "pyjms.jms.transaction.xa": "Xid",
     "pyjms.lifecycle": "on_shutdown on_startup",
     "pyjms.listener.backoff": "ExponentialBackOff FixedBackOff",
-    "pyjms.listener.container.task_executor": "SimpleAsyncTaskExecutor TaskExecutor",
+    "pyjms.listener.task_executor": "SimpleAsyncTaskExecutor TaskExecutor",
     "pyjms.listener.endpoint": """
         JmsListenerEndpoint MethodJmsListenerEndpoint SimpleJmsListenerEndpoint
     """,

@@ -13,7 +13,7 @@ from pyjms.listener.container.default_properties import DefaultContainerProperti
 from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.container.simple import SimpleMessageListenerContainer as CoreSimple
 from pyjms.listener.container.state import ContainerState
-from pyjms.listener.container.task_executor import AsyncTaskExecutor
+from pyjms.listener.task_executor import AsyncTaskExecutor
 from pyjms.sync.attributes import Attribute, attributes_of
 from pyjms.sync.facade import Facade, blocking, core_of, loop_of
 from pyjms.sync.portal import call_on_loop

@@ -19,8 +19,8 @@ from pyjms.listener.container.properties import (
     one_or_more,
     parse_concurrency,
 )
-from pyjms.listener.container.task_executor import AsyncTaskExecutor, SimpleAsyncTaskExecutor
 from pyjms.listener.outages import Outages, leave_losses_to_recovery
+from pyjms.listener.task_executor import AsyncTaskExecutor, SimpleAsyncTaskExecutor
 
 __all__ = [
     "DefaultContainerProperties",

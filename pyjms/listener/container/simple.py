@@ -33,8 +33,8 @@ from pyjms.listener.container.resources import (
     ResourceFactory,
 )
 from pyjms.listener.container.state import ContainerEvent
-from pyjms.listener.container.task_executor import AsyncTaskExecutor
 from pyjms.listener.retries import Retries
+from pyjms.listener.task_executor import AsyncTaskExecutor
 
 __all__ = ["SimpleMessageListenerContainer", "SimpleOptions"]
 

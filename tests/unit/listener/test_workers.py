@@ -12,8 +12,8 @@ from anyio.lowlevel import checkpoint
 from pyjms._wakeup import LoopHandle
 from pyjms.core.workers import Worker, call_in_worker, current_worker
 from pyjms.errors import IllegalStateException, ResourceAllocationException
-from pyjms.listener.container.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
 from pyjms.listener.handler.message_listener import ListenerCall, listener_name
+from pyjms.listener.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
 
 variable = ContextVar("variable", default="unset")
 

@@ -15,7 +15,7 @@ from pyjms.errors import (
     InvalidSelectorException,
     UnsupportedOperationException,
 )
-from pyjms.listener.container.task_executor import TaskExecutor
+from pyjms.listener.task_executor import TaskExecutor
 
 
 class Gate:

@@ -12,7 +12,7 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms.listener.backoff import ExponentialBackOff, FixedBackOff
 from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.container.simple import SimpleMessageListenerContainer
-from pyjms.listener.container.task_executor import SimpleAsyncTaskExecutor
+from pyjms.listener.task_executor import SimpleAsyncTaskExecutor
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
 

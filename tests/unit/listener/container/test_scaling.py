@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pyjms import _clock
-from pyjms.listener.container.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
+from pyjms.listener.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
 
 
 def nothing(message):

@@ -11,7 +11,7 @@ from pyjms import _clock
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.jms.destination import Topic
 from pyjms.listener.container.simple import SimpleMessageListenerContainer
-from pyjms.listener.container.task_executor import SimpleAsyncTaskExecutor
+from pyjms.listener.task_executor import SimpleAsyncTaskExecutor
 
 
 @pytest.fixture
