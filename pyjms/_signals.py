@@ -1,4 +1,8 @@
-"""Signals: SIGINT and SIGTERM stop, the second one at once; others call what they are given."""
+"""Signals: SIGINT and SIGTERM stop, a later one at once; others call what they are given.
+
+One that follows the first within half a second is the same: `timeout`, `uv run` and a terminal's
+process group deliver a signal twice.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,18 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
+from pyjms import _clock
 from pyjms._wakeup import spawn
 
 __all__ = ["act_on_signals", "stop_on_signals"]
+
+_SAME_SIGNAL: Final = 0.5
+"""Seconds after the first signal during which another one says nothing new."""
 
 
 @asynccontextmanager
@@ -22,7 +31,7 @@ async def stop_on_signals(
     """Set `stopping` on SIGINT or SIGTERM while the block runs. Main thread only.
 
     The signals are handled before the block begins, and as before again after it. The first one
-    logs that `work` is being finished; a second one ends the process.
+    logs that `work` is being finished; one after half a second or later ends the process.
     """
     watching = anyio.Event()
     watcher = spawn(_watch, stopping, watching, logger, work, name="pyjms signals")
@@ -41,8 +50,11 @@ async def _watch(
 ) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
         watching.set()
+        first: float | None = None
         async for number in received:
             name = signal.Signals(number).name
+            if first is not None and _clock.now() < first + _SAME_SIGNAL:
+                continue
             if stopping.is_set():
                 logger.warning("%s again: stopping now", name)
                 # not by cancelling: what blocks the stop may not react to that
@@ -50,6 +62,7 @@ async def _watch(
                 signal.signal(number, signal.SIG_DFL)
                 signal.raise_signal(number)
             logger.info("%s: finishing %s", name, work)
+            first = _clock.now()
             stopping.set()
 
 

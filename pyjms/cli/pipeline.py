@@ -55,7 +55,8 @@ def run(
 ) -> None:
     """Run pipelines until SIGINT or SIGTERM, which let the batches in progress finish.
 
-    A second signal ends the process at once. The exit code is 1 if a pipeline failed for good.
+    A second signal, half a second later, ends the process at once. The exit code is 1 if a
+    pipeline failed for good.
     """
     from pyjms.cli.logs import configure_logging
     from pyjms.cli.pipeline_loading import load_pipelines

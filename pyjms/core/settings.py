@@ -71,7 +71,8 @@ class TemplateSettings:
         session_acknowledge_mode: the mode of sessions that are not transacted.
         receive_timeout: seconds to wait for a message; None: for ever, 0: do not wait.
         explicit_qos_enabled: whether the next three apply instead of the provider's defaults;
-            None: if one of them is given here.
+            None: if one of them is given here. Setting their attributes later does not set this
+            one, as in Spring.
         delivery_mode: PERSISTENT or NON_PERSISTENT.
         priority: 0 to 9.
         time_to_live: seconds until a message expires; 0: never.

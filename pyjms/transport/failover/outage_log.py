@@ -5,7 +5,8 @@ one that fails reports the outage: its warnings, and the line when it is connect
 others have to say of the same list of brokers is logged at DEBUG, until the first one is done.
 
 One that was starting, or gives up, has no line about the end: another one that is without a broker
-reports the rest of the outage in its place.
+reports the rest of the outage in its place. If one gave up or was closed, a new connection may be
+the first to reach a broker, and says so.
 """
 
 from __future__ import annotations
@@ -42,19 +43,40 @@ class OutageLog:
             if _reporting.get(self.brokers) is not self:
                 return logging.DEBUG
             del _reporting[self.brokers]
+            _left.discard(self.brokers)
+        return logging.INFO
+
+    def started(self) -> int:
+        """Return the level of a line which says that a starting connection has a broker now."""
+        with _lock:
+            if self.brokers not in _left:
+                self._hand_over()
+                return logging.DEBUG
+            _waiting.discard(self)
+            _left.discard(self.brokers)
+            _reporting.pop(self.brokers, None)
         return logging.INFO
 
     def leave(self) -> None:
-        """Leave it to another connection to say that the outage is over."""
+        """Leave it to another connection to say that the outage is over; this one has ended."""
         with _lock:
-            _waiting.discard(self)
-            if _reporting.get(self.brokers) is not self:
-                return
-            del _reporting[self.brokers]
-            heirs = [other for other in _waiting if other.brokers == self.brokers]
-            if heirs:
-                _reporting[self.brokers] = heirs[0]
+            if self._hand_over():
+                _left.add(self.brokers)
+
+    def _hand_over(self) -> bool:
+        """Return whether this one was reporting; another one that waits does so now."""
+        _waiting.discard(self)
+        if _reporting.get(self.brokers) is not self:
+            return False
+        del _reporting[self.brokers]
+        heirs = [other for other in _waiting if other.brokers == self.brokers]
+        if heirs:
+            _reporting[self.brokers] = heirs[0]
+        return True
 
 
 _waiting: Final[WeakSet[OutageLog]] = WeakSet()
 """Those that have logged, at whatever level, that no broker is available."""
+
+_left: Final[set[str]] = set()
+"""The lists of brokers whose outage was reported by a connection that ended in it."""

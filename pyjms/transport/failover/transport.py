@@ -337,7 +337,7 @@ class FailoverTransport(ReconnectingTransport):
         if peer.broker_info is not None:
             self.listener.on_command(peer.broker_info)
         if self._is_starting:
-            self._connector.outage_log.leave()
+            logger.log(self._connector.outage_log.started(), "Connected to %s", self.remote_address)
         else:
             seconds = _clock.now() - self._lost_at
             level = self._connector.outage_log.end()

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -262,23 +263,35 @@ def forever(text: str):
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a Windows process at once")
-def test_the_shutdown_timeout_of_a_run(tmp_path: Path) -> None:
-    (tmp_path / "stubborn.py").write_text(STUBBORN)
+@contextmanager
+def stubborn(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """`pyjms run` with a handler that never ends, once it is asked to stop by SIGTERM."""
+    (folder / "stubborn.py").write_text(STUBBORN)
     main = "from pyjms.cli.main import main; main()"
     with subprocess.Popen(
-        [sys.executable, "-c", main, "run", "--shutdown-timeout", "200ms", "stubborn"],
-        cwd=tmp_path,
+        [sys.executable, "-c", main, "run", *options, "stubborn"],
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
         guard = threading.Timer(50, process.kill)
         guard.start()
+        assert process.stdout is not None
+        assert process.stderr is not None
         assert process.stdout.readline() == "entered\n"
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=50)
+        for line in process.stderr:
+            if "SIGTERM: finishing work in progress" in line:
+                break
+        yield process
         guard.cancel()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a Windows process at once")
+def test_the_shutdown_timeout_of_a_run(tmp_path: Path) -> None:
+    with stubborn(tmp_path, "--shutdown-timeout", "200ms") as process:
+        _, log = process.communicate(timeout=50)
     assert process.returncode == 0, log
     assert "Shutdown gives up the handler of listener" in log
     assert "Application stopped" in log
@@ -291,26 +304,13 @@ def test_a_shutdown_timeout_that_is_not_a_duration(pyjms: Run) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a Windows process at once")
-def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
-    (tmp_path / "stubborn.py").write_text(STUBBORN)
-    with subprocess.Popen(
-        [sys.executable, "-c", "from pyjms.cli.main import main; main()", "run", "stubborn"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        guard = threading.Timer(50, process.kill)
-        guard.start()
-        assert process.stdout.readline() == "entered\n"
-        process.send_signal(signal.SIGTERM)
-        for line in process.stderr:
-            if "SIGTERM: finishing work in progress" in line:
-                break
-        process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=20)  # less than the 30 s that work in progress gets
-        guard.cancel()
-    assert "SIGTERM again: stopping now" in log
+def test_a_later_signal_ends_the_run_at_once(tmp_path: Path) -> None:
+    with stubborn(tmp_path, "--shutdown-timeout", "1h") as process:
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.2)
+        assert "SIGTERM again: stopping now" in process.stderr.read()
     assert process.returncode == -signal.SIGTERM
 
 

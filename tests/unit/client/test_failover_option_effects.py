@@ -308,6 +308,21 @@ async def test_connections_that_lose_a_broker_together_have_one_warning_and_one_
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"] * 2
 
 
+async def test_a_connection_in_the_place_of_one_closed_in_the_outage_reports_its_end(
+    brokers: FakeBrokers, clock: Any, caplog: Any
+) -> None:
+    options = "initialReconnectDelay=100"
+    with caplog.at_level(logging.INFO, "pyjms"):
+        async with connected(options):
+            brokers.fail_next = 99
+            brokers.lose()
+        brokers.fail_next = 3
+        async with connected(options), connected(options):
+            pass
+    ends = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
+    assert [text.startswith("Connected to mock://") for text in ends] == [True]
+
+
 @pytest.mark.fact("activemq-edges F7")
 @pytest.mark.parametrize(
     ("options", "used"),

@@ -32,3 +32,21 @@ def test_what_one_left_unreported_is_not_reported_by_a_later_one_without_an_outa
     gone.leave()
     assert later.end() == logging.DEBUG  # as after a change of brokers that was asked for
     assert [later.warning(), later.end()] == [logging.WARNING, logging.INFO]
+
+
+def test_a_new_one_reports_the_end_for_one_that_has_gone() -> None:
+    lost, waiting, new, second = (OutageLog("one") for _ in range(4))
+    assert [lost.warning(), waiting.warning()] == [logging.WARNING, logging.DEBUG]
+    lost.leave()
+    assert new.warning() == logging.DEBUG
+    assert [new.started(), second.started(), waiting.end()] == [
+        logging.INFO, logging.DEBUG, logging.DEBUG,
+    ]  # fmt: skip
+
+
+def test_one_that_starts_leaves_its_outage_to_those_that_wait() -> None:
+    starting, waiting, second = (OutageLog("one") for _ in range(3))
+    assert [starting.warning(), waiting.warning()] == [logging.WARNING, logging.DEBUG]
+    assert [starting.started(), second.started(), waiting.end()] == [
+        logging.DEBUG, logging.DEBUG, logging.INFO,
+    ]  # fmt: skip
