@@ -8,6 +8,7 @@ from typing import Final
 
 from pyjms import _clock
 from pyjms._logger import get_logger
+from pyjms.jms.destination import Destination
 
 __all__ = ["RefusalLog"]
 
@@ -27,22 +28,29 @@ class RefusalLog:
         self._lines = 0
         self._others: Counter[str] = Counter()
 
-    def report(self, text: str, destination: str, spawn: Callable[..., object]) -> None:
+    def report(
+        self,
+        text: str,
+        message_id: str,
+        destination: Destination,
+        spawn: Callable[..., object],
+    ) -> None:
         """Log `text` as a warning, or count it for the line at the end of the burst.
 
-        `spawn` starts the background task that writes that line; if it is cancelled, the line is
-        written then.
+        The record has `message_id` and the `destination`'s name as attributes. `spawn` starts the
+        background task that writes that line; if it is cancelled, the line is written then.
         """
         now = _clock.now()
         if not self._others and now - self._began > _WINDOW:
             self._began, self._lines = now, 0
         self._lines += 1
+        attributes = {"message_id": message_id, "destination": destination.physical_name}
         if self._lines <= _LINES:
-            logger.warning("%s", text)
+            logger.warning("%s", text, extra=attributes)
             return
-        logger.debug("%s", text)
+        logger.debug("%s", text, extra=attributes)
         first = not self._others
-        self._others[destination] += 1
+        self._others[str(destination)] += 1
         if first:
             spawn(self._sum_up)
 

@@ -16,7 +16,16 @@ from tests.kit.interpreters import VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ("tests/integration/sync/test_scripts.py", "tests/programs")
-PACKAGES = (f"{ROOT}[uvloop]", "pytest", "fastapi", "httpx", "flask", "django", "gunicorn")
+PACKAGES = (
+    f"{ROOT}[uvloop]",
+    "pytest",
+    "fastapi",
+    "httpx",
+    "httpx2",
+    "flask",
+    "django",
+    "gunicorn",
+)
 """What programs of users need: this project, and what its recipes are about."""
 
 

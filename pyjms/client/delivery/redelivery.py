@@ -174,7 +174,8 @@ class Redeliverer:
                 f"Message {command.message_id} of {dispatch.destination} is refused {when} and "
                 f"becomes a dead letter{kept}"
                 f"{'' if cause is None else f'. Cause: {one_line(_text_of(cause))}'}",
-                str(dispatch.destination),
+                str(command.message_id),
+                dispatch.destination,
                 session.tasks.spawn,
             )
         self._consumer.ledger.acknowledge_poison(failed, refusal)

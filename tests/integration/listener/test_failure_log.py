@@ -40,6 +40,9 @@ async def test_the_first_attempt_has_a_traceback_and_the_last_one_the_outcome(
     assert "is refused after delivery 3 and becomes a dead letter" in last.getMessage()
     assert last.getMessage().endswith("Cause: RuntimeError: no money for 7")
     [dead] = await jms_app.dead_letters()
+    assert {(r.destination, r.message_id) for r in (first, second, last)} == {  # type: ignore[attr-defined]  # by `extra`
+        ("orders", dead.message_id)
+    }
     assert dead.properties["pyjms_failure_type"] == "RuntimeError"
     assert dead.properties["pyjms_failure_text"] == "no money for 7"
 
