@@ -88,8 +88,11 @@ def send(url: str, days: int, pipelines: Sequence[str]) -> Sent:
 def run_twice(folder: Path, url: str, pipelines: Sequence[str], kill_from: int) -> dict[str, bool]:
     """Run the pipelines, killed once, then to the end."""
     began = time.monotonic()
-    print(f"Running {', '.join(pipelines)}, to be killed in batch {kill_from}", flush=True)
-    print("  Spark starts, which takes longer than the batches", flush=True)
+    names = ", ".join(pipelines)
+    print(
+        f"Running {names}, to be killed in batch {kill_from}; Spark takes longest to start",
+        flush=True,
+    )
     first = run_pipelines(folder, url, pipelines, kill_from=kill_from)
     print("Running again", flush=True)
     second = run_pipelines(folder, url, pipelines)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from pyjms.jms.api import Connection, ConnectionFactory
+from pyjms.jms.api import Connection, ConnectionFactory, check_factory
 from pyjms.jms.domain import DomainConnectionFactory, open_connection
 from pyjms.jms.domain.connections import Domain
 
@@ -32,6 +32,7 @@ class UserCredentialsConnectionFactoryAdapter(DomainConnectionFactory):
         user_name: str | None = None,
         password: str | None = None,
     ) -> None:
+        check_factory(target, type(self).__name__)
         self.target = target
         self._own = (user_name, password)
         self._current: ContextVar[tuple[str | None, str | None] | None] = ContextVar(

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from pyjms._forwarding import DelegatedAttribute, delegated
-from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener
+from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, check_factory
 from pyjms.jms.domain import (
     DomainConnectionFactory,
     QueueConnection,
@@ -26,6 +26,7 @@ class WrappingConnectionFactory(DomainConnectionFactory):
     """Opens the connections of another factory, and wraps each of them."""
 
     def __init__(self, target_connection_factory: ConnectionFactory) -> None:
+        check_factory(target_connection_factory, type(self).__name__)
         self.target_connection_factory = target_connection_factory
 
     @property

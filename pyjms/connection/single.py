@@ -31,6 +31,7 @@ from pyjms.jms.api import (
     ExceptionListener,
     MessageTransformer,
     Session,
+    check_factory,
 )
 from pyjms.jms.domain import (
     QueueConnection,
@@ -71,6 +72,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         exception_listener: ExceptionListener | None = None,
         reconnect_on_exception: bool = False,
     ) -> None:
+        check_factory(target_connection_factory, type(self).__name__)
         self.target_connection_factory = target_connection_factory
         self.client_id = client_id
         self.exception_listener = exception_listener

@@ -25,7 +25,7 @@ from pyjms.errors import (
     TransactionRolledBackException,
     UnsupportedOperationException,
 )
-from pyjms.jms.api import ConnectionFactory
+from pyjms.jms.api import ConnectionFactory, check_factory
 
 __all__ = ["JmsTransactionManager", "Propagation", "TransactionScope", "TransactionStatus"]
 
@@ -129,6 +129,7 @@ class JmsTransactionManager:
     ) -> None:
         if default_timeout is not None:
             check_seconds("default_timeout", default_timeout)
+        check_factory(connection_factory, type(self).__name__)
         self.connection_factory = connection_factory
         self.default_timeout = default_timeout
 

@@ -11,7 +11,7 @@ from pyjms._clock import FOR_EVER, check_seconds
 from pyjms.core.interceptors import InterceptorChain, ReceiveInterceptor, SendInterceptor
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException
-from pyjms.jms.api import ConnectionFactory, Session
+from pyjms.jms.api import ConnectionFactory, Session, check_factory
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import DEFAULT_PRIORITY
 from pyjms.support.converter import DefaultMessageConverter, MessageConverter
@@ -121,6 +121,7 @@ class TemplateSettings:
         send_interceptors: Iterable[SendInterceptor] = (),
         receive_interceptors: Iterable[ReceiveInterceptor] = (),
     ) -> None:
+        check_factory(connection_factory, type(self).__name__)
         self.connection_factory = connection_factory
         self.default_destination = default_destination
         self.default_destination_name = default_destination_name

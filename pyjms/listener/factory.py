@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Unpack
 
 from pyjms.connection.single import SingleConnectionFactory
-from pyjms.jms.api import ConnectionFactory
+from pyjms.jms.api import ConnectionFactory, check_factory
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default import DefaultMessageListenerContainer, DefaultOptions
 from pyjms.listener.container.simple import SimpleMessageListenerContainer, SimpleOptions
@@ -28,6 +28,7 @@ class _ContainerFactory:
     KIND: ClassVar[Callable[..., AbstractMessageListenerContainer]]
 
     def __init__(self, connection_factory: ConnectionFactory, options: Mapping[str, Any]) -> None:
+        check_factory(connection_factory, type(self).__name__)
         self.connection_factory = connection_factory
         self.options: dict[str, Any] = dict(options)
         self._shared: dict[str, SingleConnectionFactory] = {}

@@ -64,9 +64,10 @@ class _Container(Facade[_C], Generic[_C]):
         """Create the container with the options of the one of the same name in `pyjms.aio`."""
         self.loop = loop_of(connection_factory)
         cores = {name: self.take(name, value) for name, value in options.items()}
+        core = core_of(connection_factory)
 
         async def make() -> AbstractMessageListenerContainer:
-            return self.KIND(core_of(connection_factory), **cores)
+            return self.KIND(core, **cores)
 
         self.core = cast("_C", call_on_loop(self.loop, make))
         self.take("connection_factory", connection_factory)

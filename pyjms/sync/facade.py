@@ -211,13 +211,15 @@ class ReusableFacade(Facade[T_co], Generic[T_co]):
 def core_of(factory: Any) -> Any:
     """Return the coroutine object behind a blocking factory; another object as it is.
 
+    Whoever uses what it returns refuses texts and classes.
+
     Raises:
         IllegalStateException: it is a coroutine object, and the caller runs on a loop: a
             blocking call would wait for what its own loop has to do.
     """
     if isinstance(factory, Facade):
         return factory.core
-    if _is_on_a_loop():
+    if not isinstance(factory, str | type) and _is_on_a_loop():
         raise IllegalStateException(
             f"{type(factory).__name__} is one of pyjms.aio, and a blocking call on its loop would "
             "never return",

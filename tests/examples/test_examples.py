@@ -58,6 +58,9 @@ def test_flights_every_number_adds_up() -> None:
     out = run("-m", "examples.flights")
     assert out.count("  ok ") == 4
     assert "NOT" not in out
+    lines = out.splitlines()
+    assert len(lines) <= 18  # with those of examples.board on one screen
+    assert max(map(len, lines)) < 140
 
 
 def test_the_tutorial_s_texts_arrive_as_its_readme_says() -> None:

@@ -48,6 +48,11 @@ def test_three_pipelines_killed_once_lose_and_double_nothing(tmp_path: Path) -> 
     assert ET.parse(chart).getroot().tag.endswith("svg")
 
 
+def test_the_output_of_one_pipeline_fits_on_a_screen_beside_that_of_the_flights() -> None:
+    out = run("examples.board", "--days", "1")
+    assert len(out.splitlines()) <= 28
+
+
 @pytest.mark.fact("spark-pipeline 8.2")
 def test_flights_find_their_weather_and_late_ones_are_dropped() -> None:
     out = run("examples.weather")

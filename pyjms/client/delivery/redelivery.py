@@ -168,6 +168,7 @@ class Redeliverer:
         for dispatch in failed:
             command = dispatch.message
             assert command is not None
+            assert dispatch.destination is not None
             kept = "" if command.persistent else ", if the broker keeps non-persistent ones"
             session = self._consumer.session
             session.connection.refusals.report(

@@ -17,7 +17,7 @@ from pyjms.connection.pool.connection import Credentials, PhysicalConnection, Po
 from pyjms.connection.pool.options import PoolKeywords, PoolOptions
 from pyjms.connection.pool.statistics import PoolStats
 from pyjms.errors import ConnectionFailedException, IllegalStateException, JMSException
-from pyjms.jms.api import Connection, ConnectionFactory
+from pyjms.jms.api import Connection, ConnectionFactory, check_factory
 from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
 
 __all__ = ["JmsPoolConnectionFactory", "PooledConnectionFactory"]
@@ -62,6 +62,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     def __init__(
         self, target_connection_factory: ConnectionFactory, **options: Unpack[PoolKeywords]
     ) -> None:
+        check_factory(target_connection_factory, type(self).__name__)
         self.target_connection_factory = target_connection_factory
         self.options = PoolOptions(**options)
         self.options.check()

@@ -28,7 +28,7 @@ from pyjms.jms.api.endpoints import (
     QueueBrowser,
     destination_first,
 )
-from pyjms.jms.api.factory import ConnectionFactory
+from pyjms.jms.api.factory import ConnectionFactory, check_factory
 from pyjms.jms.api.session import Session
 from pyjms.jms.api.transformer import MessageTransformer
 
@@ -53,5 +53,6 @@ __all__ = [
     "ServerSession",
     "ServerSessionPool",
     "Session",
+    "check_factory",
     "destination_first",
 ]

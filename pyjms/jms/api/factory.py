@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Final
 
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api.connection import Connection
 from pyjms.jms.api.context import JMSContext, SharedByContexts
 from pyjms.jms.api.context_producer import BodyConverter
 
-__all__ = ["ConnectionFactory"]
+__all__ = ["ConnectionFactory", "check_factory"]
+
+_METHODS: Final = (
+    "create_connection",
+    "create_queue_connection",
+    "create_topic_connection",
+    "create_xa_connection",
+)
 
 
 class ConnectionFactory(ABC):
@@ -63,3 +71,23 @@ class ConnectionFactory(ABC):
         except BaseException:
             await connection.close()
             raise
+
+
+def check_factory(factory: object, user: str) -> None:
+    """Refuse what is no connection factory of coroutines, before `user` needs a connection.
+
+    Raises:
+        TypeError: it is a URL, a class, a blocking factory, or another object.
+    """
+    needs = f"{user} needs a connection factory"
+    if isinstance(factory, str):
+        raise TypeError(f"{needs}, not a text: write ConnectionFactory(url)")
+    if isinstance(factory, type):
+        raise TypeError(f"{needs}, not the class {factory.__name__}: create one of it")
+    if isinstance(getattr(factory, "core", None), ConnectionFactory):
+        raise TypeError(
+            f"{needs} of pyjms.aio, not the blocking {type(factory).__name__} of pyjms "
+            "(import both from the same module)"
+        )
+    if not any(hasattr(factory, name) for name in _METHODS):
+        raise TypeError(f"{needs}, not an object of class {type(factory).__name__}")

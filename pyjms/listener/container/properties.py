@@ -13,7 +13,7 @@ from pyjms.client.options import RedeliveryPolicy
 from pyjms.core.interceptors import InterceptorChain
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
-from pyjms.jms.api import ConnectionFactory, ExceptionListener
+from pyjms.jms.api import ConnectionFactory, ExceptionListener, check_factory
 from pyjms.jms.destination import Destination
 from pyjms.listener.batches.options import check_batches
 from pyjms.listener.handler.interceptors import HandlerInterceptor, SettlementInterceptor
@@ -141,6 +141,8 @@ class ContainerProperties:
     bean_name: str | None = None
 
     def __init__(self, connection_factory: ConnectionFactory | None) -> None:
+        if connection_factory is not None:
+            check_factory(connection_factory, type(self).__name__)
         self.connection_factory = connection_factory
         self.destination_resolver = SimpleDestinationResolver()
         self.listener_call: ListenerCall | None = None
