@@ -90,7 +90,12 @@ def add_text_problems(
 def add_container_problems(
     endpoint: JmsListenerEndpoint, factory: Any, found: HandlerProblems
 ) -> None:
-    """Add what the containers of a factory, or the broker, would refuse later."""
+    """Add what the containers of a factory, or the broker, would refuse later.
+
+    Without a destination, which is a problem of its own, there is no container to check.
+    """
+    if not endpoint.destination.strip():
+        return
     for check in (check_kinds, check_properties, check_subscription, check_retry):
         with found.caught(_named(endpoint)):
             check(endpoint, factory)

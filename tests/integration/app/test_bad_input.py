@@ -209,7 +209,8 @@ def nothing_of(*targets: object) -> str:
 
 def test_a_class_instead_of_an_instance() -> None:
     assert problem_of(Handlers) == (
-        "Handlers is a class: its handlers need an instance (give the application Handlers(...))"
+        "Handlers is a class: its handlers need an instance (give the application Handlers(...), or "
+        "a container with a provider of the class)"
     )
 
 
