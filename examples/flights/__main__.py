@@ -25,7 +25,7 @@ async def main() -> int:
     app = JmsApplication(
         handlers, config=Path(__file__).with_name("application.yaml"), container=Container
     )
-    levels = {**app.settings.logging, "pyjms.app": "INFO", "pyjms.listener": "ERROR"}
+    levels = {**app.settings.logging.levels, "pyjms.app": "INFO", "pyjms.listener": "ERROR"}
     configure_logging(levels)
     records, requests = app.settings.app["records"], app.settings.app["requests"]
     board: Board = app.container.board()

@@ -17,6 +17,7 @@ import typer
 from pyjms._logger import get_logger
 from pyjms.cli.configuration import ConfigOption, ProfilesOption, config_app
 from pyjms.cli.extensions import mount_commands
+from pyjms.cli.logs import LogFormat
 from pyjms.cli.messages.commands import browse, receive, send
 from pyjms.cli.messages.redriving import redrive
 from pyjms.cli.pipeline import pipeline_app
@@ -96,6 +97,16 @@ HealthPortOption = Annotated[
         "--workers the first one does, the second on the next port. Default: health.port.",
     ),
 ]
+LogFormatOption = Annotated[
+    LogFormat | None,
+    typer.Option(help="How log lines look. Default: logging.format, text."),
+]
+TracebacksOption = Annotated[
+    bool,
+    typer.Option(
+        "--tracebacks", help="Log the first failure of each message with the handler's traceback."
+    ),
+]
 AsWorkerOption = Annotated[str | None, typer.Option(WORKER_OPTION, hidden=True)]
 
 
@@ -132,6 +143,8 @@ def run(
     reload: ReloadOption = False,
     reload_dir: ReloadFolderOption = None,
     health_port: HealthPortOption = None,
+    log_format: LogFormatOption = None,
+    tracebacks: TracebacksOption = False,
     as_worker: AsWorkerOption = None,
 ) -> None:
     """Run an application until SIGINT or SIGTERM.
@@ -150,7 +163,12 @@ def run(
     from pyjms.cli.logs import configure_logging
 
     application = load_application(target, config)
-    configure_logging(application.settings.logging)
+    own = application.settings.logging
+    log_format = log_format or own.format
+    configure_logging(own.levels, log_format)
+    application.observation.log_with(
+        context=log_format == "json", tracebacks=tracebacks or own.tracebacks
+    )
     if shutdown_timeout is not None:
         application.stop_timeout = shutdown_timeout
     if health_port is not None:

@@ -65,7 +65,7 @@ def run(
 
     check_pyspark()
     loaded = load_pipelines(targets or (), config, only or ())
-    configure_logging({"py4j": "WARNING", **loaded.settings.logging})
+    configure_logging({"py4j": "WARNING", **loaded.settings.logging.levels})
     if not PipelineRunner(loaded.settings, loaded.pipelines).run(once):
         sys.exit(1)
 

@@ -204,7 +204,7 @@ class Wiring:
             container.error_handler = self._error_handler
         if not isinstance(endpoint, MethodJmsListenerEndpoint):
             container.interceptors = self._interceptors.chain_of(container)
-        self._interceptors.add_settlements(container)
+        self._interceptors.complete(container)
         if isinstance(container, DefaultMessageListenerContainer):
             container.outages = self.outages
             _spread_attempts(container)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from pyjms.errors import JMSException
 
-__all__ = ["users_traceback"]
+__all__ = ["last_frame", "users_traceback"]
 
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"
+
+_INSTALLED: Final = ("site-packages", "dist-packages", f"{Path(logging.__file__).parents[1]}/", "<")
 
 ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
@@ -28,3 +31,23 @@ def users_traceback(error: BaseException) -> ExceptionInfo | None:
     if found is None and isinstance(error, JMSException):
         return None
     return type(error), error, found or error.__traceback__
+
+
+def last_frame(error: BaseException) -> str:
+    """Return ` (shop.py:12)`, the last line of the application that `error` passed; "" if none.
+
+    What is installed counts only if nothing else has been passed.
+    """
+    own = installed = ""
+    found = error.__traceback__
+    while found is not None:
+        name = found.tb_frame.f_code.co_filename
+        place = f" ({Path(name).name}:{found.tb_lineno})"
+        if name.startswith(_PACKAGE):
+            pass
+        elif any(part in name for part in _INSTALLED):
+            installed = installed or place
+        else:
+            own = place
+        found = found.tb_next
+    return own or installed

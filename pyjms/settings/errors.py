@@ -48,7 +48,7 @@ _ABSENT: Final = (
     ("jms.jndi_name", "there is no JNDI in Python; write activemq.broker_url"),
     ("activemq.packages", "objects are never unpickled, so there are no packages to trust"),
     ("artemis", "Artemis speaks OpenWire: write its URL as activemq.broker_url"),
-    ("management", "this version has no health indicators"),
+    ("management", "health checks are at health.port, metrics are in observability"),
     ("logging.level", "write the loggers directly below logging, such as logging: {root: INFO}"),
 )
 

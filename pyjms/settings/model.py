@@ -7,10 +7,9 @@ Values are read-only. An unknown key is an error. Durations are seconds once rea
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
-    BeforeValidator,
     Field,
     PrivateAttr,
 )
@@ -31,6 +30,7 @@ from pyjms.settings.listeners import (
     ListenerSessionSettings,
     ListenerSettings,
 )
+from pyjms.settings.logging import LoggingSettings
 from pyjms.settings.observability import HealthSettings, ObservabilitySettings
 from pyjms.settings.section import Section, Text
 from pyjms.settings.spark import PipelineSettings, SparkSettings
@@ -46,9 +46,6 @@ __all__ = [
     "TemplateSessionSettings",
     "TemplateSettings",
 ]
-
-LevelName = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET"]
-Level = Annotated[LevelName, BeforeValidator(lambda value: str(value).upper())]
 
 
 class CacheSettings(Section):
@@ -176,8 +173,8 @@ class PyjmsSettings(BaseSettings):
     """Spark, for pipelines."""
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict)
     """Pipelines in SQL, and changes to decorated ones, by name."""
-    logging: dict[str, Level] = Field(default_factory=dict)
-    """Levels by logger name; root: all loggers."""
+    logging: LoggingSettings = LoggingSettings()
+    """Levels by logger name; root: all loggers. And how `pyjms run` logs."""
     app: dict[str, Any] = Field(default_factory=dict)
     """The application's own settings."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+import anyio
 import httpx
 import pytest
 import yaml
@@ -82,3 +84,15 @@ async def test_checks_in_fastapi(load: Callable[[str], ModuleType]) -> None:
     ):
         answer = await client.get("/jms/health/ready")
         assert (answer.status_code, answer.json()["status"]) == (200, "ready")
+
+
+async def test_logs_of_one_s_own(
+    load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with load("own_logs").app as app:
+        await app.template.convert_and_send("orders.new", "one", correlation_id="c1")
+        with anyio.fail_after(20):
+            while "priced" not in (written := capsys.readouterr().out):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+    logging.getLogger("shop").handlers.clear()
+    assert written == "orders c1: priced one\n"

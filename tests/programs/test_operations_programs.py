@@ -183,12 +183,15 @@ def test_json_logs(program: Make) -> None:
     with app.running("app") as child:
         app.script("send")
         child.expect("becomes a dead letter")
-    entries = [json.loads(line) for line in child.written.splitlines()]
+    written = (app.folder / "app.jsonl").read_text(encoding="utf-8")
+    entries = [json.loads(line) for line in written.splitlines()]
     [failure] = [entry for entry in entries if "attempt 1 of 2" in entry["message"]]
     assert failure["listener_id"] == "orders"
     assert failure["destination"] == "orders"
     assert failure["message_id"].startswith("ID:")
-    assert "in on_order" in failure["exception"]
+    assert failure["message"].endswith("ValueError: negative id (app.py:18)")
+    own = [entry for entry in entries if entry["message"] == "order -1"]
+    assert [entry["listener_id"] for entry in own] == ["orders", "orders"]
 
 
 def test_a_second_process_shares_the_queues(program: Make) -> None:

@@ -27,6 +27,7 @@ from pyjms.listener.handler.interceptors import HandlerInterceptor
 from pyjms.observability.asgi import MetricsSource
 from pyjms.observability.health import Health
 from pyjms.observability.instrumentation import Instrumentation
+from pyjms.observability.logs import message_context
 
 __all__ = ["GROUP", "ApplicationInterceptors", "TemplateInterceptors", "named_interceptors"]
 
@@ -52,6 +53,11 @@ class ApplicationInterceptors:
         sends: Iterable[SendInterceptor],
     ) -> None:
         self._instrumentations: list[Instrumentation] = list(container.instrumentations())
+        logs = container.settings().logging
+        self.log_context = logs.format == "json"
+        """Whether log lines of handlers have the message's ids."""
+        self.log_tracebacks = logs.tracebacks
+        """Whether the first failure of each message is logged with its traceback."""
         self._handlers = named_interceptors([*container.interceptors(), *handlers])
         self._sends = named_interceptors([*container.send_interceptors(), *sends])
         container.send_interceptors.override(providers.Object(self._sends))
@@ -59,10 +65,13 @@ class ApplicationInterceptors:
     def chain_of(self, container: AbstractMessageListenerContainer) -> list[HandlerInterceptor]:
         """Return the whole chain of a listener, whose container has its other ones."""
         instrumented = [each.handler(container) for each in self._instrumentations]
+        if self.log_context:
+            instrumented.append(message_context)
         return [*instrumented, *self._handlers, *container.interceptors]
 
-    def add_settlements(self, container: AbstractMessageListenerContainer) -> None:
-        """Have the commits and acknowledgements of a container observed."""
+    def complete(self, container: AbstractMessageListenerContainer) -> None:
+        """Have a container's commits and acknowledgements observed, and its failures logged."""
+        container.log_tracebacks = container.log_tracebacks or self.log_tracebacks
         added = [each.settlement(container) for each in self._instrumentations]
         if added:
             container.settlement_interceptors = [*added, *container.settlement_interceptors]

@@ -48,6 +48,16 @@ class Observation:
         """Whether another process may serve the same port meanwhile, such as a worker's
         successor."""
 
+    def log_with(self, *, context: bool, tracebacks: bool) -> None:
+        """Say, before the start, how listeners log.
+
+        Args:
+            context: log lines of handlers can have the message's ids (`pyjms.observability.logs`).
+            tracebacks: the first failure of each message is logged with its traceback.
+        """
+        self._interceptors.log_context = context
+        self._interceptors.log_tracebacks = tracebacks
+
     def use_port_of_worker(self, number: int) -> None:
         """Serve the checks of one of several processes: on the port plus `number` - 1.
 

@@ -1,10 +1,11 @@
 """One received message on its way through the listener, and the report of its failure.
 
-Each attempt has one line, the first one also a traceback: the handler's own, without the frames
-of pyjms that called it. The last attempt is a line of the client, which says that the message
-becomes a dead letter, and why; here it is DEBUG. Never the body, though an application's exception
-may quote it. A dead letter's cause ends with `cause:` and that exception, where Spring's containers
-leave `cause:null`. (spring-jms 1.7.2, 11.2)
+Each attempt has one line, which names the last line of the handler's own code. With
+`log_tracebacks` the first one also has a traceback, without the frames of pyjms. The last attempt
+is a line of the client, which says that the message becomes a dead letter, and why; here it is
+DEBUG. Never the body, though an application's exception may quote it. A dead letter's cause ends
+with `cause:` and that exception, where Spring's containers leave `cause:null`. (spring-jms 1.7.2,
+11.2)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.message import Message
 from pyjms.listener.container.failures import cause_of
 from pyjms.listener.container.properties import ContainerProperties
-from pyjms.listener.tracebacks import users_traceback
+from pyjms.listener.tracebacks import last_frame, users_traceback
 
 __all__ = [
     "ACKNOWLEDGED_BY_THE_CLIENT",
@@ -112,18 +113,20 @@ def log_failure(
     message = None if delivery is None else delivery.message
     reported_later = delivery is not None and _becomes_dead_letter(properties, delivery)
     is_first = message is None or message.delivery_count <= 1
-    has_traceback = is_first and not isinstance(reason, Retry)
+    has_traceback = is_first and properties.log_tracebacks and not isinstance(reason, Retry)
     logger.log(
         logging.DEBUG if reported_later else logging.WARNING,
-        "Listener %s failed%s: %s",
+        "Listener %s failed%s: %s%s",
         properties.bean_name or properties.destination_description,
         ", at the end of its transaction" if delivery is None else _where(properties, delivery),
         _one_line(reason),
+        "" if isinstance(reason, Retry) else last_frame(reason),
         exc_info=users_traceback(reason) if has_traceback else None,
         extra={
             "listener_id": properties.bean_name,
             "destination": properties.destination_description,
             "message_id": None if message is None else message.message_id,
+            "correlation_id": None if message is None else message.correlation_id,
         },
     )
 

@@ -68,6 +68,7 @@ class ContainerOptions(TypedDict, total=False):
     message_listener: Listener | None
     interceptors: Iterable[HandlerInterceptor]
     settlement_interceptors: Iterable[SettlementInterceptor]
+    log_tracebacks: bool
     subscription_durable: bool
     subscription_shared: bool
     subscription_name: str | None
@@ -132,6 +133,9 @@ class ContainerProperties:
     retry: RetryPolicy | None = None
     """Which failures are retried, when, and the destination of this listener's dead letters."""
     error_handler: ErrorHandler | None = None
+    log_tracebacks: bool = False
+    """Whether the first failure of a message, where no error handler is set, is logged with the
+    listener's own frames; else with one line, as each further one."""
     exception_listener: ExceptionListener | None = None
     message_converter: MessageConverter | None = None
     destination_resolver: DestinationResolver

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
 
@@ -26,8 +27,8 @@ async def test_the_first_attempt_has_a_traceback_and_the_last_one_the_outcome(
     async def handle(text: str) -> None:
         _charge(text)
 
-    redelivery = {"activemq": {"redelivery": {"maximum": 2}}}
-    await jms_app.start(handle, settings=PyjmsSettings.model_validate(redelivery))
+    given = {"activemq": {"redelivery": {"maximum": 2}}, "logging": {"tracebacks": True}}
+    await jms_app.start(handle, settings=PyjmsSettings.model_validate(given))
     await jms_app.template.convert_and_send("orders", "7")
     await jms_app.drained("orders")
     first, second, last = _lines(caplog)
@@ -54,13 +55,30 @@ async def test_a_blocking_handlers_traceback_is_its_own(
     def handle(text: str) -> None:
         _charge(text)
 
-    redelivery = {"activemq": {"redelivery": {"maximum": 1}}}
-    await jms_app.start(handle, settings=PyjmsSettings.model_validate(redelivery))
+    given = {"activemq": {"redelivery": {"maximum": 1}}, "logging": {"tracebacks": True}}
+    await jms_app.start(handle, settings=PyjmsSettings.model_validate(given))
     await jms_app.template.convert_and_send("orders", "7")
     await jms_app.drained("orders")
     first = _lines(caplog)[0]
     assert first.exc_info is not None
     assert [f.name for f in traceback.extract_tb(first.exc_info[2])] == ["handle", "_charge"]
+
+
+async def test_a_failure_is_one_line_that_names_where(
+    jms_app: JmsTestApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jms_listener("orders", id="orders")
+    def handle(text: str) -> None:
+        json.loads(text)  # the line of the handler is named, not that of the library
+
+    await jms_app.start(handle)
+    await jms_app.template.convert_and_send("orders", "{", correlation_id="c1")
+    await jms_app.drained("orders")
+    lines = _lines(caplog)
+    assert [record.exc_info for record in lines] == [None] * 7
+    line = handle.__code__.co_firstlineno + 2
+    assert lines[0].getMessage().endswith(f" (test_failure_log.py:{line})")
+    assert vars(lines[0])["correlation_id"] == "c1"
 
 
 @pytest.mark.parametrize("stopped", [True, False])

@@ -215,7 +215,7 @@ def test_named_brokers_listeners_levels_and_free_keys(tmp_path: Path) -> None:
         "concurrency": "5",
         "auto_startup": False,
     }
-    assert settings.logging == {"root": "INFO", "pyjms.client": "DEBUG"}
+    assert settings.logging.levels == {"root": "INFO", "pyjms.client": "DEBUG"}
     assert settings.app == {"deep": {"er": [1, "x"]}}
 
 
@@ -424,7 +424,7 @@ def test_the_reference_has_every_key_with_its_default() -> None:
 
 def test_the_examples_of_the_reference(tmp_path: Path) -> None:
     text = (ROOT / "config/application.yaml").read_text(encoding="utf-8")
-    defaults = ("brokers: {}", "listeners: {}", "pipelines: {}", "logging: {}", "app: {}")
+    defaults = ("brokers: {}", "listeners: {}", "pipelines: {}", "app: {}")
     lines = [line for line in text.splitlines() if not line.startswith(defaults)]
     settings = load(tmp_path, "\n".join(line.removeprefix("#|") for line in lines))
     assert (
@@ -436,7 +436,7 @@ def test_the_examples_of_the_reference(tmp_path: Path) -> None:
     made = Pipeline(name="delays", **pipeline.values())
     assert (made.trigger, made.options) == (2.0, {"selector": "region = 'EU'"})
     assert settings.brokers["reporting"].user == "app"
-    assert settings.logging["root"] == "INFO"
+    assert settings.logging.levels["root"] == "INFO"
     assert settings.app == {"region": "EU"}
 
 

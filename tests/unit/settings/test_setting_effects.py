@@ -407,7 +407,8 @@ ELSEWHERE = {
     "health.port": "tests/integration/observability/test_health.py",
     "health.host": "tests/integration/observability/test_health.py",
     "health.stuck_after": "tests/integration/observability/test_health.py",
-    "logging": "tests/unit/settings/test_application_settings.py",
+    "logging.format": "tests/integration/observability/test_logs.py",
+    "logging.tracebacks": "tests/integration/observability/test_logs.py",
     "app": "tests/unit/settings/test_application_settings.py",
 }
 """Keys whose effect is tested in another file."""

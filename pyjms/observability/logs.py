@@ -1,0 +1,124 @@
+"""Logs with the context of the message that is being handled, and logs as JSON.
+
+    logging.getLogger(__name__).info("priced")
+    {"time": "2026-11-25T12:00:00.123Z", "level": "INFO", "logger": "shop", "message": "priced",
+     "listener_id": "orders", "destination": "queue://orders.new", "message_id": "ID:...",
+     "correlation_id": "...", "trace_id": "...", "span_id": "..."}
+
+`message_context` is the interceptor that notes the message, in a context variable; `MessageContext`
+is a filter that copies it to the records of a handler, for formatters of your own; `JsonFormatter`
+needs neither filter nor fields to be named. `pyjms run --log-format json` and `logging: {format:
+json}` set all of it up. Trace ids are those of OpenTelemetry's current span, if that is in use.
+Message bodies are never logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyjms._logger import error_text
+from pyjms.core.interceptors import Proceed
+from pyjms.jms.message import Message
+from pyjms.listener.handler.interceptors import HandlerInvocation
+
+__all__ = ["JsonFormatter", "MessageContext", "context_fields", "message_context"]
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""Attributes of every record: what else there is, was given as `extra`."""
+
+_FIELDS: Final = (
+    "listener_id",
+    "destination",
+    "message_id",
+    "correlation_id",
+    "trace_id",
+    "span_id",
+)
+
+_current: ContextVar[tuple[str | None, Message] | None] = ContextVar(
+    "pyjms_log_context", default=None
+)
+
+
+async def message_context(invocation: HandlerInvocation, proceed: Proceed) -> object:
+    """Note the message for log lines of the handler, and of all that it calls: an interceptor."""
+    token = _current.set((invocation.listener_id, invocation.message))
+    try:
+        return await proceed()
+    finally:
+        _current.reset(token)
+
+
+def context_fields() -> dict[str, str]:
+    """Return the fields of the message that is being handled here, and of the current span."""
+    fields: dict[str, str] = {}
+    current = _current.get()
+    if current is not None:
+        listener_id, message = current
+        found = {
+            "listener_id": listener_id,
+            "destination": None if message.destination is None else str(message.destination),
+            "message_id": message.message_id,
+            "correlation_id": message.correlation_id,
+        }
+        fields = {name: value for name, value in found.items() if value is not None}
+    trace: Any = sys.modules.get("opentelemetry.trace")  # not imported for the sake of logs
+    if trace is not None:
+        span = trace.get_current_span().get_span_context()
+        if span.is_valid:
+            fields |= {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
+    return fields
+
+
+class MessageContext(logging.Filter):
+    """Gives records the attributes listener_id, destination, message_id and the others.
+
+    Those that do not apply are None. What a record has already, it keeps. Add it to a log handler.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Complete the record, and let it pass."""
+        fields = context_fields()
+        for name in _FIELDS:
+            if getattr(record, name, None) is None:
+                setattr(record, name, fields.get(name))
+        return True
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats each record as one JSON object in one line, with the message's context.
+
+    Fields: time (UTC), level, logger, message; the context; what the record has as `extra`; of an
+    exception `error` with type, message and, if the record has one, traceback.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        time = datetime.fromtimestamp(record.created, UTC)
+        entry: dict[str, Any] = {
+            "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        entry |= context_fields()
+        entry |= {
+            name: value
+            for name, value in vars(record).items()
+            if name not in _STANDARD and value is not None
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            entry["error"] = {
+                "type": type(error).__name__,
+                "message": error_text(error),
+                "traceback": record.exc_text or self.formatException(record.exc_info),
+            }
+        if record.stack_info:
+            entry["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(entry, ensure_ascii=False, default=error_text)
