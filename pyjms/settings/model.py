@@ -30,8 +30,7 @@ from pyjms.settings.listeners import (
     ListenerSessionSettings,
     ListenerSettings,
 )
-from pyjms.settings.logging import LoggingSettings
-from pyjms.settings.observability import HealthSettings, ObservabilitySettings
+from pyjms.settings.observability import HealthSettings, LoggingSettings, ObservabilitySettings
 from pyjms.settings.section import Section, Text
 from pyjms.settings.spark import PipelineSettings, SparkSettings
 

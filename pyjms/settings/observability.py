@@ -1,13 +1,18 @@
-"""The sections of traces, metrics and health checks."""
+"""The sections of traces, metrics, health checks and logs."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pyjms._yaml import Duration
 from pyjms.settings.section import Section, Text
 
-__all__ = ["HealthSettings", "ObservabilitySettings"]
+__all__ = ["HealthSettings", "LoggingSettings", "ObservabilitySettings"]
+
+LevelName = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET"]
+Level = Annotated[LevelName, BeforeValidator(lambda value: str(value).upper())]
 
 
 class ObservabilitySettings(Section):
@@ -32,3 +37,20 @@ class HealthSettings(Section):
     stuck_after: Duration | None = 300.0
     """How long a handler may run while messages wait for it, before its listener counts as stuck
     and the application as not ready; not set: for ever."""
+
+
+class LoggingSettings(BaseModel):
+    """How `pyjms run` logs (`logging`): further keys are names of loggers, with their levels."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+    __pydantic_extra__: dict[str, Level] = Field(init=False)
+
+    format: Literal["text", "json"] = "text"
+    """text, or json: one object for each line, with the message that is being handled."""
+    tracebacks: bool = False
+    """Whether the first failure of a message is logged with the handler's traceback, too."""
+
+    @property
+    def levels(self) -> dict[str, str]:
+        """The levels by logger name; root: all loggers."""
+        return dict(self.__pydantic_extra__)
