@@ -14,7 +14,12 @@
 
 from __future__ import annotations
 
-from pyjms.errors import ConnectionFailedException, TransactionRolledBackException, XAException
+from pyjms.errors import (
+    ConnectionFailedException,
+    IllegalStateException,
+    TransactionRolledBackException,
+    XAException,
+)
 from pyjms.transport.failover.requests import Request
 from pyjms.wire.openwire.commands import (
     Command,
@@ -38,6 +43,7 @@ __all__ = [
 ]
 
 _REMOVE = 1
+_OF_ARTEMIS = "Transaction not started"
 _DOUBTFUL = (TransactionType.COMMIT_ONE_PHASE, TransactionType.PREPARE)
 _REPEATABLE = (TransactionType.COMMIT_TWO_PHASE, TransactionType.ROLLBACK, TransactionType.FORGET)
 
@@ -69,10 +75,16 @@ def outcome_of(request: Request, outcome: Response | Exception) -> Response | Ex
         request.was_repeated
         and isinstance(command, TransactionInfo)
         and command.type in _REPEATABLE
-        and isinstance(outcome, XAException)
-        and outcome.xa_error_code == XAException.XAER_NOTA
+        and isinstance(outcome, Exception)
+        and _is_of_unknown_branch(outcome)
     )
     return Response() if is_done else outcome
+
+
+def _is_of_unknown_branch(error: Exception) -> bool:
+    if isinstance(error, XAException):
+        return error.xa_error_code == XAException.XAER_NOTA
+    return isinstance(error, IllegalStateException) and error.reason.startswith(_OF_ARTEMIS)
 
 
 def in_doubt(request: Request) -> TransactionRolledBackException:

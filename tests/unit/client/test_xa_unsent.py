@@ -30,15 +30,20 @@ __all__ = ["brokers", "clock"]
 
 ONE = Xid(1, b"global")
 NOTA = Throwable("javax.transaction.xa.XAException", "not started xaErrorCode:-4")
+OF_ARTEMIS = Throwable("javax.jms.IllegalStateException", "Transaction not started, XID:[1]")
 
 
 @pytest.fixture(autouse=True)
 def brokers_that_know_no_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_branches(monkeypatch, NOTA)
+
+
+def refuse_branches(monkeypatch: pytest.MonkeyPatch, refusal: Throwable) -> None:
     answer_others = FakeTransport._answer
 
     def answer(self: FakeTransport, command: Command) -> Iterable[Command]:
         if isinstance(command, TransactionInfo) and command.type != TransactionType.END:
-            return [ExceptionResponse(command.command_id, NOTA)] * command.response_required
+            return [ExceptionResponse(command.command_id, refusal)] * command.response_required
         return answer_others(self, command)
 
     monkeypatch.setattr(FakeTransport, "_answer", answer)
@@ -88,3 +93,22 @@ async def test_work_that_cannot_be_acknowledged_any_more_is_rolled_back(
         with pytest.raises(XAException) as caught:
             await session.xa_resource.prepare(ONE)
         assert caught.value.xa_error_code == XAException.XAER_RMFAIL
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("refusal", [NOTA, OF_ARTEMIS], ids=["activemq", "artemis"])
+@pytest.mark.parametrize("name", ["commit", "rollback", "forget"])
+async def test_the_end_of_a_prepared_branch_is_done_where_the_next_broker_does_not_know_it(
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch, name: str, refusal: Throwable
+) -> None:
+    refuse_branches(monkeypatch, refusal)
+    url = "failover:(fake://a)?jms.watchTopicAdvisories=false"
+    async with await XAConnectionFactory(url).create_xa_connection() as connection:
+        resource = (await connection.create_xa_session()).xa_resource
+        brokers.connections[-1].respond = lambda _: ()
+        async with anyio.create_task_group() as group:
+            group.start_soon(getattr(resource, name), ONE)
+            await anyio.wait_all_tasks_blocked()
+            brokers.lose()
+        with pytest.raises(XAException):  # one that no lost broker may have ended
+            await getattr(resource, name)(ONE)

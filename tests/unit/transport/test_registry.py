@@ -104,7 +104,7 @@ def test_mistakes_in_urls_made_of_others_are_named(url: str, named: str) -> None
         (ConnectionFactory, "failover:(tcp://a:1,{}://b:2)"),
     ],
 )
-@pytest.mark.fact("activemq-edges 1.1/udp/multicast", "activemq-edges 1.1/http(s)")
+@pytest.mark.fact("activemq-edges 1.1/udp/multicast", "activemq-edges 1.1/http")
 def test_schemes_that_are_refused_say_why_and_what_to_use_instead(
     scheme: str, url: str, parse: Callable[[str], object]
 ) -> None:
