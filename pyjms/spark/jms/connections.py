@@ -25,7 +25,12 @@ from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import NO_MAXIMUM_REDELIVERIES
 from pyjms.client.session import ActiveMQSession
-from pyjms.errors import ConnectionClosedException, ConnectionFailedException, JMSException
+from pyjms.errors import (
+    ConnectionClosedException,
+    ConnectionFailedException,
+    JMSException,
+    TransactionRolledBackException,
+)
 from pyjms.jms.destination import Queue
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.sync.portal import call_on_loop
@@ -54,6 +59,8 @@ ATTEMPTS: Final = 8
 _MAX_RETRY_DELAY: Final = 5.0
 CONNECTION_LOST: Final = (ConnectionFailedException, ConnectionClosedException)
 """The exceptions that work fails with when the connection to the broker is lost."""
+_REPEATED: Final = (*CONNECTION_LOST, TransactionRolledBackException)
+"""With `failover:` the connection survives, and the transaction of the lost broker does not."""
 _PREFETCH_OPTION: Final = "consumer.prefetchSize"
 _PAGE_SIZE: Final = 200
 
@@ -149,11 +156,14 @@ async def retry_while_lost(
 ) -> R:
     """Run `work`, and again while it fails with a lost connection, eight times at most.
 
+    Also when its transaction was rolled back, or may have been, because `failover:` has connected
+    again meanwhile.
+
     Raises:
         JMSException: the broker was not reached, or refused.
     """
     return await AsyncRetrying(
-        retry=retry_if_exception_type(CONNECTION_LOST),
+        retry=retry_if_exception_type(_REPEATED),
         stop=stop_after_attempt(ATTEMPTS),
         wait=wait_exponential(0.25, max=_MAX_RETRY_DELAY),
         sleep=_clock.sleep,
