@@ -6,22 +6,43 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
 
 from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
+from pyjms.client.duplicates import MessageAudit
 from pyjms.client.interfaces import ClientSession
+from pyjms.client.messages import command_of
 from pyjms.errors import IllegalStateException
 from pyjms.jms import api
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
-from pyjms.wire.openwire.commands import MessageDispatch
+from pyjms.transport.openwire import ReconnectingTransport
+from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch
 
 __all__ = ["ActiveMQQueueBrowser", "BrowsingConsumer"]
 
 
+_SHOWN_DEPTH: Final = 100_000
+_SHOWN_PRODUCERS: Final = 1000
+"""What a browser over `failover:` remembers: the latest messages of so many producers."""
+
+
 class BrowsingConsumer(ActiveMQMessageConsumer):
-    """Receives a copy of each message, and a dispatch without message after the last one."""
+    """Receives a copy of each message, and a dispatch without message after the last one.
+
+    After a failover the next broker begins again: what was shown already is skipped.
+    """
 
     _is_complete = False
+
+    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
+        super().__init__(session, info)
+        reconnects = isinstance(session.connection.transport, ReconnectingTransport)
+        self._shown = MessageAudit(_SHOWN_DEPTH, _SHOWN_PRODUCERS) if reconnects else None
+
+    def interrupted(self) -> None:
+        super().interrupted()
+        self._is_complete = False
 
     def dispatch(self, dispatch: MessageDispatch) -> None:
         if dispatch.message is None:
@@ -39,7 +60,11 @@ class BrowsingConsumer(ActiveMQMessageConsumer):
         while True:
             message = self.receive_buffered()
             if message is not None:
-                return message
+                if self._shown is None or not self._shown.is_duplicate(
+                    command_of(message).message_id
+                ):
+                    return message
+                continue
             if self._is_complete or not self.session.is_started or self.is_closed:
                 self.raise_failure()
                 return None

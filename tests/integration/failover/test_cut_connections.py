@@ -95,6 +95,31 @@ async def test_a_transaction_goes_on_if_its_deliveries_come_again(
     assert await texts(direct, "in") == []
 
 
+@pytest.mark.parametrize("prefetch", [20, 500], ids=["in part", "all prefetched"])
+async def test_a_browser_shows_each_message_once(
+    proxy: CuttingProxy, broker: EmbeddedTestBroker, prefetch: int
+) -> None:
+    async with await ConnectionFactory(await broker.tcp_url()).create_connection() as connection:
+        session = await connection.create_session()
+        producer = await session.create_producer(session.create_queue("in"))
+        for number in range(100):
+            await producer.send(session.create_text_message(f"m{number}"))
+    with anyio.fail_after(LONGEST_WAIT):
+        async with await factory_of(proxy).create_connection() as connection:
+            await connection.start()
+            listener = Listener(connection)
+            session = await connection.create_session()
+            queue = session.create_queue(f"in?consumer.prefetchSize={prefetch}")
+            shown = []
+            async for message in await session.create_browser(queue):
+                shown.append(message.text)
+                if len(shown) in {30, 60}:
+                    resumed = listener.resumed
+                    await proxy.cut_now()
+                    await resumed.wait()
+    assert shown == [f"m{number}" for number in range(100)]
+
+
 @pytest.mark.fact("activemq-edges F4", "activemq-broker X9")
 async def test_a_commit_in_doubt_is_rolled_back(
     proxy: CuttingProxy, broker: EmbeddedTestBroker
