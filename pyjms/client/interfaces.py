@@ -265,6 +265,9 @@ class ListenerDispatch(Protocol):
     def wake(self, consumer: ListenerTarget) -> None:
         """Schedule the listener of `consumer`."""
 
+    def at_end_of_burst(self, function: Callable[[], object]) -> bool:
+        """Call `function()` when the burst of listener calls ends; False: there is none."""
+
     async def wait_idle(self, consumer: ListenerTarget | None = None) -> None:
         """Wait until no listener (of `consumer`) is running."""
 

@@ -18,7 +18,8 @@ There is one class per rule, chosen once per consumer by `choose_ledger` (`defer
 those that wait for the application):
 
     =============================  =========================================================
-    AutoAckLedger                  AUTO, and DUPS_OK on queues: every message, when done
+    AutoAckLedger                  AUTO, and DUPS_OK on queues: every message, when done; those
+                                   of a burst of listener calls leave as one range
     OptimizedAckLedger             AUTO with optimizeAcknowledge: a range at 65 % of the
                                    prefetch, or after a time (activemq-broker A7)
     DupsOkAckLedger                DUPS_OK on topics: a range at half the prefetch
@@ -187,28 +188,76 @@ class AckLedger(ABC):
 
 
 class AutoAckLedger(AckLedger):
-    """AUTO, and DUPS_OK on queues: acknowledges every message by itself."""
+    """AUTO, and DUPS_OK on queues: acknowledges every message when its delivery is over.
+
+    The acknowledgements of a burst of listener calls would leave in one write, so they are one
+    range: it ends where the burst does, when a listener waits for something, and before any other
+    acknowledgement of the consumer.
+    """
+
+    has_ranges = True
+
+    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
+        super().__init__(session, info)
+        self._first: MessageDispatch | None = None
+        self._last: MessageDispatch | None = None
+        self._count = 0
+        if session.reorders or not session.connection.options.send_acks_async:
+            self.has_ranges = False
 
     def after_delivery(self, dispatch: MessageDispatch) -> None:
         # A recover() or close() in the meantime has settled it already.
-        if self.delivered:
-            self.delivered.clear()
-            acknowledged = message_id(dispatch)
-            self._session.send_ack(
-                MessageAck(
-                    dispatch.destination,
-                    None,
-                    self._info.consumer_id,
-                    _STANDARD,
-                    acknowledged,
-                    acknowledged,
-                    1,
-                )
+        if not self.delivered:
+            return
+        self.delivered.clear()
+        if self._last is not None:
+            if dispatch.destination == self._last.destination:
+                self._last = dispatch
+                self._count += 1
+                return
+            self.send_range()
+        self._first = self._last = dispatch
+        self._count = 1
+        if not self.has_ranges or not self._session.dispatcher.at_end_of_burst(self.send_range):
+            self.send_range()
+
+    def send_range(self) -> None:
+        """Acknowledge what was delivered in this burst."""
+        first, last, count = self._first, self._last, self._count
+        if first is None or last is None:
+            return
+        self._first = self._last = None
+        self._session.send_ack(
+            MessageAck(
+                last.destination,
+                None,
+                self._info.consumer_id,
+                _STANDARD,
+                message_id(first),
+                message_id(last),
+                count,
             )
+        )
+
+    def send_ack(
+        self,
+        kind: int,
+        dispatches: list[MessageDispatch],
+        *,
+        in_transaction: bool = False,
+        cause: Throwable | None = None,
+    ) -> None:
+        self.send_range()
+        super().send_ack(kind, dispatches, in_transaction=in_transaction, cause=cause)
+
+    def interrupted(self) -> list[MessageDispatch]:
+        self._first = self._last = None
+        return super().interrupted()
 
     def flush(self) -> None:
         if self.delivered:
             self.after_delivery(self.delivered[-1])
+        self.send_range()
 
 
 class OptimizedAckLedger(AutoAckLedger):
@@ -234,6 +283,7 @@ class OptimizedAckLedger(AutoAckLedger):
         if dispatch.redelivery_counter or self._session.reorders:
             self.send_deferred()
             super().after_delivery(dispatch)
+            self.send_range()
             return
         self.delivered.clear()
         self._deferred.append(dispatch)

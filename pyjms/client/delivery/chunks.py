@@ -54,6 +54,8 @@ class _OneByOne(AckLedger):
 class _AutoLedger(_OneByOne, AutoAckLedger):
     """AUTO and DUPS_OK."""
 
+    has_ranges = False
+
 
 class _DeferredLedger(_OneByOne, DeferredAckLedger):
     """CLIENT and TRANSACTED."""

@@ -7,7 +7,8 @@ Consumers that have messages wait in a queue, each at most once (`is_queued`). T
 one message of the first consumer and puts it at the end again if it has more, so consumers take
 turns and none starves another. After a burst the task lets others run, and when the queue is
 empty it has the transport send what the listeners produced: acknowledgements and sends of a burst
-leave in one write.
+leave in one write. What ledgers have kept for the end of the burst (`at_end_of_burst`) is queued
+before, in the loop's next pass at the latest: a listener may wait for long.
 
 `is_busy` marks a running listener. Closing waits until it has returned; a listener that closes
 its own consumer or session must not wait for itself, which a context variable detects.
@@ -27,7 +28,7 @@ from contextvars import ContextVar
 import anyio
 from anyio.lowlevel import checkpoint
 
-from pyjms._wakeup import BackgroundTask, Waiter, spawn
+from pyjms._wakeup import BackgroundTask, LoopHandle, Waiter, spawn
 from pyjms.client.interfaces import ListenerTarget
 from pyjms.client.tasks import background_failure
 from pyjms.errors import JMSException
@@ -56,6 +57,8 @@ class ListenerDispatcher:
         self._sleeper: Waiter | None = None
         self._running: ListenerTarget | None = None
         self._idle: anyio.Event | None = None
+        self._endings: list[Callable[[], object]] = []
+        self._is_timed = False
         self._stopped = False
         self._task: BackgroundTask | None = None
 
@@ -78,6 +81,16 @@ class ListenerDispatcher:
     def is_own_call(self) -> bool:
         """Whether the caller runs inside a listener of this session."""
         return self._running is not None and _current.get() is self
+
+    def at_end_of_burst(self, function: Callable[[], object]) -> bool:
+        """Call `function()` when the burst ends or a listener of it waits for something.
+
+        Returns False, and does not call it, if no listener is running.
+        """
+        if self._running is None:
+            return False
+        self._endings.append(function)
+        return True
 
     async def wait_idle(self, consumer: ListenerTarget | None = None) -> None:
         """Wait until no listener (of `consumer`) is running; return at once inside one."""
@@ -106,12 +119,16 @@ class ListenerDispatcher:
     async def _run(self) -> None:
         _current.set(self)
         queue = self._queue
+        loop = LoopHandle()
         left = _BURST
         while not self._stopped:
             while queue:
                 consumer = queue.popleft()
                 consumer.is_queued = False
                 self._running = consumer
+                if self._endings and not self._is_timed:
+                    self._is_timed = True
+                    loop.call_next(self._end_in_next_pass)
                 try:
                     more = await consumer.deliver_one()
                 except Exception as error:
@@ -124,11 +141,26 @@ class ListenerDispatcher:
                 left -= 1
                 if left <= 0:
                     left = _BURST
+                    self._end_burst()
                     await checkpoint()
+            self._end_burst()
             self._send_now()
             if not self._stopped:
                 self._sleeper = Waiter()
                 await self._sleeper.wait()
+
+    def _end_burst(self) -> None:
+        endings, self._endings = self._endings, []
+        for function in endings:
+            function()
+
+    def _end_in_next_pass(self) -> None:
+        """End the burst if a listener of it still runs: it waits for something."""
+        self._is_timed = False
+        try:
+            self._end_burst()
+        except JMSException as error:
+            self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
         self._fail(
