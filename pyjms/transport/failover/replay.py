@@ -24,7 +24,8 @@ from typing import Protocol
 from pyjms._logger import get_logger
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.base import TransportListener
-from pyjms.transport.failover.in_flight import in_doubt, is_in_doubt
+from pyjms.transport.failover.in_flight import failed_again, in_doubt, is_in_doubt
+from pyjms.transport.failover.peer import Peer
 from pyjms.transport.failover.requests import HeldMessages, OpenRequests, Request
 from pyjms.transport.failover.state import ClientState
 from pyjms.transport.openwire.correlator import RequestTransport
@@ -85,12 +86,13 @@ class Replay:
             if id(info) not in pending:
                 await transport.request(_reconnecting(info))
 
-    def run(self, transport: RequestTransport) -> None:
+    def run(self, peer: Peer) -> None:
         """Send everything else, and what waits to be sent. A plain call.
 
         Raises:
             ConnectionFailedException: the broker was lost; `run` is repeated with the next one.
         """
+        transport = peer.transport
         doubtful = [request for request in self._requests if is_in_doubt(request)]
         for request in doubtful:
             self._state.completed(request.command)
@@ -109,6 +111,8 @@ class Replay:
             transport.oneway(copy(message))
         for control in _consumer_controls(self._state, pending):
             transport.oneway(control)
+        if peer.error is not None:
+            raise failed_again(peer.error)
         self._held.clear()
         for request in doubtful:
             self._requests.pop(request.number)

@@ -322,9 +322,7 @@ class FailoverTransport(ReconnectingTransport):
             JMSException: it refuses the client, or was lost meanwhile.
         """
         await self._replay.introduce(peer.transport)
-        self._replay.run(peer.transport)
-        if peer.error is not None:
-            raise in_flight.failed_again(peer.error)
+        self._replay.run(peer)
         self._use(peer)
 
     def _use(self, peer: Peer) -> None:

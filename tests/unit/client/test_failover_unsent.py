@@ -20,6 +20,7 @@ from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQMessage,
     ActiveMQTextMessage,
+    Command,
     ConnectionId,
     ConnectionInfo,
     ConsumerControl,
@@ -34,7 +35,7 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
     TransactionType,
 )
-from tests.kit.fake_brokers import FakeBrokers, brokers
+from tests.kit.fake_brokers import FakeBrokers, FakeTransport, brokers
 from tests.kit.scripted_broker import clock
 
 __all__ = ["brokers", "clock"]
@@ -269,6 +270,31 @@ async def test_an_asynchronous_send_that_is_given_up_is_reported_to_its_listener
                 await begin_outage(brokers)
             await _clock.sleep(60)
         assert listener.heard == ["ConnectionFailedException"]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_message_whose_broker_is_lost_while_it_takes_the_client_over_goes_to_the_next_one(
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected() as connection:
+        session, producer = await producer_of(connection, transacted=False)
+        await begin_outage(brokers)
+        send = FakeTransport.oneway
+
+        def lose_the_first(self: FakeTransport, command: Command) -> None:
+            send(self, command)
+            if isinstance(command, ActiveMQMessage) and len(brokers.connections) == 2:
+                self.listener.on_exception(ConnectionFailedException("lost"))
+
+        monkeypatch.setattr(FakeTransport, "oneway", lose_the_first)
+        async with anyio.create_task_group() as group:
+            group.start_soon(producer.send, session.create_text_message("x"))
+            await _clock.sleep(0.001)
+            brokers.down = set()
+            await _clock.sleep(60)
+        assert len(brokers.connections) == 3
+        sent = [c for c in brokers.connections[-1].sent if isinstance(c, ActiveMQMessage)]
+        assert len(sent) == 1
 
 
 @pytest.mark.usefixtures("clock")
