@@ -109,7 +109,7 @@ async def test_close_is_allowed_while_another_task_commits(client: Any) -> None:
     assert outcomes == ["The session was closed before the commit"]
 
 
-@pytest.mark.fact("jms-api 12.1")
+@pytest.mark.fact("jms-api 12.1", "activemq-edges 11.24")
 @pytest.mark.parametrize("call", ["send()", "receive()", "rollback()"])
 async def test_another_event_loop_is_refused(client: Any, call: str) -> None:
     session = await client.session(TRANSACTED)

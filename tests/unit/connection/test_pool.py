@@ -646,6 +646,7 @@ async def test_a_producer_that_is_kept_no_longer_serves_its_open_handles(provide
         assert [provider.texts(name) for name in "abc"] == [["1"]] * 3
 
 
+@pytest.mark.fact("activemq-edges 11.24")
 async def test_a_template_uses_one_connection_and_session(provider: Any) -> None:
     async with PooledConnectionFactory(provider) as pool:
         template = JmsTemplate(pool, receive_timeout=0)

@@ -88,6 +88,7 @@ def test_transports_made_of_others(url: str) -> None:
         ("static:(tcp://a:1)?maxReconnectDelai=1", "did you mean 'maxReconnectDelay'"),
     ],
 )
+@pytest.mark.fact("activemq-edges 11.15")
 def test_mistakes_in_urls_made_of_others_are_named(url: str, named: str) -> None:
     with pytest.raises(JMSException) as caught:
         ConnectionFactory(url)
