@@ -109,6 +109,10 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.listener.batches.batch import Batch as Batch
     from pyjms.support.retry import RetryPolicy as RetryPolicy
     from pyjms.core.redrive import Redriven as Redriven
+    from pyjms.annotation.idempotent import idempotent as idempotent
+    from pyjms.listener.idempotency.stores import (
+        IdempotencyStore as IdempotencyStore, MemoryIdempotencyStore as MemoryIdempotencyStore,
+    )
     from pyjms.management.statistics import (
         CountStatistic as CountStatistic, MetricsObserver as MetricsObserver,
         Statistics as Statistics, TimeStatistic as TimeStatistic,
@@ -236,6 +240,8 @@ SHARED = {
     "pyjms.listener.batches.batch": "Batch",
     "pyjms.support.retry": "RetryPolicy",
     "pyjms.core.redrive": "Redriven",
+    "pyjms.annotation.idempotent": "idempotent",
+    "pyjms.listener.idempotency.stores": "IdempotencyStore MemoryIdempotencyStore",
     "pyjms.settings": "PyjmsSettings load_settings",
     "pyjms.support.converter": """
         ContentTypeDelegatingMessageConverter DefaultMessageConverter JsonMessageConverter

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from pyjms.annotation.idempotent import idempotent_mark
 from pyjms.annotation.jms_listener import JmsListenerMark
 from pyjms.annotation.send_to import send_to_destination
 from pyjms.container.handler_problems import handler_name
@@ -16,6 +17,7 @@ from pyjms.listener.batches.plan import BatchHandlerAdapter, BatchPlan
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.handler.adapter import HandlerAdapter
 from pyjms.listener.handler.arguments import CallPlan
+from pyjms.listener.idempotency.calls import IdempotentAdapter, IdempotentPlan
 from pyjms.settings import PyjmsSettings
 from pyjms.settings.listeners import ListenerOverride
 from pyjms.support.retry import RetryPolicy
@@ -23,7 +25,7 @@ from pyjms.support.retry import RetryPolicy
 __all__ = [
     "adapter_type",
     "check_retry",
-    "plan_type",
+    "make_plan",
     "refuse_replies",
     "wanted_batch_size",
     "wanted_retry",
@@ -41,14 +43,33 @@ def wanted_batch_size(mark: JmsListenerMark, settings: PyjmsSettings) -> int | N
     return mark.batch_size
 
 
-def plan_type(batch_size: int | None) -> type[CallPlan]:
-    """Return what plans the calls of a handler, for messages or for batches."""
-    return CallPlan if batch_size is None else BatchPlan
+def make_plan(handler: Callable[..., Any], batch_size: int | None, **options: Any) -> CallPlan:
+    """Return the plan of a handler's calls: for messages, for new ones only, or for batches.
+
+    Raises:
+        ConfigurationException: the handler cannot be called so.
+    """
+    mark = idempotent_mark(handler)
+    if batch_size is not None:
+        if mark is not None:
+            raise ConfigurationException(
+                f"Handler {handler_name(handler)}: a batch has no key, so that its @idempotent has "
+                "no effect",
+                hint="remove it, and record the messages with pyjms.outbox.record",
+            )
+        return BatchPlan(handler, **options)
+    return (
+        CallPlan(handler, **options)
+        if mark is None
+        else IdempotentPlan(handler, mark=mark, **options)
+    )
 
 
-def adapter_type(batch_size: int | None) -> type[HandlerAdapter]:
-    """Return what calls a handler, for messages or for batches."""
-    return HandlerAdapter if batch_size is None else BatchHandlerAdapter
+def adapter_type(plan: CallPlan) -> type[HandlerAdapter]:
+    """Return what calls the handler of a plan."""
+    if isinstance(plan, BatchPlan):
+        return BatchHandlerAdapter
+    return IdempotentAdapter if isinstance(plan, IdempotentPlan) else HandlerAdapter
 
 
 def refuse_replies(handler: Callable[..., Any], batch_size: int | None) -> None:

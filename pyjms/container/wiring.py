@@ -315,11 +315,12 @@ class Wiring:
         plan = self._plan(bound_to_instance(endpoint.handler), converter, size)
         chain = self._interceptors.chain_of(container)
         container.interceptors = ()  # they are in the adapter: around the handler, not around that
-        return deliveries.adapter_type(size)(plan, replies, endpoint.id, chain)
+        return deliveries.adapter_type(plan)(plan, replies, endpoint.id, chain)
 
     def _plan(self, handler: Callable[..., Any], converter: Any, size: int | None) -> CallPlan:
-        return deliveries.plan_type(size)(
+        return deliveries.make_plan(
             handler,
+            size,
             converter=converter or self._converter(),
             read_headers=self._read_headers,
             injector=self._injection.injector(handler),

@@ -49,6 +49,8 @@ NAMES = """
     QueueConnection QueueConnectionFactory QueueReceiver QueueRequestor QueueSender
     QueueSession TopicConnection TopicConnectionFactory TopicPublisher TopicRequestor
     TopicSession TopicSubscriber
+    IdempotencyStore MemoryIdempotencyStore
+    idempotent
     RetryPolicy Redriven redrive
     Reject Retry Skip
     Batch

@@ -1,0 +1,54 @@
+"""`@idempotent`: marks a handler whose effects must not be repeated when a message comes again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+__all__ = ["IdempotentMark", "idempotent", "idempotent_mark"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ATTRIBUTE = "__jms_idempotent__"
+
+
+@dataclass(slots=True, eq=False)
+class IdempotentMark:
+    """The arguments of `@idempotent`, and how many duplicates were skipped so far."""
+
+    key: str | Callable[[Any], object]
+    store: Any
+    duplicates: int = 0
+
+
+def idempotent(
+    *, key: str | Callable[[Any], object] = "jms_messageId", store: Any = None
+) -> Callable[[F], F]:
+    """Have a message skipped whose key has been handled before.
+
+    A skipped message is consumed, with one debug line, and counted. The key is remembered once the
+    message is committed; a handler that raises is called again. The decorator only marks: the
+    function can be called and tested as before. It may be above or below `@jms_listener`.
+
+    Args:
+        key: the name of a header or property (`order_id`, `jms_messageId`, the default); a text
+            with fields in braces, each of them such a name, or the payload and what it has
+            (`"{jms_type}:{payload.number}"`); or a function of the payload.
+        store: what remembers the keys: an object with the methods of `IdempotencyStore`, or the
+            name of an entry point in the group `pyjms.idempotency_stores`. None: a
+            `MemoryIdempotencyStore` of this handler's own.
+    """
+    mark = IdempotentMark(key, store)
+
+    def add_mark(function: F) -> F:
+        setattr(function, _ATTRIBUTE, mark)
+        return function
+
+    return add_mark
+
+
+def idempotent_mark(handler: object) -> IdempotentMark | None:
+    """Return the mark of a handler, or None; `duplicates` counts what was skipped."""
+    mark: IdempotentMark | None = getattr(handler, _ATTRIBUTE, None)
+    return mark

@@ -1,0 +1,1 @@
+"""Idempotent handlers: keys, what remembers them, and the calls that they guard."""

@@ -1,0 +1,179 @@
+"""Calls of idempotent handlers: claim the key, call the handler or skip, complete or release.
+
+The plan claims, in the handler's thread or on the loop, because only there the arguments are known;
+the adapter ends the claim, on the loop: where the store wants it after the commit, by a
+synchronization of the session's transaction. (`_claimed` carries the key from one to the other.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from importlib.metadata import entry_points
+from typing import Any, Final, cast
+
+import anyio
+
+from pyjms._logger import get_logger
+from pyjms.annotation.idempotent import IdempotentMark
+from pyjms.core.workers import call_in_worker
+from pyjms.errors import ConfigurationException, Retry, Skip, UnsupportedOperationException
+from pyjms.jms.api import Session
+from pyjms.jms.message import Message
+from pyjms.jms.transaction.synchronization import Synchronization
+from pyjms.listener.handler.adapter import HandlerAdapter
+from pyjms.listener.handler.arguments import CallPlan
+from pyjms.listener.handler.parameters import HandlerParameter
+from pyjms.listener.idempotency.keys import key_reader
+from pyjms.listener.idempotency.stores import Claim, IdempotencyStore, MemoryIdempotencyStore
+
+__all__ = ["GROUP", "IdempotentAdapter", "IdempotentPlan", "store_of"]
+
+logger = get_logger(__name__)
+
+GROUP: Final = "pyjms.idempotency_stores"
+_BUSY_DELAY: Final = 1.0
+"""Seconds until a message is delivered again whose key another consumer has."""
+
+_claimed: ContextVar[list[str] | None] = ContextVar("pyjms_claimed", default=None)
+
+
+def store_of(mark: IdempotentMark) -> IdempotencyStore:
+    """Return the store of a mark; one that is named, or none, is created once.
+
+    Raises:
+        ConfigurationException: there is no such entry point, or it is no store.
+    """
+    if mark.store is None:
+        mark.store = MemoryIdempotencyStore()
+    elif isinstance(mark.store, str):
+        found = list(entry_points(group=GROUP, name=mark.store))
+        if not found:
+            known = ", ".join(sorted({point.name for point in entry_points(group=GROUP)})) or "none"
+            raise ConfigurationException(
+                f"@idempotent: there is no store {mark.store!r}",
+                hint=f"entry points in the group {GROUP}: {known}",
+            )
+        mark.store = found[0].load()()
+    missing = [n for n in ("claim", "complete", "release") if not hasattr(mark.store, n)]
+    if missing:
+        raise ConfigurationException(
+            f"@idempotent: {mark.store!r} is no store, it has no {missing[0]}",
+            hint="see pyjms.listener.idempotency.stores.IdempotencyStore",
+        )
+    return cast(IdempotencyStore, mark.store)
+
+
+class IdempotentPlan(CallPlan):
+    """How to call a handler with messages whose keys are new.
+
+    Raises:
+        ConfigurationException: a parameter cannot be supplied, or the key or the store is not
+            known.
+    """
+
+    def __init__(
+        self, handler: Callable[..., Any], *, mark: IdempotentMark, **options: Any
+    ) -> None:
+        self._payload_name = ""
+        super().__init__(handler, **options)
+        self.mark = mark
+        self.store = store_of(mark)
+        self._read_key = key_reader(mark.key, self.name)
+
+    def call(self, message: Message, session: Session | None) -> Any:
+        """Call the handler and return its result (a coroutine, for a coroutine function).
+
+        Raises:
+            Skip: the message's key has been handled before.
+            Retry: another consumer handles it now.
+            UnreadableMessageException: a parameter or the key cannot be made of this message.
+            Exception: the handler's own.
+        """
+        try:
+            values = [supply(message, session) for supply in self._suppliers]
+            payload = dict(zip(self._names, values, strict=True)).get(self._payload_name)
+            key = self._read_key(self._read_headers(message), payload)
+        except Exception as error:
+            raise self._not_invoked(error, message) from error.__cause__ or error
+        if self.is_coroutine:
+            return self._claim_and_call(key, values)
+        self._check(key, self.store.claim(key, values))
+        return self._call_with(values)
+
+    async def _claim_and_call(self, key: str, values: Sequence[object]) -> Any:
+        store = self.store
+        blocks = store.blocks
+        claim = (
+            await call_in_worker(store.claim, key, values) if blocks else store.claim(key, values)
+        )
+        self._check(key, claim)
+        return await self._call_with(values)
+
+    def _check(self, key: str, claim: Claim) -> None:
+        if claim is Claim.DUPLICATE:
+            self.mark.duplicates += 1
+            raise Skip(f"its key {key!r} has been handled before")
+        if claim is Claim.BUSY:
+            raise Retry(f"another consumer handles the key {key!r}", delay=_BUSY_DELAY)
+        claimed = _claimed.get()
+        if claimed is not None:
+            claimed.append(key)
+
+    def _supplier(self, parameter: HandlerParameter, payload: HandlerParameter | None) -> Any:
+        if payload is not None:
+            self._payload_name = payload.name
+        return super()._supplier(parameter, payload)
+
+
+class IdempotentAdapter(HandlerAdapter):
+    """A listener, `async (message, session)`, that calls the handler of an IdempotentPlan."""
+
+    async def _call_and_reply(self, message: Message, session: Session) -> Any:
+        assert isinstance(self._plan, IdempotentPlan)
+        store = self._plan.store
+        keys: list[str] = []
+        token = _claimed.set(keys)
+        try:
+            result = await super()._call_and_reply(message, session)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                for key in keys:
+                    await _ended(store, store.release, key)
+            raise
+        finally:
+            _claimed.reset(token)
+        for key in keys:
+            await self._complete(store, key, session)
+        return result
+
+    async def _complete(self, store: IdempotencyStore, key: str, session: Session) -> None:
+        if store.after_commit and session.transacted:
+            try:
+                session.add_synchronization(_EndOfClaim(store, key))
+            except UnsupportedOperationException as error:
+                logger.debug("Key %r is remembered before the commit: %s", key, error)
+            else:
+                return
+        await _ended(store, store.complete, key)
+
+
+class _EndOfClaim(Synchronization):
+    """Ends a claim with the transaction of its message."""
+
+    def __init__(self, store: IdempotencyStore, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    async def after_commit(self) -> None:
+        await _ended(self._store, self._store.complete, self._key)
+
+    async def after_rollback(self) -> None:
+        await _ended(self._store, self._store.release, self._key)
+
+
+async def _ended(store: IdempotencyStore, end: Callable[[str], None], key: str) -> None:
+    if store.blocks:
+        await call_in_worker(end, key)
+    else:
+        end(key)

@@ -1,0 +1,107 @@
+"""What remembers the keys of handled messages: the interface, and the store in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, Protocol
+
+from pyjms import _clock
+
+__all__ = ["Claim", "IdempotencyStore", "MemoryIdempotencyStore"]
+
+_BUSY: Final = float("inf")
+
+
+class Claim(Enum):
+    """The answer to a claim of a key."""
+
+    NEW = "new"
+    """The key is the caller's: `complete` or `release` follows."""
+    DUPLICATE = "duplicate"
+    """It was completed before."""
+    BUSY = "busy"
+    """Another consumer has it; the message is delivered again later."""
+
+
+class IdempotencyStore(Protocol):
+    """Remembers keys. Its methods are called from the threads of consumers, or from the loop."""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether its methods block, so that they are called in threads only."""
+
+    @property
+    def after_commit(self) -> bool:
+        """Whether `complete` follows the commit of the message; else it comes before that."""
+
+    def claim(self, key: str, arguments: Sequence[object]) -> Claim:
+        """Claim `key` for a handler that is called with `arguments` if the answer is NEW."""
+
+    def complete(self, key: str) -> None:
+        """Remember a claimed key: its message was handled."""
+
+    def release(self, key: str) -> None:
+        """Forget a claimed key: its message was not handled."""
+
+
+class MemoryIdempotencyStore:
+    """Remembers keys in this process, for a time. Thread-safe; nothing blocks.
+
+    It protects against what one process is given twice, such as messages that were sent twice, or
+    redelivered after a lost connection; not across restarts or several processes.
+
+    Args:
+        seconds: how long a key is remembered.
+        maximum: how many are; the oldest is forgotten for one more.
+
+    Raises:
+        TypeError: a number is none.
+        ValueError: `seconds` or `maximum` is not positive.
+    """
+
+    blocks = False
+    after_commit = True
+
+    def __init__(self, *, seconds: float = 86_400.0, maximum: int = 100_000) -> None:
+        _clock.check_seconds("seconds", seconds)
+        if maximum < 1 or seconds <= 0:
+            raise ValueError("'seconds' and 'maximum' must be more than 0")
+        self._seconds = seconds
+        self._maximum = maximum
+        self._ends: OrderedDict[str, float] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def claim(self, key: str, arguments: Sequence[object]) -> Claim:
+        """Claim `key`; `arguments` do not matter here."""
+        now = _clock.now()
+        with self._lock:
+            self._forget(now)
+            end = self._ends.get(key)
+            if end is not None and end > now:
+                return Claim.BUSY if end == _BUSY else Claim.DUPLICATE
+            self._ends[key] = _BUSY
+            return Claim.NEW
+
+    def complete(self, key: str) -> None:
+        """Remember a claimed key from now on."""
+        with self._lock:
+            self._ends[key] = _clock.now() + self._seconds
+            self._ends.move_to_end(key)
+
+    def release(self, key: str) -> None:
+        """Forget a claimed key."""
+        with self._lock:
+            self._ends.pop(key, None)
+
+    def _forget(self, now: float) -> None:
+        while self._ends:
+            end = next(iter(self._ends.values()))
+            if end > now and len(self._ends) < self._maximum:
+                return
+            self._ends.popitem(last=False)

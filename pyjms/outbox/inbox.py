@@ -1,0 +1,219 @@
+"""The inbox: which messages were handled, written in the transaction of their effects.
+
+Theory of operation
+-------------------
+
+The database is committed first, then the message. A crash in between leaves the message at the
+broker, which delivers it again; its row in the inbox tells that its effects are committed, and it
+is skipped. So each message has its effects in the database once: best-effort one-phase commit, with
+the inbox in place of the second phase.
+
+A row is inserted *before* the effects. Of two transactions with the same key, the second waits for
+the first, or fails; both do not commit. Where a database has no `ON CONFLICT`, a savepoint keeps a
+refused row from spoiling the transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Connection, delete
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session, scoped_session
+
+from pyjms.errors import ConfigurationException, Skip
+from pyjms.jms.message import Message
+from pyjms.listener.idempotency.stores import Claim
+from pyjms.outbox.tables import INBOX
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+__all__ = [
+    "OUTBOX_ID",
+    "SqlIdempotencyStore",
+    "key_of",
+    "prune",
+    "record",
+    "record_async",
+    "unit_of_work",
+    "unit_of_work_async",
+]
+
+OUTBOX_ID: Final = "pyjms_outbox_id"
+"""The property with the id that a message has from an outbox, however often it is sent."""
+
+Database = Session | Connection
+
+
+def key_of(message: Message) -> str:
+    """Return what tells a message from others: its id in an outbox, else its message id.
+
+    Raises:
+        ConfigurationException: it has neither: it was not received.
+    """
+    own = message.properties.get(OUTBOX_ID)
+    key = own if isinstance(own, str) else message.message_id
+    if key is None:
+        raise ConfigurationException("The message has no id", hint="pass one that was received")
+    return key
+
+
+def record(database: Database, message: Message | str, *, listener: str = "") -> bool:
+    """Record in the transaction of `database` that a message is handled; False: it was before.
+
+    Blocks. The row is the transaction's: rolled back with it.
+
+    Args:
+        database: a session or connection.
+        message: a received message, or a key of the application's own.
+        listener: who handles it, where several handle the same messages.
+    """
+    key = message if isinstance(message, str) else key_of(message)
+    row = {"listener": listener, "message_key": key, "handled_at": time.time()}
+    connection = database if isinstance(database, Connection) else database.connection()
+    name = connection.dialect.name
+    if name in ("sqlite", "postgresql"):
+        insert: Any = (sqlite if name == "sqlite" else postgresql).insert(INBOX)
+        return connection.execute(insert.values(row).on_conflict_do_nothing()).rowcount == 1
+    if name in ("mysql", "mariadb"):
+        ignoring = mysql.insert(INBOX).values(row).prefix_with("IGNORE")
+        return connection.execute(ignoring).rowcount == 1
+    try:
+        with connection.begin_nested():
+            connection.execute(INBOX.insert().values(row))
+    except IntegrityError:
+        return False
+    return True
+
+
+async def record_async(
+    database: AsyncSession, message: Message | str, *, listener: str = ""
+) -> bool:
+    """Do as `record`, in the transaction of an AsyncSession."""
+    return await database.run_sync(lambda session: record(session, message, listener=listener))
+
+
+def prune(database: Database, *, older_than: float) -> int:
+    """Remove what was recorded more than `older_than` seconds ago; return how many rows.
+
+    Blocks. A message that comes again later than that is handled again.
+    """
+    connection = database if isinstance(database, Connection) else database.connection()
+    old = delete(INBOX).where(INBOX.c.handled_at < time.time() - older_than)
+    return connection.execute(old).rowcount
+
+
+@contextmanager
+def unit_of_work(
+    sessions: Callable[[], Session], message: Message | str, *, listener: str = ""
+) -> Iterator[Session]:
+    """Handle a message in a database transaction, once.
+
+        with unit_of_work(Sessions, message) as db:
+            db.add(...)
+
+    At the end of the block the database is committed; when the handler returns, the message is. An
+    exception rolls both back. Blocks.
+
+    Args:
+        sessions: a `sessionmaker`, or another function that returns a new session.
+        message: the message, or a key of the application's own.
+        listener: who handles it, where several handle the same messages.
+
+    Raises:
+        Skip: it was handled before, and lost its acknowledgement: the listener consumes it.
+    """
+    with sessions() as session, session.begin():
+        if not record(session, message, listener=listener):
+            raise _handled(message)
+        yield session
+
+
+@asynccontextmanager
+async def unit_of_work_async(
+    sessions: Callable[[], AbstractAsyncContextManager[AsyncSession]],
+    message: Message | str,
+    *,
+    listener: str = "",
+) -> AsyncIterator[AsyncSession]:
+    """Do as `unit_of_work`, with the AsyncSessions of an `async_sessionmaker`."""
+    async with sessions() as session, session.begin():
+        if not await record_async(session, message, listener=listener):
+            raise _handled(message)
+        yield session
+
+
+def _handled(message: Message | str) -> Skip:
+    return Skip(f"{message if isinstance(message, str) else key_of(message)} was handled before")
+
+
+class SqlIdempotencyStore:
+    """Remembers the keys of `@idempotent` in the table of the inbox.
+
+    Where the handler has a Session or Connection among its arguments, the key is part of that
+    transaction, which the handler commits. Else the store has a transaction of its own, which is
+    open while the handler runs, and committed when it has returned, before the message is. Its
+    sessions are used by the threads of consumers.
+
+    Args:
+        sessions: a `sessionmaker`, for handlers without a session; None: all have one.
+        listener: who handles the keys, where several handlers have the same.
+    """
+
+    blocks = True
+    after_commit = False
+
+    def __init__(
+        self, sessions: Callable[[], Session] | None = None, *, listener: str = ""
+    ) -> None:
+        self._sessions = sessions
+        self._listener = listener
+        self._open: dict[str, Session] = {}
+
+    def claim(self, key: str, arguments: Sequence[object]) -> Claim:
+        """Insert `key`; of two at once, the second waits for the first in the database.
+
+        Raises:
+            ConfigurationException: there is no session.
+        """
+        for given in arguments:
+            if isinstance(given, Session | Connection | scoped_session):
+                database = given() if isinstance(given, scoped_session) else given
+                is_new = record(database, key, listener=self._listener)
+                return Claim.NEW if is_new else Claim.DUPLICATE
+        if self._sessions is None:
+            raise ConfigurationException(
+                "SqlIdempotencyStore: the handler has no SQLAlchemy Session among its arguments",
+                hint="pass a sessionmaker to the store",
+            )
+        if key in self._open:
+            return Claim.BUSY
+        session = self._sessions()
+        try:
+            is_new = record(session, key, listener=self._listener)
+        except BaseException:
+            session.close()
+            raise
+        if not is_new:
+            session.close()
+            return Claim.DUPLICATE
+        self._open[key] = session
+        return Claim.NEW
+
+    def complete(self, key: str) -> None:
+        """Commit the store's own transaction, if there is one."""
+        session = self._open.pop(key, None)
+        if session is not None:
+            with session:
+                session.commit()
+
+    def release(self, key: str) -> None:
+        """Roll the store's own transaction back, if there is one."""
+        session = self._open.pop(key, None)
+        if session is not None:
+            session.close()
