@@ -7,7 +7,8 @@ and never polls. Use one broker for each test: it starts in milliseconds.
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple, Self
+from pathlib import Path
+from typing import Final, NamedTuple, Self
 
 import anyio
 
@@ -16,11 +17,16 @@ from pyjms.errors import RequestTimeoutException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, parse_destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.service import BrokerService
+from pyjms_broker.service.persistence import KahaDBPersistenceFactory
+from pyjms_broker.store.api import PersistenceAdapter
+from pyjms_broker.store.journal.settings import JournalSettings
 
 __all__ = ["EmbeddedTestBroker", "QueueStatistics"]
 
 _numbers = itertools.count(1)
+_SMALL_FILE: Final = 1 << 20
 
 
 class QueueStatistics(NamedTuple):
@@ -36,14 +42,39 @@ class QueueStatistics(NamedTuple):
     producers: int = 0
 
 
+class _SmallStore(KahaDBPersistenceFactory):
+    """A KahaDB store with small files: there is one for each test."""
+
+    def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
+        from pyjms_broker.store.kahadb.adapter import (  # noqa: PLC0415 - few tests need it
+            KahaDBPersistenceAdapter,
+        )
+        from pyjms_broker.store.kahadb.settings import KahaDBSettings  # noqa: PLC0415
+
+        journal = JournalSettings(max_file_length=_SMALL_FILE)
+        return KahaDBPersistenceAdapter(directory, KahaDBSettings(journal=journal))
+
+
 class EmbeddedTestBroker:
     """A broker for one test."""
 
-    def __init__(self, service: BrokerService | None = None) -> None:
-        """Use `service`, or create one in memory, with a scheduler and a unique name."""
-        self.service = service or BrokerService(
-            f"test-{next(_numbers)}", persistent=False, scheduler_support=True
-        )
+    def __init__(
+        self, service: BrokerService | None = None, *, data_directory: Path | None = None
+    ) -> None:
+        """Use `service`, or create one with a scheduler and a unique name.
+
+        It keeps its messages in memory, or with `data_directory` in a store there, so that
+        persistent ones survive `restart`.
+        """
+        name = f"test-{next(_numbers)}"
+        if service is None and data_directory is not None:
+            service = BrokerService(
+                name,
+                data_directory=data_directory,
+                persistence=_SmallStore(),
+                scheduler_support=True,
+            )
+        self.service = service or BrokerService(name, persistent=False, scheduler_support=True)
 
     @property
     def url(self) -> str:
@@ -63,6 +94,32 @@ class EmbeddedTestBroker:
     async def stop(self) -> None:
         """Stop the broker. Idempotent."""
         await self.service.stop()
+
+    async def drop_connections(self) -> int:
+        """Close all connections without a word, as a broken network does; return their number.
+
+        What was not acknowledged is delivered again. Clients may connect again at once.
+        """
+        registration = vm_registry.find(self.service.broker_name)
+        own = [] if registration is None else [registration.connector]
+        dropped = [
+            connection
+            for connector in (*own, *self.service.connectors)
+            for connection in list(connector.connections)
+        ]
+        for connection in dropped:
+            connection.stop_soon(ConnectionError("dropped by the test"))
+        for connection in dropped:
+            await connection.wait_stopped()
+        return len(dropped)
+
+    async def restart(self) -> None:
+        """Stop the broker and start it again, at the same URL.
+
+        Persistent messages survive if there is a store (`data_directory`), others do not.
+        """
+        await self.service.stop()
+        await self.service.start()
 
     async def drained(self, name: str, timeout: float | None = 5.0) -> None:
         """Wait until the queue has no messages, neither waiting nor with a consumer.

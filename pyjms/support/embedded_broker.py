@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Protocol
 
 from pyjms._distribution import DISTRIBUTION
@@ -29,6 +30,15 @@ class EmbeddedBroker(Protocol):
     async def stop(self) -> None:
         """Stop the broker and close its connections. Idempotent."""
 
+    async def drop_connections(self) -> int:
+        """Close all connections, as a broken network does; return their number."""
+
+    async def restart(self) -> None:
+        """Stop the broker and start it again, at the same URL.
+
+        Persistent messages survive if the broker was created with a `data_directory`.
+        """
+
     async def drained(self, name: str, timeout: float = 5.0) -> None:
         """Wait until the queue `name` is empty and all its messages are acknowledged.
 
@@ -41,14 +51,20 @@ class EmbeddedBroker(Protocol):
         """Return the messages in the dead-letter queue `name`, oldest first; they stay there."""
 
 
-def embedded_broker() -> EmbeddedBroker:
+def embedded_broker(data_directory: Path | None = None) -> EmbeddedBroker:
     """Return a new broker from the entry points `pyjms.embedded_brokers`, not started.
+
+    Args:
+        data_directory: where it stores messages; None: it keeps them in memory.
 
     Raises:
         ResourceAllocationException: none is installed.
     """
     for entry in entry_points(group="pyjms.embedded_brokers"):
-        broker: EmbeddedBroker = entry.load()()
+        create = entry.load()
+        broker: EmbeddedBroker = (
+            create() if data_directory is None else create(data_directory=data_directory)
+        )
         return broker
     raise ResourceAllocationException(
         "No embedded broker is installed",

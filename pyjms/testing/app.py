@@ -16,12 +16,14 @@ from pyjms.container.core import ApplicationContainer
 from pyjms.core.interceptors import SendInterceptor
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException, RequestTimeoutException
+from pyjms.jms.api import QueueBrowser, Session
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms.jms.message import Message
 from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.handler.interceptors import HandlerInterceptor
 from pyjms.settings import PyjmsSettings, load_settings
 from pyjms.testing.broker import EmbeddedBroker
+from pyjms.testing.chaos import Chaos
 from pyjms.testing.clock import is_virtual, real_time
 from pyjms.testing.recorder import Recorder
 from pyjms.transport.uri import TransportURI
@@ -33,6 +35,8 @@ RECEIVE_TIMEOUT: Final = 5.0
 
 _POLICY: Final = "jms.redeliveryPolicy."
 _DELAYS: Final = tuple(f"{_POLICY}{name}" for name in ("initialRedeliveryDelay", "redeliveryDelay"))
+_RECOVERY_INTERVAL: Final = 0.05
+"""Seconds between attempts to connect again, to a broker that a test has restarted."""
 _QUOTED: Final = 3
 """The number of different errors that a text quotes, and the characters of each."""
 _QUOTED_TEXT: Final = 200
@@ -57,6 +61,7 @@ class JmsTestApp:
         self.broker = broker
         self.url = url
         self.recorder = Recorder()
+        self.chaos = Chaos(broker)
         self._application: JmsApplication | None = None
         self._template: JmsTemplate | None = None
 
@@ -121,13 +126,13 @@ class JmsTestApp:
         if redelivery_delay is not None:
             url = with_redelivery_delay(url, redelivery_delay)
             settings = settings.without_redelivery_delays()
-        settings = settings.with_broker_url(url)
+        settings = _with_quick_recovery(settings.with_broker_url(url))
         self._template = None
         self._application = JmsApplication(
             *targets,
             settings=settings,
             container=container,
-            interceptors=[self.recorder, *interceptors],
+            interceptors=[self.recorder, self.chaos, *interceptors],
             send_interceptors=send_interceptors,
             error_handler=error_handler,
         )
@@ -172,9 +177,40 @@ class JmsTestApp:
         if errors:
             raise errors[0]
 
+    async def messages(self, name: str) -> list[Message]:
+        """Return the messages that wait in the queue `name`, oldest first; they stay there."""
+
+        async def read(_: Session, browser: QueueBrowser) -> list[Message]:
+            return [message async for message in browser]
+
+        return await self.template.browse(name, read)
+
+    async def payloads(self, name: str, type: Any = None) -> list[Any]:  # noqa: A002 - JMS's word
+        """Return the payloads of the messages that wait in the queue `name`; they stay there.
+
+        Args:
+            name: the queue.
+            type: what each is converted to, as `receive_and_convert` does.
+
+        Raises:
+            MessageConversionException: one cannot be read, or not as `type`.
+        """
+        converter = self.template.message_converter
+        return [converter.from_message(message, type) for message in await self.messages(name)]
+
     async def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[Message]:
         """Return the messages in the dead-letter queue, oldest first, without removing them."""
         return [from_command(command) for command in await self.broker.dead_letters(name)]
+
+
+def _with_quick_recovery(settings: PyjmsSettings) -> PyjmsSettings:
+    """Return settings whose listeners connect again soon, unless they say when."""
+    listener = settings.jms.listener
+    if listener.recovery_interval is not None:
+        return settings
+    listener = listener.model_copy(update={"recovery_interval": _RECOVERY_INTERVAL})
+    jms = settings.jms.model_copy(update={"listener": listener})
+    return settings.model_copy(update={"jms": jms})
 
 
 def _times(number: int) -> str:

@@ -103,6 +103,18 @@ class BlockingJmsTestApp:
         """
         self._call(self._app.recorder.until, condition, timeout)
 
+    def messages(self, name: str) -> list[Message]:
+        """Return the messages that wait in the queue `name`, oldest first; they stay there."""
+        return self._call(self._app.messages, name)
+
+    def payloads(self, name: str, type: Any = None) -> list[Any]:  # noqa: A002 - JMS's word
+        """Return the payloads of the messages that wait in the queue `name`; they stay there.
+
+        Raises:
+            MessageConversionException: one cannot be read, or not as `type`.
+        """
+        return self._call(self._app.payloads, name, type)
+
     def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[Message]:
         """Return the messages in the dead-letter queue, oldest first, without removing them."""
         return self._call(self._app.dead_letters, name)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyjms.testing.app import JmsTestApp
     from pyjms.testing.blocking import BlockingJmsTestApp
     from pyjms.testing.broker import EmbeddedBroker
+    from pyjms.testing.chaos import Chaos
     from pyjms.testing.clock import VirtualClock
     from pyjms.testing.spark import PipelineRun
 
@@ -32,6 +33,7 @@ __all__ = [
     "jms_app",
     "jms_blocking_app",
     "jms_broker",
+    "jms_chaos",
     "jms_clock",
     "jms_run_pipeline",
     "jms_spark",
@@ -39,7 +41,7 @@ __all__ = [
     "pyjms_broker_url",
 ]
 
-_COROUTINE_FIXTURES = frozenset({"jms_app", "jms_broker", "jms_clock", "jms_template"})
+_COROUTINE_FIXTURES = frozenset({"jms_app", "jms_broker", "jms_chaos", "jms_clock", "jms_template"})
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -59,12 +61,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture
-async def jms_broker() -> AsyncIterator[EmbeddedBroker]:
-    """A broker for this test alone, in memory; `await jms_broker.drained("foo.bar")`."""
+async def jms_broker(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedBroker]:
+    """A broker for this test alone, in memory; `await jms_broker.drained("foo.bar")`.
+
+    With `jms_chaos` its messages are stored in a folder of the test: they survive a restart.
+    """
     from pyjms.testing.broker import embedded_broker  # noqa: PLC0415
     from pyjms.testing.clock import real_time  # noqa: PLC0415
 
-    broker = embedded_broker()
+    folder = None
+    if "jms_chaos" in request.fixturenames:
+        folder = request.getfixturevalue("tmp_path") / "broker"
+    broker = embedded_broker(folder)
     await broker.start()
     try:
         yield broker
@@ -109,6 +117,12 @@ async def jms_app(jms_broker: EmbeddedBroker, pyjms_broker_url: str) -> AsyncIte
         yield app
     finally:
         await app.stop()
+
+
+@pytest.fixture
+def jms_chaos(jms_app: JmsTestApp) -> Chaos:
+    """Plans failures: `jms_chaos.fail(handler)`, `await jms_chaos.restart_broker()`."""
+    return jms_app.chaos
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ class HandlerCall:
     message: Message
     error: BaseException | None
     """What the handler raised; None when it returned."""
+    result: object = None
+    """What it returned."""
 
 
 class Recorder:
@@ -48,6 +50,20 @@ class Recorder:
     def messages(self, handler: Callable[..., Any]) -> list[Message]:
         """Return the messages that this handler was called with."""
         return [call.message for call in self.calls(handler)]
+
+    def results(self, handler: Callable[..., Any]) -> list[object]:
+        """Return what this handler returned, of the calls that did not fail."""
+        return [call.result for call in self.calls(handler) if call.error is None]
+
+    async def until_called(
+        self, handler: Callable[..., Any], times: int = 1, timeout: float = 5.0
+    ) -> None:
+        """Wait until the handler has returned or failed `times` times in all.
+
+        Raises:
+            RequestTimeoutException: it has not within `timeout` seconds of real time.
+        """
+        await self.until(lambda _: len(self.calls(handler)) >= times, timeout)
 
     def errors(self) -> list[BaseException]:
         """Return the exceptions that the handlers raised."""
@@ -80,14 +96,19 @@ class Recorder:
     async def __call__(self, invocation: HandlerInvocation, proceed: Proceed) -> object:
         """Record one call: as an interceptor, around those of the application."""
         error: BaseException | None = None
+        result: object = None
         try:
-            return await proceed()
+            result = await proceed()
         except Exception as raised:
             error = raised
             if isinstance(raised, ListenerExecutionFailedException):
                 error = raised.__cause__ or raised
             raise
+        else:
+            return result
         finally:
-            self.all_calls.append(HandlerCall(invocation.handler, invocation.message, error))
+            self.all_calls.append(
+                HandlerCall(invocation.handler, invocation.message, error, result)
+            )
             changed, self._changed = self._changed, anyio.Event()
             changed.set()

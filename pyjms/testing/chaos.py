@@ -1,0 +1,142 @@
+"""Failures on purpose, for tests of what handlers do about them. The fixture `jms_chaos` is one.
+
+    async def test_a_lost_connection(jms_app, jms_chaos):
+        await jms_app.start(orders)
+        jms_chaos.drop_connection(orders.on_order, at="after")
+        await jms_app.template.convert_and_send("orders", order)
+        await jms_app.drained("orders")
+        assert database.rows == [order]  # though the handler was called twice
+
+It is an interceptor of the application under test. A failure that is planned for a handler happens
+at its next calls, in the order in which the failures were planned; then the handler works again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
+
+from pyjms import _clock
+from pyjms._clock import check_seconds
+from pyjms.core.interceptors import Proceed
+from pyjms.listener.handler.interceptors import HandlerInvocation
+from pyjms.support.embedded_broker import EmbeddedBroker
+
+__all__ = ["Chaos", "ChaosError"]
+
+Moment = Literal["before", "after"]
+_MOMENTS: Final = ("before", "after")
+
+
+class ChaosError(Exception):
+    """What a failure planned by a test raises, unless the test names another exception."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    moment: Moment
+    error: BaseException | None = None
+    delay: float = 0.0
+    drops: bool = False
+
+
+class Chaos:
+    """Plans failures of handlers, and makes connections and the broker fail. Use it on the loop.
+
+    Moments: "before" the handler is called; "after" it has returned, before the commit. The
+    second one is what a crash between a handler's effects and the commit looks like: the message
+    is delivered again, marked as redelivered.
+    """
+
+    order: ClassVar[float] = -1e9
+    """Outside of the application's interceptors, inside of the recorder."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+        self._planned: dict[Any, deque[_Failure]] = {}
+
+    def fail(
+        self,
+        handler: Callable[..., Any],
+        error: BaseException | None = None,
+        *,
+        at: Moment = "before",
+        times: int = 1,
+    ) -> None:
+        """Have the next `times` calls of a handler fail with `error` (default: ChaosError)."""
+        error = error or ChaosError(f"planned by the test, {at} {_name(handler)}")
+        self._plan(handler, _Failure(_checked(at), error), times)
+
+    def duplicate(self, handler: Callable[..., Any], *, times: int = 1) -> None:
+        """Have the next `times` messages handled twice: the transaction is lost after the handler.
+
+        What the handler has sent in it is rolled back; other effects of it stay.
+        """
+        self.fail(handler, ChaosError("planned by the test: a duplicate"), at="after", times=times)
+
+    def delay(
+        self, handler: Callable[..., Any], seconds: float, *, at: Moment = "before", times: int = 1
+    ) -> None:
+        """Have the next `times` calls of a handler take so many seconds longer.
+
+        With `jms_clock` it is virtual time.
+        """
+        check_seconds("seconds", seconds)
+        self._plan(handler, _Failure(_checked(at), delay=seconds), times)
+
+    def drop_connection(
+        self, handler: Callable[..., Any], *, at: Moment = "after", times: int = 1
+    ) -> None:
+        """Have all connections of the broker break during the next `times` calls of a handler."""
+        self._plan(handler, _Failure(_checked(at), drops=True), times)
+
+    async def drop_connections(self) -> int:
+        """Break all connections of the broker now; return how many there were."""
+        return await self._broker.drop_connections()
+
+    async def restart_broker(self) -> None:
+        """Stop the broker and start it again, at the same URL. Persistent messages survive."""
+        await self._broker.restart()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything that was planned has happened."""
+        return not any(self._planned.values())
+
+    async def __call__(self, invocation: HandlerInvocation, proceed: Proceed) -> object:
+        """Apply what is planned for the handler next: as an interceptor."""
+        planned = self._planned.get(invocation.handler)
+        failure = planned.popleft() if planned else None
+        if failure is None:
+            return await proceed()
+        if failure.moment == "before":
+            await self._apply(failure)
+        result = await proceed()
+        if failure.moment == "after":
+            await self._apply(failure)
+        return result
+
+    async def _apply(self, failure: _Failure) -> None:
+        if failure.delay:
+            await _clock.sleep(failure.delay)
+        if failure.drops:
+            await self._broker.drop_connections()
+        if failure.error is not None:
+            raise failure.error
+
+    def _plan(self, handler: Callable[..., Any], failure: _Failure, times: int) -> None:
+        if times < 1:
+            raise ValueError(f"times is the number of calls, 1 or more, not {times}")
+        self._planned.setdefault(handler, deque()).extend([failure] * times)
+
+
+def _checked(moment: Moment) -> Moment:
+    if moment not in _MOMENTS:
+        raise ValueError(f"at is {' or '.join(map(repr, _MOMENTS))}, not {moment!r}")
+    return moment
+
+
+def _name(handler: Callable[..., Any]) -> str:
+    return getattr(handler, "__qualname__", repr(handler))
