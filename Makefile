@@ -31,7 +31,7 @@ venv: .venv/.ready
 .venv/.ready: pyproject.toml examples/requirements.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --editable ".[uvloop,sql,reload,websocket,web,ldap,spark]" --group dev
+	$(BIN)/pip install --quiet --editable ".[uvloop,sql,reload,websocket,web,ldap,tui,spark]" --group dev
 	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement examples/requirements.txt
 	touch $@
 

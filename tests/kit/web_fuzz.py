@@ -13,7 +13,7 @@ import resource
 import sys
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import anyio
 
@@ -94,26 +94,62 @@ def rest_request(chance: random.Random) -> Request:
 
 
 def login_request(chance: random.Random) -> Request:
-    pair = chance.choice(["root:secret", "root:x", ":", "root", "é:é", "\x00:\x00", "x" * 300, ""])
+    if chance.random() < 0.4:
+        return _login_form(chance)
+    pair = chance.choice([GOOD, GOOD, "root:x", ":", "root", "é:é", "\x00:\x00", "x" * 300, ""])
     scheme = chance.choice(["Basic", "basic", "Bearer", "", "Basic Basic"])
     coded = base64.b64encode(pair.encode()) if chance.random() < 0.8 else pair.encode()
     headers = [("authorization", f"{scheme} {coded.decode()}")]
     if chance.random() < 0.5:
-        cookie = chance.choice(
-            ["", "x", "pyjms_session=", "pyjms_session=x", "=;=;", "a=\x01", "é"]
-        )
-        headers.append(("cookie", cookie))
+        headers.append(("cookie", chance.choice(COOKIES)))
     if chance.random() < 0.3:
         headers.append((chance.choice(["origin", "referer", "sec-fetch-site", "host"]), "[x"))
     if chance.random() < 0.2:
         headers.append(("content-length", chance.choice(["", "x", "-1", "9" * 30, "²"])))
     return (
         chance.choice(["GET", "POST"]),
-        chance.choice(["/metrics", "/api/jolokia", "//", "/%"]),
+        chance.choice(["/metrics", "/api/jolokia", "//", "/%", "/admin/", "/admin/login"]),
         "",
         headers,
         b"{}",
     )
+
+
+GOOD = "root:secret"
+COOKIES = ["", "x", "pyjms_session=", "pyjms_session=x", "=;=;", "a=\x01", "é"]
+NAMES = ["root", "", "x", "\x00", "é", "root\r\n", "x" * 5000, "*", "${PATH}", "%00", "(uid=*)"]
+
+
+def _login_form(chance: random.Random) -> Request:
+    """The form of the console, with fields that are missing, repeated and damaged."""
+    fields = [
+        (chance.choice(["name", "name", "password", "next", "token", ""]), chance.choice(NAMES))
+        for _ in range(chance.randrange(12))
+    ]
+    if chance.random() < 0.3:
+        fields += [("name", "root"), ("password", "secret")]
+    body = urlencode(fields).encode()
+    kind = "application/x-www-form-urlencoded"
+    if chance.random() < 0.2:
+        kind = chance.choice(["multipart/form-data", "multipart/form-data; boundary=x", "", "a/b"])
+        body = chance.choice(
+            [b"--x\r\n", b'--x\r\nContent-Disposition: form-data; name="name"\r\n']
+        )
+    if chance.random() < 0.2:
+        body = _damaged(chance, body)
+    headers = [("content-type", kind)]
+    if chance.random() < 0.3:
+        headers.append(("cookie", chance.choice(COOKIES)))
+    return "POST", chance.choice(["/admin/login", "/admin/logout"]), "", headers, body
+
+
+def _may_enter(request: Request) -> bool:
+    """Return whether a request has the right user and password."""
+    _, path, _, headers, body = request
+    if path in ("/admin/login", "/admin/logout"):
+        return b"secret" in body
+    given = dict(headers).get("authorization", "").partition(" ")
+    return given[0].lower() == "basic" and given[2] == base64.b64encode(GOOD.encode()).decode()
 
 
 def _damaged(chance: random.Random, data: bytes) -> bytes:
@@ -174,8 +210,11 @@ async def run(kind: str, inputs: int, seed: int = 1) -> dict[int, int]:
     """
     chance = random.Random(seed)
     make, found = KINDS[kind], dict[int, int]()
-    plugins = [simple(user("root", "admins"))] if kind == "login" else []
-    async with web_broker(*plugins, broker_name="jolokia", web={"parts": PARTS}) as broker:
+    # the limit of failed logins would refuse everything after ten
+    secured = simple(user("root", "admins"), maximum_failed_logins=0)
+    plugins = [secured] if kind == "login" else []
+    parts = (*PARTS, "console") if kind == "login" else PARTS
+    async with web_broker(*plugins, broker_name="jolokia", web={"parts": parts}) as broker:
         app = broker.service.website._server.app
         for number in range(inputs):
             request = make(chance)
@@ -190,7 +229,10 @@ async def run(kind: str, inputs: int, seed: int = 1) -> dict[int, int]:
                     assert answer["status"] != 500 or answer["error_type"].startswith(
                         "javax.jms."
                     ), f"{answer} for {where}"
-            elif status >= 400 and request[0] != "HEAD":
+            elif kind == "login" and status in (200, 303) and not _may_enter(request):
+                assert request[1].startswith("/admin/"), f"let in: {where}"
+                assert b'type="password"' in body or status == 303, f"let in: {where}"
+            elif status >= 400 and request[0] != "HEAD" and not request[1].startswith("/admin/"):
                 assert json.loads(body)["error"], where
             found[status] = found.get(status, 0) + 1
     return found
@@ -200,7 +242,7 @@ PARTS = ("jolokia", "message", "metrics")
 STATUS = {
     "jolokia": {200, 404},
     "rest": {200, 204, 307, 400, 404, 405, 409, 413, 429},
-    "login": {200, 400, 401, 403, 404, 405, 413},
+    "login": {200, 303, 400, 401, 403, 404, 405, 413},
 }
 
 

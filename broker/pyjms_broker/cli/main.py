@@ -13,11 +13,13 @@ import typer
 from pyjms_broker.cli import config as config_commands
 from pyjms_broker.cli import jobs, journal, transfer
 from pyjms_broker.cli.create import create
+from pyjms_broker.cli.load.browse import browse
 from pyjms_broker.cli.load.commands import consumer, producer
 from pyjms_broker.cli.management import brokers, changes, statistics
 from pyjms_broker.cli.management.query import QueryCommand, query
 from pyjms_broker.cli.management.retry import retry
 from pyjms_broker.cli.passwd import decrypt, encrypt, passwd
+from pyjms_broker.cli.top.command import top
 
 __all__ = ["app", "start"]
 
@@ -39,9 +41,11 @@ for command in (
     brokers.restart,
     statistics.bstat,
     statistics.dstat,
+    top,
     changes.purge,
     changes.move,
     retry,
+    browse,
     producer,
     consumer,
 ):

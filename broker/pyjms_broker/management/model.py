@@ -16,6 +16,7 @@ from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.management.conversion import converted
 from pyjms_broker.management.errors import (
     AttributeNotFoundException,
+    InvalidArgumentException,
     OperationNotFoundException,
 )
 from pyjms_broker.management.object_name import ObjectName
@@ -43,6 +44,8 @@ class Parameter(NamedTuple):
 
     name: str
     type: str
+    is_optional: bool = False
+    """Whether null may be given for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ class View(Generic[T]):
         """
         found = self._operation(operation, len(arguments))
         values = [
-            converted(value, parameter.type, f"Parameter {parameter.name} of {found.name}")
+            _argument(found, parameter, value)
             for value, parameter in zip(arguments, found.parameters, strict=True)
         ]
         with audited(f"invoke {found.name} of {self.name}"):
@@ -175,6 +178,17 @@ class View(Generic[T]):
 
     def __repr__(self) -> str:
         return f"View({self.name.text!r})"
+
+
+def _argument(operation: Operation[Any], parameter: Parameter, value: object) -> object:
+    where = f"Parameter {parameter.name} of {operation.name}"
+    if value is None and parameter.is_optional:
+        return None
+    if value is None:
+        raise InvalidArgumentException(
+            f"{where} is null", hint=f"give a value of type {parameter.type}"
+        )
+    return converted(value, parameter.type, where)
 
 
 async def _awaited(result: Awaitable[object]) -> object:

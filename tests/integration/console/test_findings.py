@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from pathlib import Path
 
 import anyio
@@ -9,6 +11,8 @@ import anyio
 from pyjms.jms.destination import Queue, Topic
 from pyjms.transport.registry import create_transport
 from pyjms_broker.console.model.messages import MOST_EXAMINED
+from pyjms_broker.console.model.segments import kept_segments
+from pyjms_broker.region.queue.queue import Queue as BrokerQueue
 from pyjms_broker.service import BrokerService
 from tests.kit.console import Console, console_of
 from tests.kit.raw_client import RawClient
@@ -55,6 +59,34 @@ async def test_journal_files_say_what_keeps_them(tmp_path: Path) -> None:
         assert "db-1.log" in text
         assert "it is being written; 2 messages in it have not been consumed" in text
         assert "durable subscription news/archive:nightly" in text
+        await client.close()
+
+
+async def test_a_journal_file_names_the_messages_that_keep_it(tmp_path: Path) -> None:
+    async with (
+        BrokerService("kept", data_directory=tmp_path) as service,
+        console_of(service) as console,
+    ):
+        client = RawClient(create_transport(service.vm_uri))
+        await client.open("archive")
+        await client.consumer(Topic("news"), subscription_name="nightly")
+        await client.send(Queue("few"), "one")
+        await client.send(Queue("orders"), "one", "two", "three")
+        await client.send(Topic("news"), "told")
+        rows = kept_segments(service.management.context)
+        assert rows is not None
+        assert [(each.name, each.messages) for each in rows[0].keepers] == [
+            *(("orders", 3), ("few", 1), ("news", 1)),
+        ]
+        queue = service.region_broker.destinations()[Queue("orders")]
+        oldest = rows[0].keepers[0].oldest
+        assert isinstance(queue, BrokerQueue)
+        assert oldest == str(next(iter(queue.contents)).message.message_id)
+        text = await console.text("warnings")
+        assert "orders</a>:\n        3 messages, the oldest is" in text
+        page = re.search(r'href="/admin/(message[?][^"]*)"', text)
+        assert page is not None
+        assert "three" not in await console.text(unescape(page[1]))
         await client.close()
 
 

@@ -8,9 +8,19 @@ from typing import Any, Final
 
 from pyjms_broker.management.host import ManagementContext
 
-__all__ = ["SegmentRow", "kept_segments"]
+__all__ = ["KeeperRow", "SegmentRow", "kept_segments"]
 
 _MOST: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperRow:
+    """A destination whose messages keep a file, and the oldest of them, if it is known."""
+
+    name: str
+    is_topic: bool
+    messages: int
+    oldest: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +29,7 @@ class SegmentRow:
 
     name: str
     reasons: tuple[str, ...]
+    keepers: tuple[KeeperRow, ...]
 
 
 def kept_segments(context: ManagementContext) -> list[SegmentRow] | None:
@@ -28,7 +39,16 @@ def kept_segments(context: ManagementContext) -> list[SegmentRow] | None:
     if report is None:
         return None
     reports = [each for each in report() if each.needed]
-    return [SegmentRow(f"db-{each.file_id}.log", tuple(_reasons(each))) for each in reports[:_MOST]]
+    return [
+        SegmentRow(f"db-{each.file_id}.log", tuple(_reasons(each)), tuple(_keepers(each)))
+        for each in reports[:_MOST]
+    ]
+
+
+def _keepers(report: Any) -> Iterator[KeeperRow]:
+    for each in report.keepers:
+        name = each.destination.physical_name
+        yield KeeperRow(name, each.destination.is_topic, each.messages, each.oldest)
 
 
 def _reasons(report: Any) -> Iterator[str]:

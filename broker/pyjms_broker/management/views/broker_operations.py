@@ -245,7 +245,7 @@ OPERATIONS: Final[dict[str, list[Operation[Any]]]] = table(
             Parameter("clientId", STRING),
             Parameter("subscriberName", STRING),
             Parameter("topicName", STRING),
-            Parameter("selector", STRING),
+            Parameter("selector", STRING, is_optional=True),
         ),
     ),
     *(
@@ -254,7 +254,11 @@ OPERATIONS: Final[dict[str, list[Operation[Any]]]] = table(
             STRING,
             "Return a page of destinations and their attributes, as JSON.",
             _query(name),
-            (Parameter("filter", STRING), Parameter("page", INT), Parameter("pageSize", INT)),
+            (
+                Parameter("filter", STRING, is_optional=True),
+                Parameter("page", INT),
+                Parameter("pageSize", INT),
+            ),
         )
         for name in ("queryQueues", "queryTopics")
     ),

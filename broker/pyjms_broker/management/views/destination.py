@@ -12,6 +12,7 @@ from pyjms.errors import MessageFormatException
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.destination import DestinationStatistics
 from pyjms_broker.management.conversion import BOOLEAN, DOUBLE, FLOAT, INT, LONG, MAP, STRING
+from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed
 from pyjms_broker.management.messages import browse, text_message
 from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, table
@@ -93,6 +94,8 @@ async def _send(d: _Destination, headers: _Properties, body: str | None) -> str:
 
 
 async def _send_properties(d: _Destination, text: str, delimiter: str = ",") -> str:
+    if not delimiter:
+        raise InvalidArgumentException("The delimiter is empty", hint="give a comma")
     properties: _Properties = {}
     for part in text.split(delimiter):
         name, equals, value = part.strip().partition("=")
@@ -108,10 +111,13 @@ async def _send_properties(d: _Destination, text: str, delimiter: str = ",") -> 
     return await _send(d, properties, None if body is None else str(body))
 
 
-SELECTOR: Final = Parameter("selector", STRING)
-_BODY: Final = Parameter("body", STRING)
+SELECTOR: Final = Parameter("selector", STRING, is_optional=True)
+_BODY: Final = Parameter("body", STRING, is_optional=True)
 _HEADERS: Final = Parameter("headers", MAP)
-_LOGIN: Final = (Parameter("user", STRING), Parameter("password", STRING))
+_LOGIN: Final = (
+    Parameter("user", STRING, is_optional=True),
+    Parameter("password", STRING, is_optional=True),
+)
 
 
 def _browse_operations() -> tuple[Operation[_Destination], ...]:

@@ -22,6 +22,7 @@ from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.file_lock import SharedFileLock
 from pyjms_broker.store.kahadb.maintenance.checkpoint import Checkpoint
 from pyjms_broker.store.kahadb.maintenance.cleanup import Cleanup, SegmentReport
+from pyjms_broker.store.kahadb.maintenance.keepers import with_keepers
 from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT, MessageDatabase
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
@@ -110,7 +111,7 @@ class Maintenance:
 
     def report(self) -> list[SegmentReport]:
         """Return what keeps each segment."""
-        return self._cleanup.report()
+        return with_keepers(self._db.index, self._cleanup.report())
 
     def _spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
         self._tasks.append(spawn(function, name=f"pyjms kahadb {name}"))

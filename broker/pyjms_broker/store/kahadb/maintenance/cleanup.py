@@ -31,10 +31,11 @@ A crash between any two steps leaves more segments than needed, never fewer.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from pyjms._logger import get_logger
+from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
 from pyjms_broker.api.completion import wait_for
@@ -45,9 +46,23 @@ from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
 
-__all__ = ["Cleanup", "SegmentReport", "segment_reports"]
+__all__ = ["Cleanup", "SegmentKeeper", "SegmentReport", "segment_reports"]
 
 logger = get_logger(__name__)
+
+
+class SegmentKeeper(NamedTuple):
+    """A destination with messages in a segment.
+
+    Args:
+        messages: their number.
+        oldest: the id of the first of them; None: it is far behind the first message of the
+            destination.
+    """
+
+    destination: Destination
+    messages: int
+    oldest: str | None
 
 
 class SegmentReport(NamedTuple):
@@ -61,6 +76,8 @@ class SegmentReport(NamedTuple):
     transactions: bool
     refers_to: list[int]
     """Needed segments to which it refers: it removes or ends what they hold."""
+    keepers: Sequence[SegmentKeeper] = ()
+    """The destinations with the most messages in it, of the oldest segments (`with_keepers`)."""
 
     @property
     def needed(self) -> bool:

@@ -1,0 +1,1 @@
+"""`pyjms broker top`: a broker's destinations in the terminal, live."""

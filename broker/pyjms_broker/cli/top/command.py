@@ -1,0 +1,83 @@
+"""The command `pyjms broker top`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pyjms.cli.durations import duration
+from pyjms_broker.cli.management.options import (
+    DEFAULT_URL,
+    ManagementUrl,
+    ManagementUser,
+    Password,
+    PasswordFile,
+)
+
+if TYPE_CHECKING:
+    from pyjms_broker.cli.top.sampling import Sample, Sampler
+
+__all__ = ["top"]
+
+_PATIENCE: Final = 10.0
+"""Seconds that an answer may take."""
+
+
+def top(
+    interval: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="DURATION",
+            help="Time between two readings, at least 200ms.",
+        ),
+    ] = 2.0,
+    url: ManagementUrl = DEFAULT_URL,
+    user: ManagementUser = None,
+    password_file: PasswordFile = None,
+    password: Password = None,
+) -> None:
+    """Show the destinations of a running broker, live: sizes, rates, consumers. `q` ends it.
+
+    Keys: `s` sorts by the next column, `r` reverses, `/` filters by name, `t` shows queues or
+    topics alone, `space` stops and goes on, `enter` shows the consumers of the destination.
+    Advisory topics are not shown.
+    """
+    import sys
+
+    from pyjms.cli.credentials import read_credentials
+    from pyjms.errors import ConfigurationException
+    from pyjms_broker.cli.management.jolokia import JolokiaClient
+    from pyjms_broker.cli.terminal import one_line_errors
+    from pyjms_broker.cli.top.sampling import Sampler
+
+    with one_line_errors("top"):
+        if interval < 0.2:
+            raise ConfigurationException(
+                f"--interval {interval:g}s: a broker is not asked more often than every 200ms",
+                hint="write --interval 1s",
+            )
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise ConfigurationException(
+                "top needs a terminal", hint="`pyjms broker dstat` prints its table once"
+            )
+        run = _application()
+        credentials = read_credentials(user, password_file, password)
+        sampler = Sampler(JolokiaClient(url, credentials, timeout=_PATIENCE))
+        first = sampler.sample()  # what cannot work is an error before the screen is taken
+        run(sampler, first, interval)
+
+
+def _application() -> Callable[[Sampler, Sample, float], None]:
+    from pyjms._distribution import install_command
+    from pyjms.errors import ConfigurationException
+
+    try:
+        from pyjms_broker.cli.top.application import run
+    except ImportError as error:
+        raise ConfigurationException(
+            "top needs the package textual", hint=install_command("tui")
+        ) from error
+    return run
