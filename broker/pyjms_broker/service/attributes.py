@@ -233,6 +233,14 @@ class BrokerAttributes:
             "schedulerSupport",
         ),
     ] = False
+    adjust_usage_limits: Annotated[
+        bool,
+        Attribute(
+            "Whether limits beyond the memory or the free disk are lowered; false: they end the "
+            "start.",
+            "adjustUsageLimits",
+        ),
+    ] = True
     max_scheduler_repeat_allowed: Annotated[
         int, Attribute("Highest AMQ_SCHEDULED_REPEAT.", "maxSchedulerRepeatAllowed", minimum=0)
     ] = 1000

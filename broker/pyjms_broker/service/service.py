@@ -38,7 +38,7 @@ from pyjms_broker.service.persistence import KahaDBPersistenceFactory
 from pyjms_broker.service.store_failures import IOExceptionHandler, StoreMonitor
 from pyjms_broker.service.stores import BrokerStores, started
 from pyjms_broker.service.uri import read_broker_uri
-from pyjms_broker.service.usage_limits import system_usage_of
+from pyjms_broker.service.usage_limits import check_disk, check_memory, system_usage_of
 from pyjms_broker.service.website import Website
 from pyjms_broker.store.jobs.api import JobSchedulerStore
 
@@ -321,7 +321,9 @@ class BrokerService(BrokerConfiguration):
     async def _open(self) -> None:
         await self.website.start(self.web)
         self._monitor = StoreMonitor(self, self.io_exception_handler or IOExceptionHandler())
+        check_memory(self, self.system_usage)
         await self.stores.open(self._monitor.on_state, self._lock_lost)
+        check_disk(self, self.system_usage)
         self._region = region = create_region(self, self.stores, self.system_usage)
         advisories = AdvisoryProducer(self.broker_name, self.broker_id, lambda: self.connect_uri)
         self._broker = broker = build_filter_chain(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import shutil
@@ -9,11 +10,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
-from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.region.flow.disk_usage import DiskUsage
+from pyjms_broker.region.flow.system_usage import STORE_LIMIT, TEMP_LIMIT, SystemUsage
 from pyjms_broker.service.configuration import BrokerConfiguration
 
-__all__ = ["available_memory", "disk_size", "system_usage_of"]
+__all__ = ["available_memory", "check_disk", "check_memory", "disk_size", "system_usage_of"]
+
+logger = get_logger(__name__)
+
+_SHARE_OF_MEMORY: Final = 0.7
+"""What a memory limit that is too high becomes, of the memory there is."""
 
 _CGROUP_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -77,7 +85,70 @@ def available_memory() -> int:
 
 def disk_size(directory: Path) -> int:
     """Return the size in bytes of the file system that `directory` is on, or will be."""
+    return shutil.disk_usage(_existing(directory)).total
+
+
+def _existing(directory: Path) -> Path:
     existing = directory.absolute()
     while not existing.exists():
         existing = existing.parent
-    return shutil.disk_usage(existing).total
+    return existing
+
+
+def check_memory(config: BrokerConfiguration, usage: SystemUsage) -> None:
+    """Lower a memory limit that is above the memory to 70 % of it. (activemq-broker B11)
+
+    Raises:
+        ConfigurationException: it is, and `adjust_usage_limits` is false.
+    """
+    available = available_memory()
+    if usage.memory.limit > available:
+        what = f"memory_limit is {usage.memory.limit:,} bytes, and the memory is {available:,}"
+        lowered = int(available * _SHARE_OF_MEMORY)
+        _check_allowed(config, what)
+        logger.warning("Broker %s: %s; it is lowered to %d", config.broker_name, what, lowered)
+        usage.memory.change_limit(lowered)
+
+
+def check_disk(config: BrokerConfiguration, usage: SystemUsage) -> None:
+    """Lower limits of stores that their disk has no room for to what is usable.
+
+    Usable is what the store has already and what is free. A default is lowered without a warning:
+    nobody has promised it. (activemq-broker B11)
+
+    Raises:
+        ConfigurationException: a limit that was set is too high, and may not be lowered.
+    """
+    data = Path(config.data_directory)
+    store = Path(config.store_directory or data)
+    if config.persistent:
+        _check_disk(config, "store_limit", usage.store, store, STORE_LIMIT)
+    _check_disk(config, "temp_limit", usage.temp, data, TEMP_LIMIT)
+
+
+def _check_disk(
+    config: BrokerConfiguration, name: str, usage: DiskUsage, directory: Path, default: int
+) -> None:
+    usable = usage.used + shutil.disk_usage(_existing(directory)).free
+    if usage.limit <= usable:
+        return
+    what = f"{name} is {usage.limit:,} bytes, and the disk has room for {usable:,}"
+    is_default = usage.limit == default
+    if not is_default:
+        _check_allowed(config, what)
+    elif not config.adjust_usage_limits:
+        return
+    logger.log(
+        logging.DEBUG if is_default else logging.WARNING,
+        "Broker %s: %s; it is lowered to that",
+        config.broker_name,
+        what,
+    )
+    usage.change_limit(usable)
+
+
+def _check_allowed(config: BrokerConfiguration, what: str) -> None:
+    if not config.adjust_usage_limits:
+        raise ConfigurationException(
+            what, hint="lower it, write a percentage, or set adjust_usage_limits"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,3 +76,49 @@ def test_the_memory_is_that_of_the_machine_or_less() -> None:
     pages = [line for line in Path("/proc/meminfo").read_text().splitlines() if "MemTotal" in line]
     assert 0 < available_memory() <= int(pages[0].split()[1]) * 1024
     assert disk_size(Path("/no/such/directory")) == shutil.disk_usage("/").total
+
+
+@pytest.fixture
+def small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk with 10 GiB of room."""
+    real = shutil.disk_usage
+
+    def usage(path: Path) -> Any:
+        return real(path)._replace(free=10 * GB)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+
+
+@pytest.mark.fact("activemq-broker B11")
+@pytest.mark.parametrize("key", ["memory_limit", "store_limit", "temp_limit"])
+@pytest.mark.usefixtures("small_disk")
+async def test_a_limit_that_the_machine_has_no_room_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, key: str
+) -> None:
+    file = tmp_path / "broker.yaml"
+    text = f"data_directory: {tmp_path / 'data'}\nsystem_usage:\n  {key}: 100000gb\n"
+    file.write_text(text, encoding="utf-8")
+    service = BrokerService.from_settings(load_broker_settings(file, environ={}))
+    async with service:
+        found = {"memory": service.system_usage.memory, "store": service.system_usage.store}
+        lowered = found.get(key.removesuffix("_limit"), service.system_usage.temp)
+        if key == "memory_limit":
+            assert lowered.limit == int(available_memory() * 0.7)
+        else:
+            assert 10 * GB <= lowered.limit < 11 * GB  # and what the store has
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert [f"{key} is 107,374,182,400,000 bytes, and the" in each for each in warnings] == [True]
+    file.write_text(f"adjust_usage_limits: false\n{text}", encoding="utf-8")
+    refused = BrokerService.from_settings(load_broker_settings(file, environ={}))
+    with pytest.raises(ConfigurationException, match=f"{key} is 107,374,182,400,000 bytes"):
+        await refused.start()
+
+
+@pytest.mark.fact("activemq-broker B11")
+@pytest.mark.usefixtures("small_disk")
+async def test_defaults_are_lowered_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with BrokerService(data_directory=tmp_path) as service:
+        assert max(limits(service)[1:3]) < 11 * GB
+    assert [each for each in caplog.records if each.levelname == "WARNING"] == []

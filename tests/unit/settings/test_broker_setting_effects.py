@@ -147,6 +147,9 @@ SHOWN: Final = {
     "BrokerSettings.virtual_destinations": (
         "integration/broker/test_configuration.py::test_the_file_says_what_the_broker_does"
     ),
+    "BrokerSettings.adjust_usage_limits": (
+        "unit/service/test_usage_limits.py::test_a_limit_that_the_machine_has_no_room_for"
+    ),
     # SystemUsageSettings
     "SystemUsageSettings.memory_limit": (
         "integration/broker/test_key_effects.py::test_a_full_broker_refuses_messages"

@@ -74,10 +74,6 @@ BROKER: Final = Spec(
         "producerSystemUsagePortion": "it only matters with splitSystemUsageForProducersConsumers",
     },
     lost={
-        "adjustUsageLimits": Lost(
-            "limits above what the machine has are neither lowered nor refused",
-            "give limits in percent: 70%",
-        ),
         "enableMessageExpirationOnActiveDurableSubs": Lost(
             "messages for active durable subscriptions expire when they are dispatched",
             same_as="false",
