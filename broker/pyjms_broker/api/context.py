@@ -128,6 +128,8 @@ class ConnectionContext:
         """Transactions whose commit or prepare was requested here and waits for blocked sends."""
         self.is_broker = False
         """Whether this is the broker's own context: dead letters, advisories."""
+        self.is_operator = False
+        """Whether this is the management, to which the rights of clients do not apply."""
 
     def may_read(self, destination: Destination) -> bool:
         """Whether messages of a destination may go to its consumers. (activemq-edges SE5)"""

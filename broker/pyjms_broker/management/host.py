@@ -108,6 +108,7 @@ class ManagementContext:
         self.client = ConnectionContext()
         """The context of operations. What they send does not wait for space, as in ActiveMQ."""
         self.client.producer_flow_control = False
+        self.client.is_operator = True
         self.client.connection_id = ConnectionId(self._producer_id.connection_id)
         self.client.client_id = self._producer_id.connection_id
 

@@ -112,7 +112,7 @@ class AuthorizationBroker(BrokerFilter):
     # messages
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         context, destination = exchange.context, message.destination
-        if not context.is_broker and destination is not None:
+        if destination is not None and not (context.is_broker or context.is_operator):
             access = _access(context)
             if destination not in access.writable:
                 access.check_write(destination)
@@ -121,20 +121,20 @@ class AuthorizationBroker(BrokerFilter):
         return self.next.send(exchange, message)
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
-        if info.destination is not None and not context.is_broker:
+        if info.destination is not None and not _is_free(context):
             _access(context).check_write(info.destination)
         super().add_producer(context, info)
 
     # consumers
     def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
-        if info.destination is not None and not context.is_broker:
+        if info.destination is not None and not _is_free(context):
             _access(context).check_read(info.destination)
         return super().add_consumer(context, info)
 
     def remove_subscription(
         self, context: ConnectionContext, info: RemoveSubscriptionInfo
     ) -> Completion:
-        if not context.is_broker:
+        if not _is_free(context):
             _access(context)
             if info.client_id not in {None, "", context.client_id}:
                 raise JMSSecurityException(
@@ -146,7 +146,7 @@ class AuthorizationBroker(BrokerFilter):
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
     ) -> BrokerDestination:
-        if not context.is_broker:
+        if not _is_free(context):
             access = _access(context)
             is_allowed = access.may(Right.ADMIN, destination)
             if not is_allowed and destination not in self.next.destinations():
@@ -156,11 +156,16 @@ class AuthorizationBroker(BrokerFilter):
     def remove_destination(
         self, context: ConnectionContext, destination: Destination, timeout: float
     ) -> None:
-        if not context.is_broker:
+        if not _is_free(context):
             access = _access(context)
             if not access.may(Right.ADMIN, destination):
                 access.refuse("remove", destination)
         super().remove_destination(context, destination, timeout)
+
+
+def _is_free(context: ConnectionContext) -> bool:
+    """Whether the rights of clients do not apply."""
+    return context.is_broker or context.is_operator
 
 
 def _access(context: ConnectionContext) -> UserAccess:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ LEFT_OUT = {"stop", "restart", "stopGracefully", "start", "terminateJVM", "addCo
 """They end the broker, or open a port; their arguments are tested by themselves."""
 
 
-async def outcome(view: View, operation: str, arguments: tuple[object, ...]) -> str:
+async def outcome(view: View[Any], operation: str, arguments: tuple[object, ...]) -> str:
     try:
         await view.invoke(operation, *arguments)
     except JMSException as error:

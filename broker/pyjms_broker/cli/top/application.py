@@ -179,7 +179,7 @@ class TopApp(App[None]):
         field.display = True
         field.focus()
 
-    def action_back(self) -> None:
+    async def action_back(self) -> None:
         """Close the consumers, or clear the filter."""
         if self._detail is not None:
             self._detail = None

@@ -73,6 +73,7 @@ def _create_durable(b: _Broker, client_id: str, name: str, topic: str, selector:
     """Create a durable subscription without a consumer. Source: BrokerView."""
     context = ConnectionContext()
     context.client_id = client_id
+    context.is_operator = True
     consumer_id = ConsumerId(client_id, next(_session_numbers), 0)
     info = ConsumerInfo(consumer_id, destination=_named(b, Topic, topic))
     info.subscription_name = name
