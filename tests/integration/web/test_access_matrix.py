@@ -140,7 +140,6 @@ OPERATIONS = {
     "take by DELETE": ("DELETE", "/api/message/M/q?type=queue&readTimeout=1", "r"),
     "take from a new queue": ("GET", "/api/message/M/taken/{}?type=queue&readTimeout=1", "ra"),
     "take from a topic": ("GET", "/api/message/M/t?type=topic&readTimeout=1", "r"),
-    "take from a pattern": ("GET", "/api/message/M/q/*?type=queue&readTimeout=1", "r"),
     "send where no entry matches": ("POST", "/api/message/other?type=queue", "x"),
     "take where no entry matches": ("GET", "/api/message/other?type=queue&readTimeout=1", "x"),
     "send to what is open": ("POST", "/api/message/open?type=queue", ""),
