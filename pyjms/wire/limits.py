@@ -76,7 +76,7 @@ def inflate(data: bytes, limit: int = MAX_INFLATED_SIZE) -> bytes:
     return content
 
 
-def inflate_sized(data: bytes) -> bytes:
+def inflate_sized(data: bytes, limit: int = MAX_INFLATED_SIZE) -> bytes:
     """Return the content of a BytesMessage's compressed body: its size, and a zlib stream.
 
     The stream may hold more than the body: Java deflates its whole buffer.
@@ -85,7 +85,7 @@ def inflate_sized(data: bytes) -> bytes:
         RemoteProtocolError: as of `inflate`, or the stream holds less than the size says.
     """
     length = int.from_bytes(data[:_SIZE], "big")
-    content = inflate(data[_SIZE:])
+    content = inflate(data[_SIZE:], limit)
     if len(data) < _SIZE or len(content) < length:
         raise RemoteProtocolError(f"Compressed body holds {len(content)} bytes instead of {length}")
     return content[:length]

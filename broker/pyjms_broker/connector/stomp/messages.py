@@ -33,6 +33,10 @@ logger = get_logger(__name__)
 
 _DEFAULT_PRIORITY: Final = 4
 _HIGHEST_PRIORITY: Final = 9
+_INFLATED: Final = 4 * 1024 * 1024
+_INFLATED_RATIO: Final = 32
+"""A compressed body is inflated to `_INFLATED` bytes, or so many times its size: each subscriber
+has its own copy, which no limit of memory counts."""
 
 _STRIPPED: Final = frozenset(
     {
@@ -183,6 +187,7 @@ def to_frame(
             body = _content(message)
     except JMSException as error:
         logger.warning("%s cannot be read for a STOMP client: %s", message.message_id, error)
+        headers["transformation-error"] = error.reason
     body = body or b""
     if message.TYPE == ActiveMQBytesMessage.TYPE or "content-length" in headers:
         headers["content-length"] = str(len(body))  # whatever a property of its sender says
@@ -258,9 +263,10 @@ def _content(message: ActiveMQMessage) -> bytes:
     content = message.content
     if not content:
         return b""
+    limit = max(_INFLATED, _INFLATED_RATIO * len(content))
     if message.TYPE == ActiveMQBytesMessage.TYPE:
-        return inflate_sized(content) if message.compressed else content
+        return inflate_sized(content, limit) if message.compressed else content
     if message.TYPE == ActiveMQTextMessage.TYPE:
-        text = decode_text(inflate(content) if message.compressed else content)
+        text = decode_text(inflate(content, limit) if message.compressed else content)
         return (text or "").encode("utf-8", "replace")
     return b""

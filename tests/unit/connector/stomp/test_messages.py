@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import zlib
 
 import pytest
@@ -41,6 +42,26 @@ def test_damage(message: ActiveMQMessage, caplog: pytest.LogCaptureFixture) -> N
     assert frame.body == b""
     assert frame.headers["destination"] == "/queue/q"
     assert "ID:m cannot be read for a STOMP client" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [ActiveMQTextMessage, ActiveMQBytesMessage])
+@pytest.mark.parametrize("size", [4_000_000, 5_000_000, 90_000_000])
+def test_a_small_message_does_not_become_a_giant_one(
+    kind: type[ActiveMQMessage], size: int
+) -> None:
+    length = size.to_bytes(4, "big")
+    plain = bytes(size)
+    content = zlib.compress(length + plain) if kind is ActiveMQTextMessage else b""
+    message = kind(content=content or length + zlib.compress(plain), compressed=True)
+    frame = frame_of(message)
+    assert len(frame.body) == (size if size < 4 * 1024 * 1024 else 0)
+    assert ("transformation-error" in frame.headers) == (not frame.body)
+
+
+def test_a_large_message_of_text_is_inflated() -> None:
+    text = random.Random(1).randbytes(3_000_000).hex().encode()
+    content = zlib.compress(len(text).to_bytes(4, "big") + text)
+    assert frame_of(ActiveMQTextMessage(content=content, compressed=True)).body == text
 
 
 def test_halves_of_surrogate_pairs() -> None:
