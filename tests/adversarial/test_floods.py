@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 import anyio
+import anyio.lowlevel
 import pytest
 
+from pyjms import _clock
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.transport.writer import HIGH_WATER
 from pyjms.wire.openwire.commands import (
@@ -42,6 +47,48 @@ def waiting_bytes(connection) -> int:
         transport = transport.next
     writer = transport._writer
     return len(writer.buffer) + writer.sending
+
+
+class SlowMachine(_clock.SystemClock):
+    """A clock on which each thing that is timed takes 30 ms."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+
+    def now(self) -> float:
+        self.passed += 0.03
+        return super().now() + self.passed
+
+
+@pytest.fixture
+def slow_machine() -> Iterator[None]:
+    former = _clock.install(SlowMachine())
+    yield
+    _clock.install(former)
+
+
+@pytest.mark.usefixtures("slow_machine")
+async def test_a_chunk_of_messages_that_take_long_lets_others_come_first(peer, service) -> None:
+    attacker = await peer()
+    await attacker.connect()
+    await attacker.ask(attacker.message(T))
+    (topic,) = service.region_broker.destinations_matching(T)
+    seen = []
+
+    async def watch() -> None:
+        while True:
+            seen.append(topic.statistics.enqueues)
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch)
+        await attacker.tell(*(attacker.message(T) for _ in range(60)))
+        await attacker.ask(attacker.message(T))
+        group.cancel_scope.cancel()
+    assert seen[-1] <= 62
+    steps = [later - former for former, later in pairwise(seen) if later > former]
+    assert max(steps) < 10  # all of them were in one chunk
+    assert sum(steps) > 50
 
 
 async def settled() -> None:

@@ -9,6 +9,7 @@ at least one of these conditions holds (`ReadPause`), and resumes when none does
 | SPACE | a send without a producer window waits for memory or disk space | none waits any more |
 | WAITING_SENDS | more sends wait for space than an honest client has in its windows | fewer wait |
 | DESTINATIONS | a command waits until its many new destinations exist | none waits any more |
+| TURN | the broker has worked long for the client's messages | everybody else had a turn |
 | STOPPING | the connector is stopping | never |
 
 While the transport is congested the connection's subscriptions also count as full, so nothing is
@@ -21,6 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
+from typing import Final
+
+from anyio import lowlevel
 
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.transport.openwire import OpenWireTransport
@@ -31,6 +35,8 @@ __all__ = ["BackPressure", "ReadPause"]
 _MAXIMUM_WAITING_SENDS = 1000
 _MAXIMUM_WAITING_BYTES = 64 * 1024 * 1024
 """Of one connection; well above any producer window."""
+_WORK_AT_ONCE: Final = 0.05
+"""Seconds: a chunk may have hundreds of messages, each for thousands of consumers."""
 
 
 class ReadPause(Enum):
@@ -40,6 +46,7 @@ class ReadPause(Enum):
     SPACE = auto()
     WAITING_SENDS = auto()
     DESTINATIONS = auto()
+    TURN = auto()
     STOPPING = auto()
 
 
@@ -54,9 +61,11 @@ class BackPressure:
         "_resume_dispatch",
         "_set_congested",
         "_transport",
+        "_turn",
         "_unwindowed_sends",
         "_waiting_bytes",
         "_waiting_sends",
+        "_worked",
     )
 
     def __init__(
@@ -81,6 +90,8 @@ class BackPressure:
         self._waiting_bytes = 0
         self._unwindowed_sends = 0
         self._creations = 0
+        self._worked = 0.0
+        self._turn: BackgroundTask | None = None
         self._closed = False
 
     @property
@@ -141,6 +152,19 @@ class BackPressure:
         if not self._unwindowed_sends:
             self.resume_reading(ReadPause.SPACE)
 
+    # messages that take the broker long
+    def worked(self, seconds: float) -> None:
+        """Count the time that a message took; after a while, all others come first."""
+        self._worked += seconds
+        if self._worked > _WORK_AT_ONCE and (self._turn is None or self._turn.done):
+            self._worked = 0.0
+            self.pause_reading(ReadPause.TURN)
+            self._turn = spawn(self._wait_for_others, name="broker lets other clients come first")
+
+    async def _wait_for_others(self) -> None:
+        await lowlevel.checkpoint()
+        self.resume_reading(ReadPause.TURN)
+
     # commands that create many destinations
     def pause_until(self, done: Completion) -> None:
         """Read no further until `done`: the destinations of a command exist."""
@@ -165,7 +189,8 @@ class BackPressure:
         self._closed = True
 
     async def stop(self) -> None:
-        """Stop waiting for the client to read."""
-        if self._draining is not None:
-            self._draining.cancel()
-            await self._draining.wait()
+        """Stop waiting for the client to read, and for others."""
+        for task in (self._draining, self._turn):
+            if task is not None:
+                task.cancel()
+                await task.wait()

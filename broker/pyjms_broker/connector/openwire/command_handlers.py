@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 
+from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.transport.openwire import OpenWireTransport
@@ -87,7 +88,9 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Comman
     ):
         return on_stored_replay(connection, exchange, message)
     exchange.sent_count += 1
+    began = _clock.now()
     result = connection.broker.send(exchange, message)
+    connection.worked(_clock.now() - began)
     if result is not COMPLETED:
         checked(result, connection.broker, "send")
     if message.response_required:

@@ -84,8 +84,7 @@ class BrokerConnection:
     """The connection of one client that a connector accepted. Belongs to the broker's event loop.
 
     Args:
-        host: the broker.
-        connector: the connector that accepted it.
+        host, connector: the broker, and its connector that accepted the client.
         transport: the client's; not started yet.
         handlers: how each command is handled, by its type.
     """
@@ -112,6 +111,7 @@ class BrokerConnection:
         self._pending_responses = PendingResponses()
         self._back_pressure = BackPressure(transport, self._set_congested, self._resume_dispatch)
         self.pause_until = self._back_pressure.pause_until
+        self.worked = self._back_pressure.worked
         self._closed = False
         self._start_task: BackgroundTask | None = None
         self._stop_task: BackgroundTask | None = None
