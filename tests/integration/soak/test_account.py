@@ -13,7 +13,7 @@ from tests.kit.soak.configuration import memory_bound
 from tests.kit.soak.events import Event, EventLog, read_events
 from tests.kit.soak.flows import Endpoint, Flow, Reader
 from tests.kit.soak.outcome import memory_failures
-from tests.kit.soak.plan import DISTURBANCES, plan
+from tests.kit.soak.plan import DISTURBANCES, Disturbance, plan, timely
 from tests.kit.soak.report import RESTART, Rounds
 
 STRICT = Endpoint("strict", ordered=True)
@@ -193,6 +193,17 @@ def test_the_plan_follows_from_the_seed_and_has_every_disturbance() -> None:
     assert {each.kind for each in plans[0]} == {
         *DISTURBANCES, *(f"attack {name}" for name in ATTACKS)
     }  # fmt: skip
+
+
+def test_disturbances_that_are_late_are_left_out() -> None:
+    passed = [0.0]
+    made = []
+    planned = (Disturbance(float(time), "kill", 1.0, 0) for time in range(0, 1000, 5))
+    for disturbance in timely(planned, 100.0, lambda: passed[0]):
+        made.append(disturbance.time)
+        restart = 60.0 if disturbance.time == 20 else 0.0
+        passed[0] = max(passed[0], disturbance.time) + restart
+    assert made == [0, 5, 10, 15, 20, 70, 75, 80, 85, 90, 95]
 
 
 def test_a_round_trip_knows_what_went_on_meanwhile() -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from tests.kit.soak.attacks import ATTACKS
 from tests.kit.soak.clients.process import Options, command
 from tests.kit.soak.events import EventLog
-from tests.kit.soak.plan import Disturbance, plan
+from tests.kit.soak.plan import Disturbance, plan, timely
 from tests.kit.soak.processes import Broker, Child
 
 __all__ = ["Soak"]
@@ -127,9 +127,8 @@ class Soak:
 
     def _disturb(self) -> None:
         self._began = time.monotonic()
-        for disturbance in plan(self.seed, list(ATTACKS)):
-            if disturbance.time >= self.seconds:
-                break
+        planned = plan(self.seed, list(ATTACKS))
+        for disturbance in timely(planned, self.seconds, lambda: time.monotonic() - self._began):
             self._wait_until(self._began + disturbance.time)
             self._act(disturbance)
         self._wait_until(self._began + self.seconds)

@@ -145,6 +145,22 @@ async def selector_bombs(attacker: Attacker) -> None:
             await anyio.sleep(0.05)
 
 
+async def costly_consumers(attacker: Attacker) -> None:
+    """Select each message by many consumers, whose selectors take just less than each may."""
+    topic = Topic(f"hostile.{attacker.name}")
+    consumer, sender = await attacker.connected(), await attacker.connected()
+    async with listening(consumer), listening(sender):
+        for number in range(300):
+            info = ConsumerInfo(ConsumerId(consumer.name, 1, number), destination=topic)
+            info.selector, info.prefetch_size = "REGEX('(a|aa|aaa)*b', s)", 10
+            await consumer.tell(info)
+        for _ in range(20):
+            message = junk(sender, topic, 10)
+            message.marshalled_properties = encode_map({"s": "a" * 500})
+            await sender.tell(message)
+            await anyio.sleep(0.05)
+
+
 async def giant_properties(attacker: Attacker) -> None:
     queue = Queue(f"hostile.{attacker.name}")
     peer = await attacker.connected()
@@ -224,6 +240,7 @@ COMMANDS: Final[Mapping[str, Callable[[Attacker], Awaitable[None]]]] = {
     "foreign acknowledgements": foreign_acknowledgements,
     "thief": thief,
     "selector bombs": selector_bombs,
+    "costly consumers": costly_consumers,
     "giant properties": giant_properties,
     "odd headers": odd_headers,
     "composites": composites,
