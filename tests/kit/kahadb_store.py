@@ -274,7 +274,7 @@ class Driver:
         if self.random.random() < 0.7:
             await wait_for(transactions.commit(xid, xid in self.prepared))
             for reference in added:
-                where = reference.message.destination
+                where = destination_of(reference)
                 if xid in self.recovered:  # its references are not the store's
                     reference.position = transactions.position_of(where, reference.message_id)
                 if reference.position is not None:
@@ -283,7 +283,7 @@ class Driver:
         else:
             await wait_for(transactions.rollback(xid))
             for reference in removed:
-                self.live[reference.message.destination].append(reference)
+                self.live[destination_of(reference)].append(reference)
 
     async def subscribe(self) -> None:
         store, key = self.topic(), self.random.choice(KEYS)
@@ -318,7 +318,13 @@ class Driver:
         for xid in [xid for xid in self.open if xid not in self.prepared]:
             _, removed = self.open.pop(xid)
             for reference in removed:
-                self.live[reference.message.destination].append(reference)
+                self.live[destination_of(reference)].append(reference)
+
+
+def destination_of(reference: MessageReference) -> Destination:
+    destination = reference.message.destination
+    assert destination is not None
+    return destination
 
 
 @pytest.fixture

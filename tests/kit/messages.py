@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pyjms import ConnectionFactory
+from pyjms import ConnectionFactory, TextMessage
 
 
 def send_texts(url: str, queue: str, texts: Sequence[str]) -> None:
@@ -32,7 +32,8 @@ def take_texts(url: str, queue: str, count: int | None = None) -> list[str]:
             message = consumer.receive(2 if count is None else 5)
             if message is None:
                 break
-            found.append(message.text)
+            assert isinstance(message, TextMessage)
+            found.append(message.text or "")
         session.commit()
     return found
 

@@ -65,7 +65,7 @@ SECONDS: Final = {
 """Expected durations of groups and files that take longer than their number of tests suggests."""
 
 
-class FileOrGroupScheduling(LoadGroupScheduling):
+class FileOrGroupScheduling(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types
     """Send a group to one worker, and what is in no group file by file, in the collected order."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from tests.kit.processes import accepted_url, started
 from tests.kit.raw_client import Connect, RawClient
 
 COUNT = FixedCountSubscriptionRecoveryPolicy(maximum_size=3)
-_ADVISED = {
+_ADVISED: Any = {
     "send_advisory_if_no_consumers": True,
     "advisory_for_delivery": True,
     "advisory_for_consumed": True,

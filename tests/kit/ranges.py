@@ -59,7 +59,8 @@ class RangesClient:
         await self.send(op, **{name.rstrip("_"): value for name, value in fields.items()})
         message = await self.answer()
         assert isinstance(message, TextMessage)
-        return json.loads(message.text or "")
+        found: dict[str, Any] = json.loads(message.text or "")
+        return found
 
     async def chunk(
         self, token: str, start: int, end: int
@@ -81,7 +82,7 @@ class RangesClient:
             some, message = await self.chunk(token, start, end)
             assert not some or (min(some) >= start and max(some) < end)
             found.update(some)
-            start = message.properties["next"]
+            start = int(str(message.properties["next"]))
             if message.properties["last"]:
                 assert list(found) == sorted(found)
                 return found

@@ -12,11 +12,13 @@ from pyjms.transport.mock import RecordingListener
 from pyjms.transport.openwire.correlator import ResponseCorrelator
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
     BrokerId,
     ConnectionId,
     ConnectionInfo,
     ConsumerId,
     ConsumerInfo,
+    MessageAck,
     ProducerId,
     ProducerInfo,
     SessionId,
@@ -93,10 +95,14 @@ class RecordingBroker(ErrorBroker):
     set_rollback_only = _recorded("set_rollback_only")  # type: ignore[assignment]
     prepared_transactions = _recorded("prepared_transactions")  # type: ignore[assignment]
 
-    def send(self, exchange: ProducerExchange, message: object) -> Completion:
+    def send(  # type: ignore[override]  # of ErrorBroker, whose calls never return
+        self, exchange: ProducerExchange, message: ActiveMQMessage
+    ) -> Completion:
         return _recorded("send")(self, exchange, message)  # type: ignore[return-value]
 
-    def acknowledge(self, exchange: ConsumerExchange, ack: object) -> Completion:
+    def acknowledge(  # type: ignore[override]
+        self, exchange: ConsumerExchange, ack: MessageAck
+    ) -> Completion:
         return _recorded("acknowledge")(self, exchange, ack)  # type: ignore[return-value]
 
     @property

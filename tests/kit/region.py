@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -34,6 +35,13 @@ from pyjms.wire.openwire.primitives import encode_map, encode_text
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.message import (
+    MessageReference,
+    OperationContext,
+    Position,
+    StoredMessage,
+    SubscriptionKey,
+)
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
@@ -42,7 +50,7 @@ from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.queue.queue import Queue as BrokerQueue
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.topic.topic import Topic as BrokerTopic
-from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.api import Positions, StoreState
 from pyjms_broker.store.memory import (
     MemoryMessageStore,
     MemoryPersistenceAdapter,
@@ -99,7 +107,7 @@ class Client:
     def __init__(self, broker: RegionBroker, name: str) -> None:
         self.broker = broker
         self.name = name
-        self.context = ConnectionContext(self)
+        self.context = ConnectionContext(self)  # type: ignore[arg-type]  # the part of a connection that is used
         self.context.client_id = name
         self.context.connection_id = ConnectionId(name)
         self.dispatches: list[MessageDispatch] = []
@@ -264,48 +272,48 @@ class Client:
         )
 
 
-class _Controlled:
+class _QueueStore(MemoryMessageStore):
     """Store calls that complete later, or fail, as their adapter is set to."""
 
     adapter: PagedAdapter
 
-    def add_message(self, context, reference):
+    def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         self.adapter.check("add_message")
         super().add_message(context, reference)
         return self.adapter.answer()
 
-    def remove_message(self, context, reference):
+    def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         self.adapter.check("remove_message")
         super().remove_message(context, reference)
         return self.adapter.answer()
 
-    def acknowledge(self, context, key, reference):
-        self.adapter.check("acknowledge")
-        super().acknowledge(context, key, reference)
-        return self.adapter.answer()
-
-    def update_message(self, reference):
+    def update_message(self, reference: MessageReference) -> Completion:
         self.adapter.check("update_message")
         super().update_message(reference)
         return self.adapter.answer()
 
-    def next_messages(self, after, limit, skip=()):
+    def next_messages(
+        self, after: Position | None, limit: int, skip: Positions = ()
+    ) -> list[StoredMessage]:
         self.adapter.check("next_messages")
         page = super().next_messages(after, limit, skip)
         self.adapter.paged += len(page)
         return page
 
-    def next_subscription_messages(self, key, after, limit, skip=()):
+
+class _TopicStore(_QueueStore, MemoryTopicMessageStore):
+    def acknowledge(
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
+    ) -> Completion:
+        self.adapter.check("acknowledge")
+        super().acknowledge(context, key, reference)
+        return self.adapter.answer()
+
+    def next_subscription_messages(
+        self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
+    ) -> list[StoredMessage]:
         self.adapter.check("next_messages")
         return super().next_subscription_messages(key, after, limit, skip)
-
-
-class _QueueStore(_Controlled, MemoryMessageStore):
-    pass
-
-
-class _TopicStore(_Controlled, MemoryTopicMessageStore):
-    pass
 
 
 class PagedAdapter(MemoryPersistenceAdapter):
@@ -351,17 +359,25 @@ class PagedAdapter(MemoryPersistenceAdapter):
     def size(self) -> int:
         return self.bytes
 
-    def _made(self, kind, there, destination, prioritized):
+    def _made(
+        self, kind: Any, there: dict[Destination, Any], destination: Destination, prioritized: bool
+    ) -> Any:
         if destination not in there:
             there[destination] = kind(destination, self, prioritized)
             there[destination].adapter = self
         return there[destination]
 
-    def queue_message_store(self, destination, prioritized=False):
-        return self._made(_QueueStore, self._queues, destination, prioritized)
+    def queue_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> _QueueStore:
+        store: _QueueStore = self._made(_QueueStore, self._queues, destination, prioritized)
+        return store
 
-    def topic_message_store(self, destination, prioritized=False):
-        return self._made(_TopicStore, self._topics, destination, prioritized)
+    def topic_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> _TopicStore:
+        store: _TopicStore = self._made(_TopicStore, self._topics, destination, prioritized)
+        return store
 
 
 class Broker:

@@ -35,7 +35,7 @@ _names = itertools.count(1)
 class Peer:
     """The broker's side of one connection."""
 
-    def __init__(self, connection: ActiveMQConnection, mock: MockTransport) -> None:
+    def __init__(self, connection: ActiveMQConnection, mock: MockTransport[Command]) -> None:
         self.connection = connection
         self.mock = mock
         self._sequence = itertools.count(1)

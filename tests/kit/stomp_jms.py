@@ -102,7 +102,7 @@ def shown(message: Message) -> str:
         for name, value in sorted(message.properties.items())
         if not name.startswith("JMSXDelivery")
     }
-    body = message.get_body(message.BODY_TYPES[0]) if message.BODY_TYPES else None
+    body: Any = message.get_body(message.BODY_TYPES[0]) if message.BODY_TYPES else None
     if isinstance(body, dict):
         body = dict(sorted(body.items()))
     fields = {

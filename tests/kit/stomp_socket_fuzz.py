@@ -98,4 +98,5 @@ async def _round(chance: random.Random) -> None:
 
 
 if __name__ == "__main__":
-    print(f"{anyio.run(run, int(sys.argv[1]), *map(int, sys.argv[2:3]))} bytes kept, no failure")
+    _frames, _seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    print(f"{anyio.run(run, _frames, _seed)} bytes kept, no failure")

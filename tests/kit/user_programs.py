@@ -194,7 +194,7 @@ class Running:
                 assert line, f"{missing} did not come, but: {self.written}"
                 self.written += line
 
-    def end(self, signum: signal.Signals) -> None:
+    def end(self, signum: int) -> None:
         """Send a signal, and wait until the process has ended in order."""
         self._process.send_signal(signum)
         self.wait(0)

@@ -215,7 +215,9 @@ async def run(kind: str, inputs: int, seed: int = 1) -> dict[int, int]:
     plugins = [secured] if kind == "login" else []
     parts = (*PARTS, "console") if kind == "login" else PARTS
     async with web_broker(*plugins, broker_name="jolokia", web={"parts": parts}) as broker:
-        app = broker.service.website._server.app
+        server = broker.service.website._server
+        assert server is not None
+        app = server.app
         for number in range(inputs):
             request = make(chance)
             with anyio.fail_after(30):
@@ -260,4 +262,5 @@ async def _main(kind: str, inputs: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(_main, sys.argv[1], int(sys.argv[2]), *map(int, sys.argv[3:4] or ["1"]))
+    _seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    anyio.run(_main, sys.argv[1], int(sys.argv[2]), _seed)

@@ -19,6 +19,7 @@ import pyjms
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
+    BaseCommand,
     BrokerInfo,
     Command,
     ConnectionId,
@@ -119,7 +120,7 @@ def frames(client: str) -> list[bytes]:
     return [first, *(codec.encode(command) for command in conversation(client))]
 
 
-def conversation(client: str) -> list[Command]:
+def conversation(client: str) -> list[BaseCommand]:
     connection = ConnectionId(client)
     session, producer = SessionId(client, 1), ProducerId(client, 1, 1)
     consumer = ConsumerId(client, 1, 1)
@@ -136,7 +137,7 @@ def conversation(client: str) -> list[Command]:
     ack = MessageAck(Queue("fuzzed"), None, consumer, 2)
     ack.message_count = 7
     ack.last_message_id = MessageId(None, producer, 1)
-    commands = [
+    commands: list[BaseCommand] = [
         ConnectionInfo(connection, client),
         SessionInfo(session),
         SessionInfo(SessionId("nobody", 1)),

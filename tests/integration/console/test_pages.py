@@ -56,7 +56,9 @@ async def test_tables_are_filtered_sorted_and_paged(
     queue = service.management.view(service.management.context.names.destination(Queue("line.33")))
     await queue.invoke("sendTextMessage", "one")
     sorted_by_pending = await console.text("queues", sort="pending", descending="1")
-    assert re.search(r'name=([\w.]+)">line', sorted_by_pending)[1] == "line.33"
+    row = re.search(r'name=([\w.]+)">line', sorted_by_pending)
+    assert row is not None
+    assert row[1] == "line.33"
     assert 'aria-sort="descending"' in sorted_by_pending
 
 

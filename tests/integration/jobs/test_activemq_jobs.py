@@ -45,7 +45,10 @@ def jobs_program(java_program: Callable[[Path], list[str]]) -> list[str]:
 
 def listed(lines: list[str]) -> list[Listed]:
     parts = [line.rstrip("\n").split("\t") for line in lines if line.startswith("job\t")]
-    return sorted(Listed(p[1], p[2], *map(int, p[3:7]), p[7], p[8], p[9]) for p in parts)  # type: ignore[call-arg]
+    return sorted(
+        Listed(p[1], p[2], int(p[3]), int(p[4]), int(p[5]), int(p[6]), p[7], p[8], p[9])
+        for p in parts
+    )
 
 
 def as_text(time_ms: int) -> str:
@@ -61,7 +64,7 @@ def ours(scheduler: JobScheduler) -> list[Listed]:
             Listed(
                 *(job.job_id, job.cron_entry, job.delay, job.period, job.repeat),
                 *(job.execution_count, as_text(job.start_time), as_text(job.next_time)),
-                decode_text(message.content),
+                decode_text(message.content) or "",
             )
         )
     return sorted(found)
@@ -145,9 +148,9 @@ async def test_jobs_of_ours_open_in_activemq(jobs_program: list[str], tmp_path: 
         if number % 3:
             scheduler.remove(f"ID:ours-1:1:1:{number}")
     scheduler.remove_range(now + HOUR + 300_000, now + HOUR + 350_000)
-    store.scheduler("other").add(
-        ScheduledJob("o", now, now + HOUR), scheduler.message("ID:ours-1:1:1:1")
-    )  # type: ignore[arg-type]
+    message = scheduler.message("ID:ours-1:1:1:1")
+    assert message is not None
+    store.scheduler("other").add(ScheduledJob("o", now, now + HOUR), message)
     store.remove_scheduler("other")
     for _ in range(2):  # what a crash between the copying and the removing leaves
         store.rewrite("JMS", "ID:ours-1:1:1:3")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import anyio
 import pytest
 
-from pyjms.aio import ConnectionFactory, JmsTemplate
+from pyjms.aio import ConnectionFactory, JmsTemplate, TextMessage
 from pyjms.enums import DeliveryMode
 from pyjms.jms.destination import Topic
 from pyjms_broker.settings.plugins.authorization import AuthorizationSettings
@@ -36,7 +36,7 @@ async def test_a_posted_message() -> None:
         sent = await client.post(f"{path}&JMSTimeToLive=60000", data={"body": "one\ntwo"})
         assert (sent.status_code, sent.text) == (200, "Message sent")
         message = await template(broker).receive("orders.new")
-        assert message is not None
+        assert isinstance(message, TextMessage)
         assert message.message_id == sent.headers["messageID"]
         assert message.text == "one\ntwo"
         assert message.delivery_mode is DeliveryMode.PERSISTENT
@@ -55,7 +55,7 @@ async def test_a_raw_body_and_other_parameters() -> None:
         )
         await client.post(path, content=b"one\r\ntwo", headers={"Content-Type": "text/plain"})
         message = await template(broker).receive("orders")
-        assert message is not None
+        assert isinstance(message, TextMessage)
         assert message.text == "one\ntwo\n"
         assert message.delivery_mode is DeliveryMode.NON_PERSISTENT
         assert message.priority == 9

@@ -110,7 +110,9 @@ class BrokerChild(BrokerProcess):
         command = [sys.executable, "-m", "tests.kit.spark.broker_child", str(folder / "data")]
         super().__init__(command, folder / "broker.log")
 
-    def start(self, point: str | None = None, number: int = 1) -> None:
+    def start(  # type: ignore[override]
+        self, point: str | None = None, number: int = 1
+    ) -> None:
         """Start it; where a point is named, it kills itself there."""
         super().start(*([] if point is None else [point, str(number)]))
 

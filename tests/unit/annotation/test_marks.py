@@ -76,10 +76,10 @@ def test_a_mark_without_brackets_is_refused_with_the_right_form(mark: Any, name:
 
 @pytest.mark.parametrize(("mark", "kind"), [(on_startup, "startup"), (on_shutdown, "shutdown")])
 def test_hooks_are_marked_with_and_without_brackets(mark: Any, kind: str) -> None:
-    @mark
+    @mark  # type: ignore[untyped-decorator]
     def plain() -> None: ...
 
-    @mark()
+    @mark()  # type: ignore[untyped-decorator]
     def with_brackets() -> None: ...
 
     assert hook_kind(plain) == hook_kind(with_brackets) == kind

@@ -143,6 +143,7 @@ async def test_json_reading_needs_a_type(session: Session) -> None:
         trusting.from_message(written)
     written.properties["_type"] = "pyjms.support.qos.QosSettings"
     written.clear_body()
+    assert isinstance(written, BytesMessage)
     written.data = b"[1]"
     with pytest.raises(MessageConversionException, match="QosSettings"):
         trusting.from_message(written)  # loaded, but the JSON is not one

@@ -18,9 +18,9 @@ async def test_dynamic_resolver_asks_each_time(provider: Any) -> None:
         assert resolver.resolve_destination_name(session, "a", False) == Queue("a")
         assert resolver.resolve_destination_name(session, "a", True) == Topic("a")
     assert provider.counts["Session.createQueue"] == provider.counts["Session.createTopic"] == 2
-    for arguments in ((None, "a"), (session, ""), (session, None)):
+    for provider_session, name in ((None, "a"), (session, ""), (session, None)):
         with pytest.raises(ValueError):
-            resolver.resolve_destination_name(*arguments, False)
+            resolver.resolve_destination_name(provider_session, name, False)  # type: ignore[arg-type]
 
 
 async def test_simple_resolver_keeps_queues_and_topics_apart(provider: Any) -> None:
