@@ -147,10 +147,10 @@ async def test_a_destination_shows_its_consumers(furnished: ManagedBroker) -> No
         app = app_of(furnished.url)
         async with app.run_test(size=(140, 40)) as pilot:
             consumers = app.query_one("#consumers", DataTable)
-            assert not consumers.display
+            displayed = [consumers.display]
             await pilot.press("enter")
             await until(pilot, lambda: consumers.row_count == 1)
-            assert consumers.display
+            assert [*displayed, consumers.display] == [False, True]
             row = [str(each) for each in consumers.get_row_at(0)]
             assert row[0] == "shop"
             await until(pilot, lambda: str(consumers.get_row_at(0)[1]) == "3")

@@ -12,7 +12,16 @@ import typer
 from pyjms.cli.credentials import PasswordFile, read_credentials
 from pyjms_broker.cli.management.client import DEFAULT_URL, ManagementClient
 
-__all__ = ["Json", "Yes", "management_command"]
+__all__ = [
+    "DEFAULT_URL",
+    "Json",
+    "ManagementUrl",
+    "ManagementUser",
+    "Password",
+    "PasswordFile",
+    "Yes",
+    "management_command",
+]
 
 ManagementUrl: TypeAlias = Annotated[
     str,
