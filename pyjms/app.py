@@ -34,7 +34,8 @@ from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException
 from pyjms.lifecycle import HookRunner
 from pyjms.listener.container.properties import ErrorHandler
-from pyjms.listener.endpoint import JmsListenerEndpoint
+from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
+from pyjms.listener.handler.arguments import CallPlan
 from pyjms.listener.handler.interceptors import HandlerInterceptor
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.observability.asgi import HealthApp
@@ -162,6 +163,14 @@ class JmsApplication:
 
         """
         return self._wiring.endpoints(self._targets)
+
+    def call_plan(self, endpoint: MethodJmsListenerEndpoint) -> CallPlan:
+        """Return how the handler of a listener is called: its parameters, and their types.
+
+        Raises:
+            ConfigurationException: one of them cannot be supplied.
+        """
+        return self._wiring.call_plan(endpoint)
 
     def check(self) -> None:
         """Find out whether everything fits together, without connecting anywhere.

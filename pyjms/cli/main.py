@@ -16,6 +16,7 @@ import typer
 
 from pyjms._logger import get_logger
 from pyjms.cli.configuration import ConfigOption, ProfilesOption, config_app
+from pyjms.cli.documents import docs
 from pyjms.cli.extensions import mount_commands
 from pyjms.cli.logs import LogFormat
 from pyjms.cli.messages.commands import browse, receive, send
@@ -36,7 +37,7 @@ app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 app.add_typer(pipeline_app, name="pipeline")
-for command in (send, receive, browse, redrive):
+for command in (send, receive, browse, redrive, docs):
     app.command()(command)
 
 TargetArgument = Annotated[

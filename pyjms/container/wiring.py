@@ -317,6 +317,10 @@ class Wiring:
         container.interceptors = ()  # they are in the adapter: around the handler, not around that
         return deliveries.adapter_type(plan)(plan, replies, endpoint.id, chain)
 
+    def call_plan(self, endpoint: MethodJmsListenerEndpoint) -> CallPlan:
+        """Return how an endpoint's handler is called."""
+        return self._plan(endpoint.handler, None, endpoint.batch_size)
+
     def _plan(self, handler: Callable[..., Any], converter: Any, size: int | None) -> CallPlan:
         return deliveries.make_plan(
             handler,

@@ -1,4 +1,4 @@
-"""The snippets of docs/observability.md, run as they stand."""
+"""The snippets of docs/observability.md and docs/asyncapi.md, run as they stand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ import yaml
 from pyjms import load_settings
 from tests.kit.forked_python import run_python
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "observability.md").read_text("utf-8")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+TEXT = "\n".join((DOCS / name).read_text("utf-8") for name in ("observability.md", "asyncapi.md"))
 SNIPPETS = dict(re.findall(r"^```\w+\n# (\S+\.\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 
 
@@ -96,3 +97,10 @@ async def test_logs_of_one_s_own(
                 await anyio.sleep(0.01)
     logging.getLogger("shop").handlers.clear()
     assert written == "orders c1: priced one\n"
+
+
+def test_an_application_is_described(load: Callable[[str], ModuleType]) -> None:
+    described = load("described")
+    assert described.document["operations"]["orders"]["title"] == "Confirm an order."
+    assert '"amount"' in described.text
+    assert "<code>amount</code>" in described.page

@@ -134,8 +134,7 @@ class ContainerProperties:
     """Which failures are retried, when, and the destination of this listener's dead letters."""
     error_handler: ErrorHandler | None = None
     log_tracebacks: bool = False
-    """Whether the first failure of a message, where no error handler is set, is logged with the
-    listener's own frames; else with one line, as each further one."""
+    """Whether the first failure of a message is logged with the listener's own frames, too."""
     exception_listener: ExceptionListener | None = None
     message_converter: MessageConverter | None = None
     destination_resolver: DestinationResolver

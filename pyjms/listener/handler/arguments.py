@@ -100,6 +100,10 @@ class CallPlan:
         self._session_types = session_types or {Session: _unchanged}
         parameters = self._read_parameters(handler)
         payload = choose_payload(parameters, self._is_not_payload, self.name)
+        self.parameters = tuple(parameters)
+        """What the handler takes."""
+        self.payload = payload
+        """The one of them that is the payload; None: it reads none."""
         suppliers = self._suppliers_of(parameters, payload)
         self._by_name = any(p.injection is not None or p.is_keyword for p in parameters)
         self._names = tuple(suppliers)
