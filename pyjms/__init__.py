@@ -13,6 +13,7 @@ from pyjms._forwarding import homes_of, names_of
 # fmt: off
 # isort: off
 if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a test compares them
+    from pyjms.annotation.configurer import jms_listener_configurer as jms_listener_configurer
     from pyjms.annotation.jms_listener import jms_listener as jms_listener
     from pyjms.annotation.jms_scheduled import jms_scheduled as jms_scheduled
     from pyjms.annotation.params import Header as Header, Headers as Headers, Payload as Payload
@@ -99,6 +100,13 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.listener.factory import (
         DefaultJmsListenerContainerFactory as DefaultJmsListenerContainerFactory,
         SimpleJmsListenerContainerFactory as SimpleJmsListenerContainerFactory,
+    )
+    from pyjms.listener.handler.listener_adapter import (
+        MessageListenerAdapter as MessageListenerAdapter,
+    )
+    from pyjms.listener.registrar import (
+        ArgumentResolver as ArgumentResolver,
+        JmsListenerEndpointRegistrar as JmsListenerEndpointRegistrar,
     )
     from pyjms.listener.registry import JmsListenerEndpointRegistry as JmsListenerEndpointRegistry
     from pyjms.listener.handler.interceptors import (
@@ -191,6 +199,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
 # fmt: on
 
 SHARED = {
+    "pyjms.annotation.configurer": "jms_listener_configurer",
     "pyjms.annotation.jms_listener": "jms_listener",
     "pyjms.annotation.jms_scheduled": "jms_scheduled",
     "pyjms.annotation.params": "Header Headers Payload",
@@ -234,6 +243,8 @@ SHARED = {
     "pyjms.listener.factory": """
         DefaultJmsListenerContainerFactory SimpleJmsListenerContainerFactory
     """,
+    "pyjms.listener.handler.listener_adapter": "MessageListenerAdapter",
+    "pyjms.listener.registrar": "ArgumentResolver JmsListenerEndpointRegistrar",
     "pyjms.listener.registry": "JmsListenerEndpointRegistry",
     "pyjms.listener.handler.interceptors": "HandlerInterceptor HandlerInvocation",
     "pyjms.listener.handler.reply": "JmsResponse",

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, Self
 
 import anyio
-from dependency_injector import containers
+from dependency_injector import containers, providers
 
 from pyjms import _clock
 from pyjms._clock import check_seconds
@@ -32,7 +32,9 @@ from pyjms.core.interceptors import SendInterceptor
 from pyjms.core.scheduler import JmsScheduler
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException
+from pyjms.jms.destination import Destination
 from pyjms.lifecycle import HookRunner
+from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
 from pyjms.listener.handler.arguments import CallPlan
@@ -155,6 +157,21 @@ class JmsApplication:
             )
         self._targets.append(target)
 
+    async def add_listener(
+        self, handler: Callable[..., Any], *destinations: str | Destination, **options: Any
+    ) -> AbstractMessageListenerContainer:
+        """Make a handler a listener while the application runs, and start it; see `jms_listener`.
+
+        `registry.unregister(id)` ends it.
+
+        Raises:
+            ConfigurationException: the handler cannot work.
+            IllegalStateException: the application does not run, or the id is in use.
+        """
+        if not self._running:
+            raise IllegalStateException("The application is not running", hint="register(handler)")
+        return await self._wiring.add_listener(handler, *destinations, **options)
+
     def endpoints(self) -> list[JmsListenerEndpoint]:
         """Return the listeners as configured, before they have containers.
 
@@ -234,6 +251,9 @@ class JmsApplication:
             await self._wiring.start_pools()
             await self._hooks.run_startup()
             self._wiring.watch_virtual_topics(lambda: self.registry)
+            if self._wiring.registrar.endpoint_registry is not None:
+                own = self._wiring.registrar.endpoint_registry
+                self.container.listener_registry.override(providers.Object(own))
             for endpoint in endpoints:
                 self.registry.register(endpoint, self._wiring.make_container)
             await self.registry.start(auto_startup_only=True)

@@ -17,6 +17,7 @@ from dependency_injector import containers, providers
 from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.container import factories
 from pyjms.container.around.interceptors import TemplateInterceptors
+from pyjms.core.jms_client import JmsClient
 from pyjms.errors import ConfigurationException
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.settings import PyjmsSettings
@@ -61,6 +62,10 @@ class ApplicationContainer(containers.DeclarativeContainer):
         destination_resolver,
         template_interceptors,
     )
+    jms_messaging_template = providers.Singleton(
+        factories.messaging_template, jms_template, settings
+    )
+    jms_client = providers.Singleton(JmsClient, jms_template)
     native_connection_factories = providers.Singleton(
         factories.native_connection_factories, settings
     )

@@ -12,6 +12,7 @@ from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.pool.factory import JmsPoolConnectionFactory
 from pyjms.container.around.interceptors import TemplateInterceptors, named_interceptors
 from pyjms.container.by_broker import ByBroker
+from pyjms.core.messaging_template import JmsMessagingTemplate
 from pyjms.core.template import JmsTemplate
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import ConnectionFactory
@@ -32,6 +33,7 @@ __all__ = [
     "listener_connection_factory",
     "listener_container_factory",
     "message_converter",
+    "messaging_template",
     "native_connection_factories",
     "native_connection_factory",
     "template",
@@ -199,6 +201,13 @@ def template(
         **{name: value for name, value in options.items() if value is not None},
     )
     return interceptors.apply_to(made)
+
+
+def messaging_template(template: JmsTemplate, settings: PyjmsSettings) -> JmsMessagingTemplate:
+    """Return the template for payload and headers, with the default destination of settings."""
+    return JmsMessagingTemplate(
+        template, default_destination=settings.jms.template.default_destination
+    )
 
 
 def templates(

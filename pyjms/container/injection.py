@@ -5,22 +5,33 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from dependency_injector import wiring as injection
 
 from pyjms.container.by_broker import ByBroker, unknown_broker
 from pyjms.container.core import named_like
+from pyjms.core.jms_client import JmsClient
+from pyjms.core.messaging_template import JmsMessagingTemplate
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException
 from pyjms.listener.handler.parameters import InjectionMarker
 from pyjms.settings import PyjmsSettings
+from pyjms.sync.facade import Facade
+from pyjms.sync.messaging import JmsClient as BlockingClient
+from pyjms.sync.messaging import JmsMessagingTemplate as BlockingMessagingTemplate
 from pyjms.sync.template import JmsTemplate as BlockingTemplate
 
 __all__ = ["Injection"]
 
 _TEMPLATE_OF = "jms_templates."
 """What comes before a broker's name in `Provide["jms_templates.audit"]`."""
+
+_BLOCKING: Final[dict[type, type[Facade[Any]]]] = {
+    JmsTemplate: BlockingTemplate,
+    JmsMessagingTemplate: BlockingMessagingTemplate,
+    JmsClient: BlockingClient,
+}
 
 _PROVIDER_MARKER: type = vars(injection)["Provider"]
 
@@ -91,4 +102,5 @@ class Injection:
 def _blocking(value: object) -> object:
     if isinstance(value, ByBroker):
         return ByBroker(value, lambda name: _blocking(value[name]))
-    return BlockingTemplate.of(value) if isinstance(value, JmsTemplate) else value
+    kind = next((kind for kind in _BLOCKING if isinstance(value, kind)), None)
+    return value if kind is None else _BLOCKING[kind].of(value)

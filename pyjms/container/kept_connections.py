@@ -1,4 +1,4 @@
-"""The connection factories of an application that keep connections open, or wrap another."""
+"""The factories of an application: those of listener containers, and what keeps connections."""
 
 from __future__ import annotations
 
@@ -8,8 +8,87 @@ from typing import Any
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.connection.pool.factory import PooledConnectionFactory
 from pyjms.container.by_broker import ByBroker
+from pyjms.errors import ConfigurationException
+from pyjms.listener.endpoint import JmsListenerEndpoint
+from pyjms.listener.factory import DefaultJmsListenerContainerFactory
+from pyjms.listener.registrar import JmsListenerEndpointRegistrar
+from pyjms.settings import PyjmsSettings
 
-__all__ = ["close_all", "redelivery_policy_of", "start_pools"]
+__all__ = ["ContainerFactories", "close_all", "redelivery_policy_of", "start_pools"]
+
+_DEFAULT_FACTORY = "jms_listener_container_factory"
+
+
+class ContainerFactories:
+    """The container factory of each endpoint; a provider is called once for each endpoint."""
+
+    def __init__(self, container: Any, settings: PyjmsSettings) -> None:
+        self._container = container
+        self._settings = settings
+        self._named: dict[str, DefaultJmsListenerContainerFactory] = {}
+        self._found: list[tuple[JmsListenerEndpoint, Any]] = []
+        self._used: dict[int, Any] = {}
+        self.registrar = JmsListenerEndpointRegistrar()
+        """What configurers have set: the factory of endpoints that name none."""
+
+    @property
+    def used(self) -> tuple[Any, ...]:
+        """The factories that were used for containers."""
+        return tuple(self._used.values())
+
+    def start_again(self, registrar: JmsListenerEndpointRegistrar) -> None:
+        """Forget the factories of endpoints, which are looked for again."""
+        self._found.clear()
+        self.registrar = registrar
+
+    def put(self, endpoint: JmsListenerEndpoint, factory: Any) -> None:
+        """Set the factory of an endpoint."""
+        self._found.append((endpoint, factory))
+
+    def use(self, endpoint: JmsListenerEndpoint) -> Any:
+        """Return the factory of an endpoint, whose connections are closed by `close_all`."""
+        factory = self.of(endpoint)
+        self._used[id(factory)] = factory
+        return factory
+
+    def of(self, endpoint: JmsListenerEndpoint) -> Any:
+        """Return the factory of an endpoint.
+
+        Raises:
+            ConfigurationException: it names one that there is not.
+        """
+        found = next((made for known, made in self._found if known is endpoint), None)
+        if found is None:
+            found = self._new(endpoint)
+            self._found.append((endpoint, found))
+        return found
+
+    def _new(self, endpoint: JmsListenerEndpoint) -> Any:
+        registrar = self.registrar
+        if endpoint.container_factory is None and registrar.container_factory is not None:
+            return registrar.container_factory
+        name = endpoint.container_factory or registrar.container_factory_name or _DEFAULT_FACTORY
+        if name in self._settings.brokers:
+            return self._of_broker(name)
+        provider = getattr(self._container, name, None)
+        if provider is None:
+            raise ConfigurationException(
+                f"Listener {endpoint.id or endpoint.destination!r}: there is no container factory "
+                f"{name!r}",
+                hint="add a provider of that name, or a broker of that name under `brokers`",
+            )
+        return provider()
+
+    def _of_broker(self, name: str) -> DefaultJmsListenerContainerFactory:
+        found = self._named.get(name)
+        if found is None:
+            default = self._container.jms_listener_container_factory()
+            pooled = self._settings.brokers[name].pool.enabled
+            kind = "connection_factories" if pooled else "native_connection_factories"
+            factory = getattr(self._container, kind)()[name]
+            found = DefaultJmsListenerContainerFactory(factory, **default.options)
+            self._named[name] = found
+        return found
 
 
 def _kept_factories(container: Any) -> list[Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from pyjms.annotation.configurer import configurer_order
 from pyjms.annotation.jms_listener import JmsListenerMark, listener_marks
 from pyjms.errors import ConfigurationException
 from pyjms.lifecycle import hook_kind
@@ -19,6 +20,7 @@ from pyjms.lifecycle import hook_kind
 __all__ = [
     "ProvidedInstance",
     "functions",
+    "is_work",
     "marked",
     "marked_classes",
     "missing_instances",
@@ -124,6 +126,11 @@ def _is_instance(target: object, kind: type) -> bool:
     if isinstance(target, ProvidedInstance):
         return issubclass(target.kind, kind)
     return isinstance(target, kind)
+
+
+def is_work(function: object) -> bool:
+    """Return whether a function is a handler, a hook or a configurer."""
+    return _is_marked(function) or configurer_order(function) is not None
 
 
 def nothing_to_run(targets: Iterable[object]) -> ConfigurationException:

@@ -28,24 +28,26 @@ from pyjms.container.checks import (
 )
 from pyjms.container.endpoint_checks import repeated_subscriptions
 from pyjms.container.handler_problems import HandlerProblems
-from pyjms.container.hooks import hook_call
+from pyjms.container.hooks import configured_registrar, hook_call
 from pyjms.container.injection import Injection
 from pyjms.container.instances import bound_to_instance, with_provided_instances
 from pyjms.container.schedules import Schedules, resolved_schedule
-from pyjms.container.targets import functions, marked, missing_instances, nothing_to_run
+from pyjms.container.targets import functions, is_work, marked, missing_instances, nothing_to_run
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException
 from pyjms.jms.api import ConnectionFactory, Session
+from pyjms.jms.destination import Destination
 from pyjms.lifecycle import hook_kind
 from pyjms.listener.backoff import FixedBackOff
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
-from pyjms.listener.factory import DefaultJmsListenerContainerFactory
 from pyjms.listener.handler.arguments import CallPlan, SessionTypes
 from pyjms.listener.handler.reply import ReplySender
 from pyjms.listener.outages import Outages
+from pyjms.listener.registrar import JmsListenerEndpointRegistrar, mark_of
+from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.settings import PyjmsSettings
 from pyjms.support.converter import DefaultMessageConverter
 from pyjms.support.destination import SimpleDestinationResolver
@@ -55,8 +57,6 @@ from pyjms.sync.session import Session as BlockingSession
 __all__ = ["Wiring"]
 
 logger = get_logger(__name__)
-
-_DEFAULT_FACTORY = "jms_listener_container_factory"
 
 Hook = tuple[str, str, Callable[[], Any]]
 
@@ -84,10 +84,10 @@ class Wiring:
             self.outages, settings.lifecycle.startup_timeout, self._template_for
         )
         """The jobs of @jms_scheduled."""
-        self._named: dict[str, DefaultJmsListenerContainerFactory] = {}
-        self._used_factories: dict[int, Any] = {}
-        self._factories: list[tuple[JmsListenerEndpoint, Any]] = []
+        self._factories = kept_connections.ContainerFactories(container, settings)
         self._injection = Injection(container, settings)
+        self.registrar = JmsListenerEndpointRegistrar()
+        """What the configurers have set and added."""
         self._is_partial = False
         """A check of what does not depend on the settings, because they are not valid."""
         self._read_headers = SimpleJmsHeaderMapper().to_headers
@@ -147,7 +147,7 @@ class Wiring:
             ConfigurationException: there is none; the text says what was searched for.
         """
         targets = with_provided_instances(targets, self._container)
-        if next(marked(targets), None) is None and not any(map(hook_kind, functions(targets))):
+        if not any(is_work(function) for function in functions(targets)):
             raise nothing_to_run(targets)
 
     def endpoints(self, targets: Iterable[object]) -> list[JmsListenerEndpoint]:
@@ -165,10 +165,12 @@ class Wiring:
     def _valid_endpoints(
         self, targets: Iterable[object], problems: Problems
     ) -> list[JmsListenerEndpoint]:
-        self._factories.clear()
         endpoints: list[JmsListenerEndpoint] = []
         ids: set[str] = set()
-        for handler, mark in marked(targets):
+        targets = list(targets)
+        self.registrar = configured_registrar(targets, self._injection, problems)
+        self._factories.start_again(self.registrar)
+        for handler, mark in (*marked(targets), *self.registrar.handlers):
             found = HandlerProblems(handler, problems, is_partial=self._is_partial)
             endpoint = None
             with suppress(ConfigurationException):  # reported with the other texts
@@ -177,10 +179,15 @@ class Wiring:
                 endpoint = self._endpoint(handler, mark, found)
             if endpoint is not None:
                 endpoints.append(endpoint)
+        for endpoint, factory in self.registrar.endpoints:
+            ids.add(endpoint.id)
+            endpoints.append(endpoint)
+            with problems.caught():
+                self._apply_settings(endpoint, factory, problems)
         add_unknown_overrides(self._settings, ids, problems)
         add_repeated_ids(endpoints, problems)
         if not problems:
-            for line in repeated_subscriptions((e, self._factory(e)) for e in endpoints):
+            for line in repeated_subscriptions((e, self._factories.of(e)) for e in endpoints):
                 problems.add(ConfigurationException(line))
         return endpoints
 
@@ -197,8 +204,7 @@ class Wiring:
 
     def make_container(self, endpoint: JmsListenerEndpoint) -> AbstractMessageListenerContainer:
         """Create the endpoint's container with the factory that it names."""
-        factory = self._factory(endpoint)
-        self._used_factories[id(factory)] = factory
+        factory = self._factories.use(endpoint)
         container: AbstractMessageListenerContainer = factory.create_listener_container(endpoint)
         if container.error_handler is None:
             container.error_handler = self._error_handler
@@ -237,7 +243,7 @@ class Wiring:
 
     async def close_factories(self) -> None:
         """Close the connections that connection factories and container factories keep."""
-        await kept_connections.close_all(self._container, self._used_factories.values())
+        await kept_connections.close_all(self._container, self._factories.used)
 
     def describe_brokers(self, containers: Iterable[AbstractMessageListenerContainer]) -> str:
         """Return the main broker's URL and those of other containers, without credentials."""
@@ -289,13 +295,58 @@ class Wiring:
         if not self._is_partial:
             with found.caught(f"Listener {endpoint.id or endpoint.destination!r}: retry: "):
                 endpoint.retry = deliveries.wanted_retry(mark, own, self._settings)
-            factory = self._factory(endpoint)
+            factory = self._factories.of(endpoint)
             if own is not None and own.redelivery is not None:
                 endpoint.redelivery_policy = own.redelivery.apply(
                     kept_connections.redelivery_policy_of(factory)
                 )
             add_container_problems(endpoint, factory, found)
         return endpoint
+
+    def _apply_settings(
+        self, endpoint: JmsListenerEndpoint, factory: Any | None, problems: Problems
+    ) -> None:
+        """Apply `listeners.<id>` to an endpoint that a configurer has added."""
+        own = self._settings.listeners.get(endpoint.id)
+        if own is not None:
+            changes = own.endpoint_settings()
+            endpoint.interceptors = named_interceptors(changes.pop("interceptors", ()))
+            endpoint.override(**changes)
+            for name, provider in own.provided().items():
+                endpoint.provided[name] = self._injection.named(provider)
+        if self._is_partial:
+            return
+        mark = JmsListenerMark(endpoint.destination, retry=endpoint.retry)
+        endpoint.retry = deliveries.wanted_retry(mark, own, self._settings)
+        if factory is not None and (own is None or own.container_factory is None):
+            self._factories.put(endpoint, factory)
+        made = self._factories.of(endpoint)
+        if own is not None and own.redelivery is not None:
+            endpoint.redelivery_policy = own.redelivery.apply(
+                kept_connections.redelivery_policy_of(made)
+            )
+        add_container_problems(
+            endpoint, made, HandlerProblems(endpoint.configure, problems, is_partial=False)
+        )
+
+    async def add_listener(
+        self, handler: Callable[..., Any], *destinations: str | Destination, **options: Any
+    ) -> AbstractMessageListenerContainer:
+        """Make a handler a listener as if it had a mark with these arguments, and start it.
+
+        Raises:
+            ConfigurationException: the handler cannot work.
+            IllegalStateException: the id is in use.
+        """
+        problems = Problems()
+        found = HandlerProblems(handler, problems, is_partial=False)
+        endpoint = None
+        with found.caught():
+            endpoint = self._endpoint(handler, mark_of(*destinations, **options), found)
+        problems.raise_all()
+        assert endpoint is not None
+        registry: JmsListenerEndpointRegistry = self._container.listener_registry()
+        return await registry.register_and_start(endpoint, self.make_container)
 
     def _listener(
         self, endpoint: MethodJmsListenerEndpoint, container: AbstractMessageListenerContainer
@@ -329,6 +380,7 @@ class Wiring:
             read_headers=self._read_headers,
             injector=self._injection.injector(handler),
             session_types=_session_types(handler),
+            resolvers=self.registrar.argument_resolvers,
         )
 
     def _converter(self) -> Any:
@@ -336,38 +388,6 @@ class Wiring:
         return (
             DefaultMessageConverter() if self._is_partial else self._container.message_converter()
         )
-
-    def _factory(self, endpoint: JmsListenerEndpoint) -> Any:
-        """Return the container factory of an endpoint; the provider is called once for each."""
-        found = next((made for known, made in self._factories if known is endpoint), None)
-        if found is None:
-            found = self._new_factory(endpoint)
-            self._factories.append((endpoint, found))
-        return found
-
-    def _new_factory(self, endpoint: JmsListenerEndpoint) -> Any:
-        name = endpoint.container_factory or _DEFAULT_FACTORY
-        if name in self._settings.brokers:
-            return self._named_broker_factory(name)
-        provider = getattr(self._container, name, None)
-        if provider is None:
-            raise ConfigurationException(
-                f"Listener {endpoint.id or endpoint.destination!r}: there is no container factory "
-                f"{name!r}",
-                hint="add a provider of that name, or a broker of that name under `brokers`",
-            )
-        return provider()
-
-    def _named_broker_factory(self, name: str) -> DefaultJmsListenerContainerFactory:
-        found = self._named.get(name)
-        if found is None:
-            default = self._container.jms_listener_container_factory()
-            pooled = self._settings.brokers[name].pool.enabled
-            kind = "connection_factories" if pooled else "native_connection_factories"
-            factory = getattr(self._container, kind)()[name]
-            found = DefaultJmsListenerContainerFactory(factory, **default.options)
-            self._named[name] = found
-        return found
 
 
 def _session_types(handler: Callable[..., Any]) -> SessionTypes:

@@ -69,6 +69,10 @@ class JmsListenerEndpointRegistry:
         """Return all ids, in the order of registration."""
         return tuple(self._containers)
 
+    def get_listener_containers(self) -> tuple[AbstractMessageListenerContainer, ...]:
+        """Return all containers, in the order of registration."""
+        return tuple(self._containers.values())
+
     def register(
         self, endpoint: JmsListenerEndpoint, make_container: ContainerMaker
     ) -> AbstractMessageListenerContainer:
@@ -118,8 +122,11 @@ class JmsListenerEndpointRegistry:
                 if container.auto_startup or not auto_startup_only:
                     await container.start()
 
-    async def stop(self) -> None:
-        """Stop all containers, higher phases first; return when their listeners have finished."""
+    async def stop(self, callback: Callable[[], None] | None = None) -> None:
+        """Stop all containers, higher phases first; return when their listeners have finished.
+
+        `callback` is called then.
+        """
         for containers in reversed(self._by_phase()):
             waiting = []
             for container in containers:
@@ -128,6 +135,8 @@ class JmsListenerEndpointRegistry:
                 waiting.append(done)
             for done in waiting:
                 await done.wait()
+        if callback is not None:
+            callback()
 
     async def pause(self, *listener_ids: str, timeout: float | None = None) -> bool:
         """Pause listeners, all unless named: they receive nothing until `resume`.

@@ -11,12 +11,14 @@ When a listener is created, each parameter of its handler is assigned a *supplie
     3. `Headers()`                                       all of them, as a dict
     4. type `Message` or a body class                    the raw message
     5. type `Session` (of pyjms, or of pyjms.aio with `async def`)
-    6. everything else                                   the payload, converted to its type
+    6. whatever a custom argument resolver supports
+    7. type `GenericMessage[T]`                          the payload as T, with all headers
+    8. everything else                                   the payload, converted to its type
 
-At most one parameter may be the payload, where Spring gives it to several: two would mostly be a
-forgotten marker. A parameter with a plain default that is neither marked nor first keeps it. No
-annotation, `object` and `Any` mean the payload as the converter returns it (Spring passes the raw
-message to `Object`).
+At most one parameter without a marker may be the payload, where Spring gives it to several: two
+would mostly be a forgotten marker. All that are marked with `Payload` get it. A parameter with a
+plain default that is neither marked nor first keeps it. No annotation, `object` and `Any` mean the
+payload as the converter returns it (Spring passes the raw message to `Object`).
 
 All that can be wrong with a handler is found while the plan is made, before anything connects:
 unreadable annotations, two payloads, types that pydantic does not know, unknown providers. A call
@@ -31,7 +33,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, Protocol, get_args, get_origin
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
@@ -53,8 +56,9 @@ from pyjms.listener.handler.parameters import (
     read_parameters,
 )
 from pyjms.support.headers import MESSAGE_ATTRIBUTES
+from pyjms.support.messaging import GenericMessage
 
-__all__ = ["CallPlan", "Injector", "PayloadConverter", "SessionTypes"]
+__all__ = ["CallPlan", "Injector", "ParameterResolver", "PayloadConverter", "SessionTypes"]
 
 
 class PayloadConverter(Protocol):
@@ -62,6 +66,18 @@ class PayloadConverter(Protocol):
 
     def from_message(self, message: Message, target: Any = None) -> object:
         """Return the payload of `message`, as `target` if that is a type."""
+
+
+class ParameterResolver(Protocol):
+    """A custom argument resolver; see `pyjms.listener.registrar.ArgumentResolver`."""
+
+    def supports(self, parameter: HandlerParameter) -> bool:
+        """Whether it supplies this parameter."""
+
+    def resolve(
+        self, parameter: HandlerParameter, message: Message, session: Session | None
+    ) -> object:
+        """Return the argument."""
 
 
 Injector = Callable[[InjectionMarker], Callable[[], object]]
@@ -90,7 +106,9 @@ class CallPlan:
         read_headers: HeaderReader,
         injector: Injector | None = None,
         session_types: SessionTypes | None = None,
+        resolvers: Sequence[ParameterResolver] = (),
     ) -> None:
+        self._resolvers = tuple(resolvers)
         self.handler = handler
         self.name = f"{handler.__module__}.{getattr(handler, '__qualname__', repr(handler))}"
         self.is_coroutine = inspect.iscoroutinefunction(handler)
@@ -160,6 +178,10 @@ class CallPlan:
         if parameter.marker(Header) is not None or parameter.marker(Headers) is not None:
             return True
         hint = parameter.hint
+        if get_origin(hint) is GenericMessage or hint is GenericMessage:
+            return True
+        if self._resolver_of(parameter) is not None:
+            return True
         return isinstance(hint, type) and (hint in self._session_types or issubclass(hint, Message))
 
     def _supplier(self, parameter: HandlerParameter, payload: HandlerParameter | None) -> Supplier:
@@ -170,7 +192,11 @@ class CallPlan:
             return self._header(parameter, header)
         if parameter.marker(Headers) is not None:
             return lambda message, _session: dict(self._read_headers(message))
-        if parameter is payload:
+        if (resolver := self._resolver_of(parameter)) is not None:
+            return lambda message, session: resolver.resolve(parameter, message, session)
+        if get_origin(parameter.hint) is GenericMessage or parameter.hint is GenericMessage:
+            return self._generic(parameter)
+        if parameter is payload or parameter.marker(Payload) is not None:
             return self._payload(parameter)
         hint = parameter.hint
         if not self._is_not_payload(parameter):
@@ -203,6 +229,18 @@ class CallPlan:
                 raise _InjectionError(str(error)) from error
 
         return inject
+
+    def _resolver_of(self, parameter: HandlerParameter) -> ParameterResolver | None:
+        return next((r for r in self._resolvers if r.supports(parameter)), None)
+
+    def _generic(self, parameter: HandlerParameter) -> Supplier:
+        (hint,) = get_args(parameter.hint) or (Any,)
+        payload = self._payload(replace(parameter, hint=hint, default=MISSING))
+
+        def supply(message: Message, session: Session | None) -> object:
+            return GenericMessage(payload(message, session), self._read_headers(message))
+
+        return supply
 
     def _raw(self, parameter: HandlerParameter, kind: type[Message]) -> Supplier:
         def supply(message: Message, _session: Session | None) -> Message:
@@ -256,6 +294,7 @@ class CallPlan:
         if default is MISSING and (optional or allows_none(hint) or hint in (None, type(None))):
             default = None
         is_class = isinstance(hint, type)
+        constrained = bool(parameter.constraints)
 
         def supply(message: Message, _session: Session | None) -> object:
             value = converter.from_message(message, hint)
@@ -267,7 +306,7 @@ class CallPlan:
                     target=hint,
                     hint="use Payload(required=False) or a type that allows None",
                 )
-            if is_class and type(value) is hint:
+            if is_class and type(value) is hint and not constrained:
                 return value
             return validate(value)
 
@@ -282,7 +321,7 @@ class CallPlan:
         if hint in (Any, object):
             return lambda value: value
         try:
-            adapter: TypeAdapter[Any] = make_adapter(hint)
+            adapter: TypeAdapter[Any] = make_adapter(parameter.validated_hint)
         except (PydanticUserError, TypeError, NameError) as error:
             raise ConfigurationException(
                 f"Handler {self.name}: parameter {parameter.name!r} of type {hint!r} cannot be "

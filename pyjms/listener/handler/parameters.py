@@ -51,6 +51,16 @@ class HandlerParameter:
     is_keyword: bool
     is_first: bool
     injection: InjectionMarker | None
+    constraints: tuple[object, ...] = ()
+    """What else is in its `Annotated`, for pydantic: `Field(gt=0)`."""
+
+    @property
+    def validated_hint(self) -> Any:
+        """The type with the constraints."""
+        hint = self.hint
+        for constraint in self.constraints:
+            hint = Annotated[hint, constraint]
+        return hint
 
     def marker(self, kind: type[_M]) -> _M | None:
         """Return the marker of this kind, or None; the bare class is a marker, too."""
@@ -101,12 +111,13 @@ def choose_payload(
     is_not_payload: Callable[[HandlerParameter], bool],
     handler: str,
 ) -> HandlerParameter | None:
-    """Return the parameter that is the payload; None if there is none.
+    """Return the first parameter that is the payload; None if there is none.
 
-    `is_not_payload`: whether marker or type make it something else.
+    `is_not_payload`: whether marker or type make it something else. All that have the marker
+    `Payload` get the payload.
 
     Raises:
-        ConfigurationException: there are two.
+        ConfigurationException: there is a second one without the marker.
     """
     candidates = [p for p in parameters if not is_not_payload(p)]
     marked = [p for p in candidates if p.marker(Payload) is not None]
@@ -114,7 +125,7 @@ def choose_payload(
     if marked:  # then the default of the first parameter is like any other
         unmarked = [p for p in unmarked if p.default is MISSING]
     chosen = [*marked, *unmarked]
-    if len(chosen) > 1:
+    if len(unmarked) > 1 or (marked and unmarked):
         first, second = chosen[:2]
         kind = "" if second.hint is Any else f" of type {second.hint!r}"
         raise ConfigurationException(
@@ -148,6 +159,7 @@ def _read(parameter: inspect.Parameter, hint: Any, *, is_first: bool) -> Handler
         parameter.kind is parameter.KEYWORD_ONLY,
         is_first,
         injection_marker(parameter, hint),
+        tuple(c for c in extras if not _is_marker(c) and not isinstance(c, _MARKER)),
     )
 
 

@@ -13,6 +13,8 @@ from pyjms.errors import InvalidDestinationException, ReplyFailureException
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination, Queue, Topic, parse_destination
 from pyjms.jms.message import Message
+from pyjms.support.headers import SimpleJmsHeaderMapper
+from pyjms.support.messaging import GenericMessage
 from pyjms.support.qos import QosSettings
 
 __all__ = ["JmsResponse", "ReplySender"]
@@ -66,6 +68,7 @@ class ReplySender:
     ) -> None:
         self._send_chain = send_chain
         self._converter = converter
+        self._header_mapper = SimpleJmsHeaderMapper()
         self._qos = qos
         kind: type[Destination] = Topic if pub_sub_domain else Queue
         self._default = (
@@ -121,4 +124,8 @@ class ReplySender:
                 )
 
     def _convert(self, content: object, session: Session) -> Message:
-        return self._converter.to_message(content, session)
+        if not isinstance(content, GenericMessage):
+            return self._converter.to_message(content, session)
+        message = self._converter.to_message(content.payload, session)
+        self._header_mapper.from_headers(content.headers, message)
+        return message

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import pytest
 from dependency_injector import providers
 from dependency_injector.wiring import Provide, inject
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 import pyjms
 from pyjms import (
     ApplicationContainer,
+    ConfigurationException,
     Destination,
+    GenericMessage,
     Header,
     Headers,
     JmsTemplate,
@@ -32,6 +34,10 @@ from pyjms.testing.app import JmsTestApp
 class Order(BaseModel):
     number: int
     text: str = ""
+
+
+class Positive(BaseModel):
+    amount: Annotated[int, Field(gt=0)]
 
 
 @dataclass
@@ -56,6 +62,7 @@ async def handle(app: JmsTestApp, handler: Any, *payloads: object, **properties:
     return [call.error for call in app.recorder.calls(handler)]
 
 
+@pytest.mark.fact("spring-jms 6.1.1")
 @pytest.mark.parametrize("hint", [None, object, Any])
 async def test_no_annotation_object_and_any_take_the_converted_payload(jms_app, hint) -> None:
     got: list[object] = []
@@ -110,6 +117,7 @@ async def test_marks_as_defaults_are_marks(jms_app) -> None:
     assert got == [("nobody", "eu", "d", 12, "eu", "the body")]
 
 
+@pytest.mark.fact("spring-jms 6.1.3")
 @pytest.mark.parametrize(
     ("hint", "payload", "value"),
     [
@@ -134,6 +142,7 @@ async def test_a_payload_becomes_what_the_parameter_says(jms_app, hint, payload,
     assert got == [value]
 
 
+@pytest.mark.fact("spring-jms 6.1.3")
 @pytest.mark.parametrize("body", ["", "  ", b""])
 async def test_an_empty_payload_is_refused_by_a_plain_parameter(jms_app, body) -> None:
     @jms_listener("in")
@@ -145,6 +154,7 @@ async def test_an_empty_payload_is_refused_by_a_plain_parameter(jms_app, body) -
     assert "Payload value must not be empty" in str(error)
 
 
+@pytest.mark.fact("spring-jms 6.1.3")
 async def test_a_payload_that_does_not_fit_ends_in_the_dead_letter_queue(jms_app) -> None:
     @jms_listener("in", id="numbers")
     async def handler(number: int) -> None:
@@ -181,6 +191,7 @@ async def test_raw_messages_are_taken_without_converting(jms_app) -> None:
     assert got == [(True, True, "hello")]
 
 
+@pytest.mark.fact("spring-jms 6.1.1")
 async def test_a_raw_message_of_another_kind_is_a_conversion_error(jms_app) -> None:
     @jms_listener("in")
     async def handler(message: MapMessage) -> None:
@@ -357,3 +368,108 @@ async def test_failures_are_named_after_what_failed(jms_app) -> None:
     assert isinstance(refused[0].__cause__, MessageConversionException)
     assert {e.listener_id for e in seen} == {"fails"}
     assert {e.message.text for e in threw} == {"1"}
+
+
+@pytest.mark.fact("spring-jms 6.1.4")
+async def test_what_a_type_demands_is_validated(jms_app) -> None:
+    """Spring needs @Valid and a validator; here the type says it."""
+
+    got: list[int] = []
+
+    @jms_listener("in")
+    async def handler(order: Positive, limit: Annotated[int, Field(le=5), Header()]) -> None:
+        got.append(order.amount * limit)
+
+    @jms_listener("numbers")
+    async def numbers(number: Annotated[int, Field(gt=3)]) -> None:
+        got.append(number)
+
+    await jms_app.start(handler, numbers)
+    for amount, limit in ((2, 3), (0, 3), (2, 6)):
+        await jms_app.template.convert_and_send(
+            "in", {"amount": amount}, properties={"limit": limit}
+        )
+    await jms_app.drained("in")
+    for text in ("4", "2"):
+        await jms_app.template.convert_and_send("numbers", text)
+    await jms_app.drained("numbers")
+    assert got == [6, 4]
+    texts = [d.properties["pyjms_failure_text"] for d in await jms_app.dead_letters()]
+    for text, words in zip(
+        texts,
+        ("greater than 0", "less than or equal to 5", "greater than 3"),
+        strict=True,
+    ):
+        assert words in text
+
+
+@pytest.mark.fact("spring-jms 6.1.5")
+async def test_a_generic_message_has_payload_and_headers(jms_app) -> None:
+    got: list[GenericMessage[Any]] = []
+
+    @jms_listener("in")
+    async def typed(message: GenericMessage[Order], plain: GenericMessage) -> None:
+        got.extend([message, plain])
+
+    errors = await handle(jms_app, typed, {"number": 7}, region="eu", correlation_id="c-1")
+    assert errors == [None]
+    message, plain = got
+    assert (message.payload, plain.payload) == (Order(number=7), {"number": 7})
+    assert (message.headers["region"], message.headers["jms_correlationId"]) == ("eu", "c-1")
+
+
+async def test_a_generic_message_s_payload_must_fit(jms_app) -> None:
+    @jms_listener("in")
+    async def handler(message: GenericMessage[int]) -> None:
+        raise AssertionError("never called")
+
+    (error, *_) = await handle(jms_app, handler, "x")
+    assert isinstance(error, MessageConversionException)
+
+
+@pytest.mark.fact("spring-jms 6.1.7")
+async def test_all_parameters_marked_as_payload_get_it(jms_app) -> None:
+    """Spring does so without marks; here a second one without a mark is an error of the start."""
+    got: list[object] = []
+
+    @jms_listener("in")
+    async def handler(
+        order: Annotated[Order, Payload()], raw: Annotated[dict[str, Any], Payload()]
+    ) -> None:
+        got.extend([order, raw])
+
+    assert await handle(jms_app, handler, {"number": 7, "text": "x"}) == [None]
+    assert got == [Order(number=7, text="x"), {"number": 7, "text": "x"}]
+    await jms_app.stop()
+
+    @jms_listener("in")
+    async def unmarked(order: Order, raw: dict[str, Any]) -> None: ...
+
+    with pytest.raises(ConfigurationException, match="the payload is 'order'"):
+        await jms_app.start(unmarked)
+
+
+@pytest.mark.fact("spring-jms 5.2.5")
+async def test_the_parameter_s_type_is_made_of_what_the_converter_returns(jms_app) -> None:
+    """A converter may ignore the type that is requested, as Spring's do."""
+
+    class Plain:
+        def to_message(self, payload, session):
+            return session.create_text_message(payload)
+
+        def from_message(self, message, target=None):
+            return {"number": len(message.text)}
+
+    class Container(ApplicationContainer):
+        message_converter = providers.Singleton(Plain)
+
+    got: list[Order] = []
+
+    @jms_listener("in")
+    async def handler(order: Order) -> None:
+        got.append(order)
+
+    await jms_app.start(handler, container=Container)
+    await jms_app.template.convert_and_send("in", "seven..")
+    await jms_app.drained("in", raise_errors=True)
+    assert got == [Order(number=7)]

@@ -11,6 +11,7 @@ from dependency_injector.wiring import Provide
 from pyjms import (
     ApplicationContainer,
     DeliveryMode,
+    GenericMessage,
     JmsResponse,
     JmsTemplate,
     ListenerExecutionFailedException,
@@ -131,6 +132,7 @@ async def test_none_is_not_a_reply_and_replies_are_in_the_transaction(jms_app) -
     assert (statistics("replies").enqueues, statistics("aside").enqueues) == (1, 1)
 
 
+@pytest.mark.fact("spring-jms 6.2.2")
 async def test_reply_to_wins_over_send_to(jms_app) -> None:
     await jms_app.start(sendto)
     await jms_app.template.send("sendto", request("five", reply_to=Queue("replies")))
@@ -138,6 +140,7 @@ async def test_reply_to_wins_over_send_to(jms_app) -> None:
     assert jms_app.broker.queue_statistics("sendto.out").enqueues == 0
 
 
+@pytest.mark.fact("spring-jms 6.2.2")
 async def test_send_to_of_a_class_and_placeholders(jms_app) -> None:
     @send_to("${where:class.out}")
     class Handlers:
@@ -189,7 +192,7 @@ async def test_the_correlation_id_is_the_request_s(jms_app) -> None:
     assert (second.text, second.correlation_id) == ("msg:b", asked[1].message_id)
 
 
-@pytest.mark.fact("spring-jms 6.2.6")
+@pytest.mark.fact("spring-jms 6.2.6", "spring-jms 1.1/replyQosSettings")
 async def test_answers_have_the_producer_s_defaults_or_the_container_s_settings(jms_app) -> None:
     class Container(ApplicationContainer):
         quick = providers.Singleton(
@@ -260,3 +263,63 @@ async def test_send_and_receive_finds_the_answer(jms_app) -> None:
     template: JmsTemplate = jms_app.template
     answer = await template.send_and_receive("echo", request("question"))
     assert answer.text == "re:question"
+
+
+@pytest.mark.fact("spring-jms 6.2.2", "spring-jms 1.1/replyPubSubDomain")
+async def test_where_a_name_of_send_to_is(jms_app) -> None:
+    """A queue or topic as the listener's own name is, unless reply_pub_sub_domain says otherwise."""
+
+    class Container(ApplicationContainer):
+        topics = providers.Singleton(
+            DefaultJmsListenerContainerFactory,
+            ApplicationContainer.native_connection_factory,
+            pub_sub_domain=True,
+        )
+        queues = providers.Singleton(
+            DefaultJmsListenerContainerFactory,
+            ApplicationContainer.native_connection_factory,
+            pub_sub_domain=True,
+            reply_pub_sub_domain=False,
+        )
+
+    @jms_listener("topic://in", id="queues", container_factory="queues")
+    @jms_listener("topic://in", id="topics", container_factory="topics")
+    @send_to("out")
+    async def handler(text: str) -> str:
+        return text
+
+    heard: list[str] = []
+
+    @jms_listener("topic://out")
+    async def listening(text: str) -> None:
+        heard.append(text)
+
+    await jms_app.start(handler, listening, container=Container)
+    await jms_app.template.convert_and_send(Topic("in"), "x")
+    assert await jms_app.template.receive_and_convert("out") == "x"
+    await jms_app.recorder.until(lambda calls: len(calls) == 3)
+    assert heard == ["x"]
+    with pytest.raises(TypeError):
+        send_to("one", "two")  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        send_to()  # type: ignore[call-arg]
+
+
+@pytest.mark.fact("spring-jms 6.2.5")
+async def test_a_returned_message_of_payload_and_headers(jms_app) -> None:
+    @jms_listener("in")
+    @send_to("out")
+    async def handler(text: str) -> Any:
+        if text == "response":
+            return JmsResponse.for_queue(GenericMessage(text, {"n": 2}), "out")
+        return GenericMessage({"got": text}, {"n": 1, "jms_type": "t", "jms_correlationId": "no"})
+
+    await jms_app.start(handler)
+    await jms_app.template.send("in", request("x", correlation_id="c-1"))
+    reply = await jms_app.template.receive("out")
+    assert (reply.properties["n"], reply.type, reply.correlation_id) == (1, "t", "c-1")
+    assert reply.text == '{"got":"x"}'  # by the container's converter
+    assert "timestamp" in reply.properties
+    await jms_app.template.send("in", request("response"))
+    reply = await jms_app.template.receive("out")
+    assert (reply.text, reply.properties["n"]) == ("response", 2)

@@ -158,6 +158,7 @@ async def test_endpoints_are_functions_of_messages_or_handlers(jms_app) -> None:
     assert [m.text for m in jms_app.recorder.messages(handler)] == ["b"]
 
 
+@pytest.mark.fact("spring-jms 6.2")
 async def test_ids_and_the_registry(jms_app) -> None:
     @jms_listener("a")
     @jms_listener("b", id="named", auto_startup=False)

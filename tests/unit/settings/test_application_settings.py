@@ -42,6 +42,12 @@ def default(path: str) -> Any:
 
 
 @pytest.mark.fact(
+    "spring-jms 8/spring.jms.pub-sub-domain",
+    "spring-jms 8/spring.jms.subscription-durable",
+    "spring-jms 8/spring.jms.client-id",
+    "spring-jms 8/spring.jms.cache.enabled",
+    "spring-jms 8/spring.jms.listener.session.transacted",
+    "spring-jms 8/spring.jms.template.default-destination",
     "spring-jms 8/spring.jms.cache.consumers",
     "spring-jms 8/spring.jms.cache.producers",
     "spring-jms 8/spring.jms.cache.session-cache-size",
@@ -178,7 +184,7 @@ def test_modes_may_be_numbers_of_the_enumerations() -> None:
     assert settings.jms.template.delivery_mode is DeliveryMode.NON_PERSISTENT
 
 
-@pytest.mark.fact("spring-jms 8/spring.activemq.broker-url")
+@pytest.mark.fact("spring-jms 8/spring.activemq.broker-url", "spring-jms 8.1.1")
 def test_the_broker_url(tmp_path: Path) -> None:
     url = PyjmsSettings().activemq.effective_broker_url()
     # and a scheduler, which Spring Boot's broker has not

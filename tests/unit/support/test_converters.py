@@ -50,6 +50,7 @@ async def session(provider: Any) -> Session:
     return made
 
 
+@pytest.mark.fact("spring-jms 5.1/serializable → ObjectMessage")
 @pytest.mark.fact(
     "spring-jms 5.1/JMS message → itself",
     "spring-jms 5.1/str → TextMessage",

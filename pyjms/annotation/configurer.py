@@ -1,0 +1,41 @@
+"""`@jms_listener_configurer`: marks a function that adds and configures listeners in code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+__all__ = ["configurer_order", "jms_listener_configurer"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ATTRIBUTE = "__jms_listener_configurer__"
+
+
+def jms_listener_configurer(*, order: float = 0) -> Callable[[F], F]:
+    """Have the function called with the application's JmsListenerEndpointRegistrar.
+
+    It is called when the listeners are looked for, at the start and by a check, before anything
+    connects; it must not block. Further parameters may be `Provide[...]`. Spring:
+    JmsListenerConfigurer.
+
+    Args:
+        order: lower ones are called first.
+
+    Raises:
+        TypeError: it decorates something that is not a function.
+    """
+
+    def add_mark(function: F) -> F:
+        setattr(function, _ATTRIBUTE, order)
+        return function
+
+    if callable(order):
+        raise TypeError("@jms_listener_configurer needs parentheses: @jms_listener_configurer()")
+    return add_mark
+
+
+def configurer_order(function: object) -> float | None:
+    """Return the order of a configurer; None: the function is none."""
+    order: float | None = getattr(function, _ATTRIBUTE, None)
+    return order

@@ -1,0 +1,121 @@
+"""MessageListenerAdapter: a method of any object as a message listener. (spring-jms 6.3)
+
+It is for objects that know nothing of JMS and are no handlers: the method gets the converted body,
+and its result is the reply.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Final
+
+from pyjms._logger import get_logger
+from pyjms.core.workers import call_in_worker, current_worker
+from pyjms.errors import JMSException, ListenerExecutionFailedException
+from pyjms.jms.api import Session
+from pyjms.jms.destination import Destination
+from pyjms.jms.message import Message
+from pyjms.listener.handler.message_listener import ListenerCall
+from pyjms.listener.handler.reply import ReplySender
+from pyjms.support.converter import MessageConverter, SimpleMessageConverter
+from pyjms.support.qos import QosSettings
+
+__all__ = ["MessageListenerAdapter"]
+
+logger = get_logger(__name__)
+
+_DEFAULT: Final[Any] = SimpleMessageConverter()
+
+
+class MessageListenerAdapter:
+    """A message listener that calls a method of a delegate with the converted body.
+
+    Use it as the `message_listener` of a container or of a SimpleJmsListenerEndpoint. The method is
+    `def`, called in the container's thread, or `async def`. A JMSException of the method stays
+    what it is; others become ListenerExecutionFailedExceptions. Spring: MessageListenerAdapter.
+
+    Args:
+        delegate: any object; one that is itself a listener (`on_message`) is called with the
+            message. None: the adapter itself, for subclasses.
+        default_listener_method: the name of the method.
+        message_converter: converts bodies and results; None: the method gets the message.
+        default_response_destination: where results go if the message has no reply destination; a
+            name is that of a queue unless it is `topic://NAME`.
+        reply_qos_settings: how they are sent; None: the producer's defaults.
+
+    Raises:
+        ValueError: the delegate has no such method.
+    """
+
+    def __init__(
+        self,
+        delegate: object | None = None,
+        *,
+        default_listener_method: str = "handle_message",
+        message_converter: MessageConverter | None = _DEFAULT,
+        default_response_destination: Destination | str | None = None,
+        reply_qos_settings: QosSettings | None = None,
+    ) -> None:
+        self.delegate = self if delegate is None else delegate
+        self.default_listener_method = default_listener_method
+        self.message_converter = message_converter
+        is_listener = delegate is not None and hasattr(delegate, "on_message")
+        self._listener = ListenerCall(self.delegate) if is_listener else None  # type: ignore[arg-type]
+        if self._listener is None and not callable(self._method()):
+            raise ValueError(
+                f"{type(self.delegate).__qualname__} has no method {default_listener_method!r}: "
+                "name one with default_listener_method"
+            )
+        default = default_response_destination
+        self._replies = ReplySender(
+            message_converter or SimpleMessageConverter(),
+            default_destination=(
+                default.qualified_name if isinstance(default, Destination) else default
+            ),
+            qos=reply_qos_settings,
+        )
+
+    async def on_message(self, message: Message, session: Session | None = None) -> None:
+        """Call the delegate with one message and send its result.
+
+        Without a session a result is not sent: a line in the log says so.
+
+        Raises:
+            JMSException: the method raised it, or the body or the result cannot be converted.
+            ListenerExecutionFailedException: the method raised something else (its cause), or the
+                reply could not be sent.
+        """
+        if self._listener is not None:
+            worker = current_worker.get()
+            await self._listener(message, session, worker)  # type: ignore[arg-type]
+            return
+        converter = self.message_converter
+        argument = message if converter is None else converter.from_message(message)
+        result = await self._invoke(argument, message)
+        if result is None:
+            return
+        if session is None:
+            logger.warning(
+                "Listener method %r returned a result, but the listener has no session: there is "
+                "no reply",
+                self.default_listener_method,
+            )
+            return
+        await self._replies.send(result, message, session)
+
+    def _method(self) -> Any:
+        return getattr(self.delegate, self.default_listener_method, None)
+
+    async def _invoke(self, argument: object, message: Message) -> Any:
+        method = self._method()
+        try:
+            if inspect.iscoroutinefunction(method):
+                return await method(argument)
+            return await call_in_worker(method, argument)
+        except JMSException:
+            raise
+        except Exception as error:
+            raise ListenerExecutionFailedException(
+                f"Listener method {self.default_listener_method!r} threw exception",
+                message=message,
+            ) from error

@@ -1,0 +1,85 @@
+"""JmsListenerEndpointRegistrar: listeners and their defaults in code. (spring-jms 6.3, 6.9)"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from pyjms.annotation.jms_listener import JmsListenerMark, jms_listener, listener_marks
+from pyjms.jms.api import Session
+from pyjms.jms.destination import Destination
+from pyjms.jms.message import Message
+from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.endpoint import JmsListenerEndpoint
+from pyjms.listener.handler.parameters import HandlerParameter
+from pyjms.listener.registry import JmsListenerEndpointRegistry
+
+__all__ = ["ArgumentResolver", "JmsListenerEndpointRegistrar"]
+
+Starter = Callable[..., Awaitable[AbstractMessageListenerContainer]]
+
+
+class ArgumentResolver(Protocol):
+    """Supplies parameters of handlers that are nothing else. Spring: a custom argument resolver."""
+
+    def supports(self, parameter: HandlerParameter) -> bool:
+        """Whether it supplies this parameter; asked once, when the handler is looked at."""
+        ...
+
+    def resolve(
+        self, parameter: HandlerParameter, message: Message, session: Session | None
+    ) -> object:
+        """Return the argument for a message; in the handler's thread if that is no coroutine."""
+        ...
+
+
+class JmsListenerEndpointRegistrar:
+    """What configurers set, and the endpoints that they add. Spring: the class of this name.
+
+    Attributes:
+        container_factory: creates the containers of listeners that name no factory; None: the
+            provider `jms_listener_container_factory`, or the next.
+        container_factory_name: the name of the provider of that factory.
+        argument_resolvers: asked in this order for parameters of handlers that have no mark.
+        endpoint_registry: what creates and keeps the containers; None: that of the application.
+    """
+
+    def __init__(self) -> None:
+        self.container_factory: Any | None = None
+        self.container_factory_name: str | None = None
+        self.argument_resolvers: list[ArgumentResolver] = []
+        self.endpoint_registry: JmsListenerEndpointRegistry | None = None
+        self.endpoints: list[tuple[JmsListenerEndpoint, Any | None]] = []
+        """The endpoints that were added, each with its factory; None: the one that it names."""
+        self.handlers: list[tuple[Callable[..., Any], JmsListenerMark]] = []
+        """The handlers that were added, with their marks."""
+
+    def register_endpoint(self, endpoint: JmsListenerEndpoint, factory: Any | None = None) -> None:
+        """Add an endpoint, with the factory of its container.
+
+        Raises:
+            ValueError: it has no id.
+        """
+        if not endpoint.id:
+            raise ValueError("Endpoint id must be set: give the endpoint an id")
+        self.endpoints.append((endpoint, factory))
+
+    def register_handler(
+        self, handler: Callable[..., Any], *destinations: str | Destination, **options: Any
+    ) -> None:
+        """Add a handler, as if it had the mark `@jms_listener(*destinations, **options)`.
+
+        Raises:
+            TypeError, ValueError: as `jms_listener`.
+        """
+        self.handlers.append((handler, mark_of(*destinations, **options)))
+
+
+def mark_of(*destinations: str | Destination, **options: Any) -> JmsListenerMark:
+    """Return the mark that `@jms_listener` with these arguments makes."""
+
+    def marked() -> None:
+        """Carry the mark."""
+
+    (mark,) = listener_marks(jms_listener(*destinations, **options)(marked))
+    return mark
