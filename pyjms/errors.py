@@ -189,6 +189,20 @@ class TransactionRolledBackException(JMSException):
     retryable = True
 
 
+class SynchedLocalTransactionFailedException(JMSException):
+    """A session could not be committed after the transaction with which it was synchronized.
+
+    That one is committed. Spring: the class of this name.
+    """
+
+
+class HeuristicCompletionException(JMSException):
+    """Some of several chained transactions were committed, and others were not.
+
+    Spring: the class of this name.
+    """
+
+
 class XAException(JMSException):
     """An XA call failed; `xa_error_code` says how. JTA: javax.transaction.xa.XAException.
 

@@ -10,6 +10,7 @@ Transactions follow the task, not the thread.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from enum import Enum
 from types import TracebackType
 from typing import Final
@@ -18,8 +19,10 @@ import anyio
 
 from pyjms import _clock
 from pyjms._clock import check_seconds
+from pyjms.core import resources
 from pyjms.core.closing import close_quietly
 from pyjms.core.resources import BoundResource, bind, bound
+from pyjms.core.synchronization import Synchronizations
 from pyjms.errors import (
     IllegalStateException,
     TransactionRolledBackException,
@@ -122,16 +125,24 @@ class JmsTransactionManager:
         default_timeout: seconds that a transaction may take unless it has its own timeout;
             None: no limit. Calls in progress are not interrupted: the next receive of a
             template fails, and the transaction is rolled back.
+        synchronization: whether TransactionSynchronizations can be registered with its
+            transactions (`pyjms.core.synchronization`). Not by default, as in Spring, so that it
+            may be used beside the manager of a database, which has them.
     """
 
     def __init__(
-        self, connection_factory: ConnectionFactory, *, default_timeout: float | None = None
+        self,
+        connection_factory: ConnectionFactory,
+        *,
+        default_timeout: float | None = None,
+        synchronization: bool = False,
     ) -> None:
         if default_timeout is not None:
             check_seconds("default_timeout", default_timeout)
         check_factory(connection_factory, type(self).__name__)
         self.connection_factory = connection_factory
         self.default_timeout = default_timeout
+        self.synchronization = synchronization
 
     def transaction(
         self,
@@ -182,6 +193,8 @@ class TransactionScope:
         self._binding: bind | None = None
         self._resource: BoundResource | None = None
         self._status: TransactionStatus | None = None
+        self._synchronizations: Synchronizations | None = None
+        self._stack = ExitStack()
 
     async def __aenter__(self) -> TransactionStatus:
         """Begin, join or suspend a transaction, according to the propagation."""
@@ -201,6 +214,9 @@ class TransactionScope:
         if action is _Action.BEGIN:
             self._resource = await self._begin()
             self._bind(self._resource)
+            if self._manager.synchronization:
+                self._synchronizations = Synchronizations()
+                self._stack.enter_context(resources.synchronized(self._synchronizations))
         elif action is _Action.JOIN:
             self._resource = existing
         elif existing is not None:
@@ -227,10 +243,41 @@ class TransactionScope:
                 resource.rollback_only = True
             return
         try:
-            await _end(resource, status, error)
+            if self._synchronizations is None:
+                await _end(resource, status, error)
+            else:
+                await self._synchronized_end(resource, status, error, self._synchronizations)
         finally:
+            self._stack.close()
             for ended in (resource, *resource.joined.values()):
                 await close_quietly(ended.session, ended.connection)
+
+    async def _synchronized_end(
+        self,
+        resource: BoundResource,
+        status: TransactionStatus,
+        error: BaseException | None,
+        synchronizations: Synchronizations,
+    ) -> None:
+        """Do as `_end`, with the callbacks around it."""
+        commits = error is None and not status.rollback_only
+        if commits:
+            try:
+                await synchronizations.before_commit()
+            except BaseException as raised:
+                await self._synchronized_end(resource, status, raised, synchronizations)
+                raise
+        with anyio.CancelScope(shield=not commits):
+            await synchronizations.before_completion()
+        committed = False
+        try:
+            await _end(resource, status, error)
+            committed = commits
+            if committed:
+                await synchronizations.after_commit()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await synchronizations.after_completion(committed)
 
     async def _begin(self) -> BoundResource:
         deadline = None if self._timeout is None else _clock.now() + self._timeout

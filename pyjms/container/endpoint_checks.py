@@ -32,6 +32,8 @@ def check_kinds(endpoint: JmsListenerEndpoint, factory: Any) -> None:
     Raises:
         ConfigurationException: its destinations are of both kinds.
     """
+    if not endpoint.destination.strip():  # which is another problem
+        return
     kind = Topic if _is_topic(endpoint, _options_of(factory) or {}) else Queue
     members = parse_destination(endpoint.destination, kind).composite_destinations
     if len({member.is_topic for member in members}) > 1:

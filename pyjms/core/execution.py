@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pyjms.core import resources
 from pyjms.core.closing import call, close_quietly, using
-from pyjms.core.resources import BoundResource
+from pyjms.core.resources import BoundResource, SessionHolder
 from pyjms.core.settings import TemplateSettings
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import DestinationResolutionException, IllegalStateException
@@ -44,7 +44,8 @@ class OperationSession:
     """The session of one operation, in an `async with` block.
 
     It is that of `resource`, which is bound to the current task, or without one a new session on a
-    new connection, both closed at the end of the block as by `using`.
+    new connection, both closed at the end of the block as by `using`; with `synchronizations` at
+    the end of their transaction.
     """
 
     __slots__ = (
@@ -54,6 +55,7 @@ class OperationSession:
         "_resource",
         "_session",
         "_start",
+        "_synchronizations",
         "_transacted",
     )
 
@@ -65,7 +67,9 @@ class OperationSession:
         start_connection: bool,
         transacted: bool,
         mode: AcknowledgeMode,
+        synchronizations: SessionHolder | None = None,
     ) -> None:
+        self._synchronizations = synchronizations
         self._factory = factory
         self._resource = resource
         self._start = start_connection
@@ -76,6 +80,10 @@ class OperationSession:
 
     async def __aenter__(self) -> Session:
         resource = self._resource
+        if resource is None and self._synchronizations is not None:
+            resource = await self._synchronizations.open_session(
+                self._factory, self._transacted, self._mode
+            )
         if resource is not None:
             if self._start:
                 await resource.connection.start()
@@ -166,6 +174,7 @@ class TemplateExecution(TemplateSettings):
             start_connection=start_connection,
             transacted=self.session_transacted,
             mode=self.session_acknowledge_mode,
+            synchronizations=resources.synchronizations(),
         )
 
     async def _create_producer(

@@ -12,13 +12,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token
+from typing import Protocol, TypeVar
 
 from pyjms import _clock
 from pyjms._fork import call_in_child
+from pyjms.enums import AcknowledgeMode
 from pyjms.errors import TransactionRolledBackException
 from pyjms.jms.api import Connection, ConnectionFactory, Session
 
-__all__ = ["BoundResource", "active_transaction", "bind", "bindings_of", "bound", "unbound"]
+__all__ = [
+    "BoundResource",
+    "active_transaction",
+    "bind",
+    "bindings_of",
+    "bound",
+    "synchronizations",
+    "synchronized",
+    "unbound",
+]
 
 
 class BoundResource:
@@ -70,9 +81,26 @@ class BoundResource:
         return left
 
 
+class SessionHolder(Protocol):
+    """The synchronizations of a transaction, as far as sessions are concerned."""
+
+    def session_of(self, factory: ConnectionFactory) -> BoundResource | None:
+        """Return the session that templates with this factory have in the transaction."""
+
+    async def open_session(
+        self, factory: ConnectionFactory, transacted: bool, mode: AcknowledgeMode
+    ) -> BoundResource:
+        """Open one, until the transaction ends."""
+
+
+H = TypeVar("H", bound=SessionHolder)
+
 _Bindings = dict[int, tuple[ConnectionFactory, BoundResource | None]]
 
 _EMPTY: _Bindings = {}
+_synchronizations: ContextVar[SessionHolder | None] = ContextVar(
+    "pyjms_synchronizations", default=None
+)
 _bindings: ContextVar[_Bindings] = ContextVar("pyjms_bound_resources", default=_EMPTY)
 
 
@@ -92,14 +120,17 @@ def _forget_sessions_of_listeners() -> None:
 
 def bound(factory: ConnectionFactory) -> BoundResource | None:
     """Return what is bound to this factory object, or to the one that it wraps."""
-    bindings = _bindings.get()
-    if not bindings:
+    bindings, synchronized = _bindings.get(), _synchronizations.get()
+    if not bindings and synchronized is None:
         return None
     inner: ConnectionFactory | None = factory
     while inner is not None:
         found = bindings.get(id(inner))
         if found is not None:
             return found[1]
+        session = None if synchronized is None else synchronized.session_of(inner)
+        if session is not None:
+            return session
         inner = getattr(inner, "target_connection_factory", None)
     return None
 
@@ -142,7 +173,24 @@ def unbound(factory: ConnectionFactory) -> bind:
 def bindings_of(context: Context) -> Iterator[None]:
     """Use the bindings of another context within a block."""
     token = _bindings.set(context.get(_bindings, _EMPTY))  # none where nothing was ever bound
+    synchronized = _synchronizations.set(context.get(_synchronizations))
     try:
         yield
     finally:
+        _synchronizations.reset(synchronized)
         _bindings.reset(token)
+
+
+def synchronizations() -> SessionHolder | None:
+    """Return the synchronizations of the current task's transaction; None: there are none."""
+    return _synchronizations.get()
+
+
+@contextmanager
+def synchronized(holder: H) -> Iterator[H]:
+    """Make `holder` the synchronizations of the transaction of a block."""
+    token = _synchronizations.set(holder)
+    try:
+        yield holder
+    finally:
+        _synchronizations.reset(token)

@@ -51,3 +51,9 @@ def test_the_transfer_moves_messages_and_recovers(transfer: ModuleType, tmp_path
         with pytest.raises(XAException) as caught:
             manager.commit([(session.xa_resource, Xid(transfer.FORMAT, b"never begun"))])
         assert caught.value.xa_error_code == XAException.XAER_RMFAIL
+
+
+def test_transactions_of_other_resources(capsys: pytest.CaptureFixture[str]) -> None:
+    (text,) = recipe_files("Transactions of other resources", DOCUMENT).values()
+    exec(compile(text, "orders_and_rows.py", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == "rolled back\n"

@@ -1,0 +1,247 @@
+"""Transaction managers of other resources, and several managers as one. (spring-jms 4.1, 7.7, 7.9)
+
+    manager = ResourceTransactionManager(begin, commit, rollback)      # a database, for instance
+    async with manager.transaction():
+        ...                                  # a template's transacted session commits after it
+
+    both = ChainedTransactionManager(JmsTransactionManager(factory), manager)
+
+These are coroutines. In a listener container `transaction_manager=` takes either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
+
+import anyio
+
+from pyjms.core import resources
+from pyjms.core.closing import call
+from pyjms.core.synchronization import Synchronizations
+from pyjms.errors import HeuristicCompletionException, TransactionRolledBackException
+
+__all__ = ["ChainedTransactionManager", "ResourceTransactionManager", "ResourceTransactionStatus"]
+
+T = TypeVar("T")
+
+
+class ResourceTransactionStatus(Generic[T]):
+    """A transaction of a ResourceTransactionManager, as its block sees it."""
+
+    def __init__(self, name: str | None, resource: T) -> None:
+        self.name = name
+        self.resource = resource
+        """What `begin` has returned."""
+        self.rollback_only = False
+
+    def set_rollback_only(self) -> None:
+        """Have the transaction rolled back at its end, without an error."""
+        self.rollback_only = True
+
+
+class ResourceTransactionManager(Generic[T]):
+    """Runs blocks in transactions of any resource, with synchronizations.
+
+    Spring: AbstractPlatformTransactionManager. A block within a block of the same manager joins its
+    transaction. Templates take part: those with `session_transacted` commit right after the
+    transaction, others send at once. Tasks of one loop may share it.
+
+    Args:
+        begin: a function or coroutine function that begins a transaction and returns it.
+        commit: is called with it.
+        rollback: the same.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Awaitable[T] | T],
+        commit: Callable[[T], Any],
+        rollback: Callable[[T], Any],
+    ) -> None:
+        self._begin = begin
+        self._commit = commit
+        self._rollback = rollback
+        self._current: ContextVar[ResourceTransactionStatus[T] | None] = ContextVar(
+            "pyjms_resource_transaction", default=None
+        )
+
+    @asynccontextmanager
+    async def transaction(
+        self, name: str | None = None, timeout: float | None = None
+    ) -> AsyncIterator[ResourceTransactionStatus[T]]:
+        """Commit at the end of the block, or roll back if it raises or is rollback-only.
+
+        `timeout` is not used: the resource has its own.
+
+        Raises:
+            TransactionRolledBackException: a block that joined has raised, and this one has not.
+            SynchedLocalTransactionFailedException: a template's session could not be committed;
+                the transaction is.
+            Exception: those of `begin`, `commit` and `rollback`.
+        """
+        del timeout
+        outer = self._current.get()
+        if outer is not None:
+            try:
+                yield outer
+            except BaseException:
+                outer.rollback_only = True
+                raise
+            return
+        status = ResourceTransactionStatus(name, await call(self._begin))
+        token = self._current.set(status)
+        try:
+            with resources.synchronized(Synchronizations()) as synchronizations:
+                try:
+                    yield status
+                except BaseException:
+                    with anyio.CancelScope(shield=True):
+                        await self._roll_back(status, synchronizations)
+                    raise
+                await self._end(status, synchronizations)
+        finally:
+            self._current.reset(token)
+
+    async def _end(
+        self, status: ResourceTransactionStatus[T], synchronizations: Synchronizations
+    ) -> None:
+        if status.rollback_only:
+            await self._roll_back(status, synchronizations)
+            return
+        try:
+            await synchronizations.before_commit()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._roll_back(status, synchronizations)
+            raise
+        await synchronizations.before_completion()
+        committed = False
+        try:
+            await call(self._commit, status.resource)
+            committed = True
+            await synchronizations.after_commit()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await synchronizations.after_completion(committed)
+
+    async def _roll_back(
+        self, status: ResourceTransactionStatus[T], synchronizations: Synchronizations
+    ) -> None:
+        await synchronizations.before_completion()
+        try:
+            await call(self._rollback, status.resource)
+        finally:
+            await synchronizations.after_completion(committed=False)
+
+
+class _Status(Protocol):
+    def set_rollback_only(self) -> None: ...
+
+    @property
+    def rollback_only(self) -> bool: ...
+
+
+class _Manager(Protocol):
+    def transaction(
+        self, name: str | None = None, timeout: float | None = None
+    ) -> AbstractAsyncContextManager[Any]: ...
+
+
+class ChainedStatus:
+    """The transactions of a chain."""
+
+    def __init__(self) -> None:
+        self.statuses: list[_Status] = []
+
+    @property
+    def rollback_only(self) -> bool:
+        """Whether one of them can only be rolled back."""
+        return any(status.rollback_only for status in self.statuses)
+
+    def set_rollback_only(self) -> None:
+        """Have all rolled back."""
+        for status in self.statuses:
+            if not status.rollback_only:  # else its manager knows why, and may raise
+                status.set_rollback_only()
+
+
+class ChainedTransactionManager:
+    """Several managers as one: begins in their order, commits in the reverse one.
+
+    Best effort, in one phase: if a commit fails, those before it stay, and those after it are
+    rolled back. So the manager whose commit is likeliest to fail comes last. Spring:
+    ChainedTransactionManager. For transactions that cannot end halfway use XA.
+    """
+
+    def __init__(self, *managers: _Manager) -> None:
+        if not managers:
+            raise ValueError("A chain needs one manager or more")
+        self._managers = managers
+
+    def transaction(self, name: str | None = None, timeout: float | None = None) -> _ChainedScope:
+        """Return a block in one transaction of each manager.
+
+        Raises (on leaving):
+            HeuristicCompletionException: a commit failed (its cause) after others had succeeded.
+            Exception: the first commit failed, all others are rolled back.
+        """
+        return _ChainedScope([each.transaction(name, timeout) for each in self._managers])
+
+
+class _ChainedScope:
+    def __init__(self, scopes: list[AbstractAsyncContextManager[Any]]) -> None:
+        self._scopes = scopes
+        self._entered: list[AbstractAsyncContextManager[Any]] = []
+        self._status = ChainedStatus()
+
+    async def __aenter__(self) -> ChainedStatus:
+        try:
+            for scope in self._scopes:
+                self._status.statuses.append(await scope.__aenter__())
+                self._entered.append(scope)
+        except BaseException as error:
+            await self._leave(error)
+            raise
+        return self._status
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None and self._status.rollback_only:
+            self._status.set_rollback_only()  # of one: of all
+        failed = await self._leave(error)
+        if failed is not None and failed is not error:
+            raise failed
+
+    async def _leave(self, error: BaseException | None) -> BaseException | None:
+        """Leave the blocks, the last one first; return the error of the first that fails."""
+        committed, failure = 0, error
+        for scope in reversed(self._entered):
+            try:
+                if failure is None:
+                    await scope.__aexit__(None, None, None)
+                    committed += 1
+                else:
+                    await scope.__aexit__(type(failure), failure, failure.__traceback__)
+            except BaseException as raised:
+                if failure is None:
+                    failure = self._mixed(raised, committed) if committed else raised
+        return failure
+
+    def _mixed(self, error: BaseException, committed: int) -> BaseException:
+        if isinstance(error, TransactionRolledBackException) and self._status.rollback_only:
+            return error
+        mixed = HeuristicCompletionException(
+            f"{committed} of {len(self._entered)} transactions were committed before a commit "
+            f"failed: {error}",
+            hint="the others are rolled back; put the manager that is likeliest to fail last",
+        )
+        mixed.__cause__ = error
+        return mixed

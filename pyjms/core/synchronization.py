@@ -1,0 +1,162 @@
+"""Synchronizations of transactions: what is to happen around the end of one. (spring-jms 4.1, 7.7)
+
+A transaction manager that supports them keeps a `Synchronizations` for the task's transaction.
+Whoever takes part registers callbacks, and templates keep a session of their own in it, which is
+closed with the transaction, and committed right after it if it is transacted.
+
+    commit:    before_commit, before_completion, the commit, after_commit, after_completion
+    rollback:  before_completion, the rollback, after_completion
+"""
+
+from __future__ import annotations
+
+from pyjms._logger import get_logger
+from pyjms.core import resources
+from pyjms.core.closing import call, close_quietly
+from pyjms.core.resources import BoundResource
+from pyjms.enums import AcknowledgeMode
+from pyjms.errors import IllegalStateException, SynchedLocalTransactionFailedException
+from pyjms.jms.api import ConnectionFactory
+
+__all__ = [
+    "Synchronizations",
+    "TransactionSynchronization",
+    "is_synchronization_active",
+    "register_synchronization",
+]
+
+logger = get_logger(__name__)
+
+
+class TransactionSynchronization:
+    """Callbacks around the end of a transaction, `def` or `async def`; override what is needed.
+
+    Spring: the interface of this name. `order`: lower ones are called first.
+    """
+
+    order: float = 0
+
+    def before_commit(self) -> object:
+        """Before the commit; an exception rolls the transaction back and is raised."""
+
+    def before_completion(self) -> object:
+        """Before the commit or rollback; an exception is logged."""
+
+    def after_commit(self) -> object:
+        """After the commit; an exception is raised, and the transaction stays committed."""
+
+    def after_completion(self, committed: bool) -> object:
+        """After the commit or rollback; an exception is logged."""
+
+
+class Synchronizations:
+    """The callbacks of one transaction, and the sessions of templates in it."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[TransactionSynchronization] = []
+        self._sessions: dict[int, tuple[ConnectionFactory, BoundResource]] = {}
+
+    def register(self, synchronization: TransactionSynchronization) -> None:
+        """Add callbacks."""
+        self._callbacks.append(synchronization)
+
+    def session_of(self, factory: ConnectionFactory) -> BoundResource | None:
+        """Return the session that templates with this factory have in the transaction."""
+        found = self._sessions.get(id(factory))
+        return None if found is None else found[1]
+
+    async def open_session(
+        self, factory: ConnectionFactory, transacted: bool, mode: AcknowledgeMode
+    ) -> BoundResource:
+        """Open a session for templates with this factory, until the transaction ends."""
+        connection = await factory.create_connection()
+        try:
+            session = await connection.create_session(transacted, mode)
+        except BaseException:
+            await close_quietly(connection)
+            raise
+        resource = BoundResource(connection, session)
+        self._sessions[id(factory)] = (factory, resource)
+        self.register(_SessionEnd(resource))
+        return resource
+
+    async def before_commit(self) -> None:
+        """Call `before_commit` of all."""
+        for callback in self._in_order():
+            await call(callback.before_commit)
+
+    async def before_completion(self) -> None:
+        """Call `before_completion` of all; errors are logged."""
+        for callback in self._in_order():
+            try:
+                await call(callback.before_completion)
+            except Exception:
+                logger.exception("before_completion of %r failed", callback)
+
+    async def after_commit(self) -> None:
+        """Call `after_commit` of all."""
+        for callback in self._in_order():
+            await call(callback.after_commit)
+
+    async def after_completion(self, committed: bool) -> None:
+        """Call `after_completion` of all; errors are logged."""
+        for callback in self._in_order():
+            try:
+                await call(callback.after_completion, committed)
+            except Exception:
+                logger.exception("after_completion of %r failed", callback)
+
+    def _in_order(self) -> list[TransactionSynchronization]:
+        return sorted(self._callbacks, key=lambda callback: callback.order)
+
+
+class _SessionEnd(TransactionSynchronization):
+    """The end of a template's session: it follows that of the transaction."""
+
+    def __init__(self, resource: BoundResource) -> None:
+        self._resource = resource
+
+    async def before_completion(self) -> None:
+        """Close what has no transaction of its own."""
+        if not self._resource.session.transacted:
+            await close_quietly(self._resource.session, self._resource.connection)
+
+    async def after_commit(self) -> None:
+        """Commit, after the transaction.
+
+        Raises:
+            SynchedLocalTransactionFailedException: that is not possible.
+        """
+        if self._resource.session.transacted:
+            try:
+                await self._resource.session.commit()
+            except Exception as error:
+                raise SynchedLocalTransactionFailedException(
+                    f"Local JMS transaction failed to commit: {error}",
+                    hint="the main transaction is committed: what was sent with it is lost",
+                ) from error
+
+    async def after_completion(self, committed: bool) -> None:
+        """Close; what was not committed is rolled back."""
+        await close_quietly(self._resource.session, self._resource.connection)
+
+
+def is_synchronization_active() -> bool:
+    """Return whether the task is in a transaction with which callbacks can be registered."""
+    return resources.synchronizations() is not None
+
+
+def register_synchronization(synchronization: TransactionSynchronization) -> None:
+    """Have the callbacks called at the end of the task's transaction.
+
+    Raises:
+        IllegalStateException: there is none, or its manager has no synchronizations.
+    """
+    active = resources.synchronizations()
+    if not isinstance(active, Synchronizations):
+        raise IllegalStateException(
+            "Transaction synchronization is not active",
+            hint="register it in a block of a ResourceTransactionManager, or of a "
+            "JmsTransactionManager(..., synchronization=True)",
+        )
+    active.register(synchronization)
