@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.core.interceptors import (
         Proceed as Proceed, SendInterceptor as SendInterceptor, SendInvocation as SendInvocation,
     )
-    from pyjms.core.scheduler import ScheduledJob as ScheduledJob
+    from pyjms.core.scheduling.scheduler import ScheduledJob as ScheduledJob
     from pyjms.enums import (
         AcknowledgeMode as AcknowledgeMode, CacheLevel as CacheLevel, DeliveryMode as DeliveryMode,
     )
@@ -213,7 +213,7 @@ SHARED = {
     """,
     "pyjms.container.core": "ApplicationContainer",
     "pyjms.core.interceptors": "Proceed SendInterceptor SendInvocation",
-    "pyjms.core.scheduler": "ScheduledJob",
+    "pyjms.core.scheduling.scheduler": "ScheduledJob",
     "pyjms.enums": "AcknowledgeMode CacheLevel DeliveryMode",
     "pyjms.errors": """
         ConfigurationException ConnectionClosedException ConnectionFailedException

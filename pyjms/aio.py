@@ -122,7 +122,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
     )
     from pyjms.core.messaging_template import JmsMessagingTemplate as JmsMessagingTemplate
     from pyjms.core.redrive import redrive as redrive
-    from pyjms.core.scheduler import JmsScheduler as JmsScheduler
+    from pyjms.core.scheduling.scheduler import JmsScheduler as JmsScheduler
     from pyjms.core.template import JmsTemplate as JmsTemplate
     from pyjms.jms.api import (
         Connection as Connection, ConnectionConsumer as ConnectionConsumer,
@@ -166,7 +166,7 @@ _COROUTINES = {
     "pyjms.core.jms_client": "JmsClient JmsClientOperations",
     "pyjms.core.messaging_template": "JmsMessagingTemplate",
     "pyjms.core.redrive": "redrive",
-    "pyjms.core.scheduler": "JmsScheduler",
+    "pyjms.core.scheduling.scheduler": "JmsScheduler",
     "pyjms.core.template": "JmsTemplate",
     "pyjms.jms.transaction.xa": "XAConnection XAResource XASession",
     "pyjms.jms.api": """

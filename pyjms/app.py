@@ -29,7 +29,7 @@ from pyjms.container.around.observation import Observation, log_started
 from pyjms.container.core import ApplicationContainer, make_container
 from pyjms.container.wiring import Wiring
 from pyjms.core.interceptors import SendInterceptor
-from pyjms.core.scheduler import JmsScheduler
+from pyjms.core.scheduling.scheduler import JmsScheduler
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination

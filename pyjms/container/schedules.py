@@ -14,7 +14,7 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.annotation.jms_scheduled import NEVER, Schedule
-from pyjms.core.scheduler import JmsScheduler
+from pyjms.core.scheduling.scheduler import JmsScheduler
 from pyjms.errors import ConfigurationException, JMSException, UnsupportedOperationException
 from pyjms.jms.cron import normalized_cron
 from pyjms.listener.container.base import AbstractMessageListenerContainer

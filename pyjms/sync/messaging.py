@@ -13,7 +13,7 @@ from pyjms.core.jms_client import JmsClientOperations as CoreOperations
 from pyjms.core.messaging_template import JmsMessagingTemplate as CoreMessagingTemplate
 from pyjms.core.redrive import Redriven
 from pyjms.core.redrive import redrive as redrive_on_loop
-from pyjms.core.scheduler import JmsScheduler as CoreScheduler
+from pyjms.core.scheduling.scheduler import JmsScheduler as CoreScheduler
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination
 from pyjms.sync.attributes import Attribute
 from pyjms.sync.facade import ReusableFacade, blocking, core_of, loop_of

@@ -20,7 +20,13 @@ from pyjms import (
     SimpleMessageConverter,
     jms_listener,
 )
-from pyjms.aio import CachingConnectionFactory, ConnectionFactory, JmsTemplate
+from pyjms.aio import (
+    CachingConnectionFactory,
+    ConnectionFactory,
+    JmsClient,
+    JmsMessagingTemplate,
+    JmsTemplate,
+)
 from pyjms.aio import JmsTransactionManager as AioTransactionManager
 from pyjms.app import JmsApplication
 from pyjms.container.around.interceptors import TemplateInterceptors
@@ -97,6 +103,16 @@ _CASES: dict[str, tuple[Callable[[], providers.Provider[Any]], Users]] = {
     ),
     "jms_template": (
         lambda: providers.Singleton(JmsTemplate, ConnectionFactory("tcp://elsewhere:5")),
+        {"jms_messaging_template": lambda user, own: user.jms_template is own},
+    ),
+    "jms_messaging_template": (
+        lambda: providers.Singleton(
+            JmsMessagingTemplate, JmsTemplate(ConnectionFactory("tcp://elsewhere:9"))
+        ),
+        {},
+    ),
+    "jms_client": (
+        lambda: providers.Singleton(JmsClient, JmsTemplate(ConnectionFactory("tcp://elsewhere:9"))),
         {},
     ),
     "jms_listener_container_factory": (

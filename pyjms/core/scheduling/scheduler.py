@@ -11,7 +11,7 @@ from pyjms._clock import check_seconds
 from pyjms.core.closing import using
 from pyjms.core.messaging_template import template_of
 from pyjms.core.resources import BoundResource, bind
-from pyjms.core.scheduled_jobs import NAME, VERSION, Jobs, ScheduledJob, locked_connection
+from pyjms.core.scheduling.jobs import NAME, VERSION, Jobs, ScheduledJob, locked_connection
 from pyjms.core.sending import SendOptions
 from pyjms.core.template import JmsTemplate
 from pyjms.jms.api import ConnectionFactory
