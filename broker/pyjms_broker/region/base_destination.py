@@ -91,7 +91,7 @@ class BaseDestination(RegionDestination):
             message_id.broker_sequence_id = self.broker.next_sequence_id()
         if reference.expiration and reference.is_expired():
             self.expired(context, reference, None)
-            return reference.dead_letter  # the sender's answer says that it is stored
+            return reference.dead_letter  # the sender's response waits until it is stored
         if self._reports_full and self.memory.is_full:
             self._report_full(exchange)
         may_be_full = (self._controls_flow and self.memory.is_full) or self.needs_disk

@@ -34,7 +34,7 @@ class ClientIds:
         self._contexts[client_id] = context
 
     def release(self, client_id: str | None, context: ConnectionContext) -> None:
-        """Release the id, unless another connection has it by now."""
+        """Release the id, unless another connection has taken it over."""
         if client_id is not None and self._contexts.get(client_id) is context:
             del self._contexts[client_id]
 

@@ -101,7 +101,7 @@ class CreatedDestinations:
         self._creators[destination] = _Creator(counter, user)
 
     def remove(self, destination: Destination) -> None:
-        """Count a removed destination no longer, if a client had created it."""
+        """Stop counting a removed destination, if a client had created it."""
         creator = self._creators.pop(destination, None)
         if creator is None:
             return

@@ -27,7 +27,7 @@ _CACHED_MATCHES = 4096
 
 
 class IdleMark(NamedTuple):
-    """Since when nobody has used a destination, and how many messages it had got by then."""
+    """Since when a destination has been unused, and how many messages had arrived by then."""
 
     since: float
     enqueues: int

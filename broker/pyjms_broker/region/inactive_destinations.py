@@ -25,7 +25,7 @@ __all__ = ["InactiveDestinations"]
 logger = get_logger(__name__)
 
 _AT_ONCE: Final = 100
-"""Destinations that are removed before other tasks have their turn."""
+"""Destinations that are removed before other tasks run."""
 
 
 class InactiveDestinations:

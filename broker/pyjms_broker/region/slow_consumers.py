@@ -128,7 +128,7 @@ class SlowConsumers:
                 logger.exception("%s: the check of slow consumers failed", watched.strategy)
 
     def _consumers(self, watched: _Watched) -> list[Subscription]:
-        """Return all consumers of the destinations, each once, but no aborted ones."""
+        """Return the consumers of the destinations that are not aborted, each once."""
         aborted = {each for removed in self._removals.values() for each in removed}
         found = {
             each: None

@@ -32,7 +32,7 @@ _MAX_TOTAL_WAITING: Final = 10_000
 _MAX_DUE_PER_TURN: Final = 100
 _MAX_SCANNED_PER_TURN: Final = 1000
 _SCAN_INTERVAL: Final = 0.01
-"""Seconds between two turns of a scan that is not finished."""
+"""Seconds until a scan that is not finished goes on."""
 _RETRY_DELAY: Final = 5.0
 """Seconds until a delivery that failed, for lack of space or on reading, is tried again."""
 

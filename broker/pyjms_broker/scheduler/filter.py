@@ -55,7 +55,7 @@ class SchedulerBroker(BrokerFilter):
 
     @property
     def scheduler_support(self) -> bool:
-        """True."""
+        """Whether messages are scheduled: always."""
         return True
 
     async def start(self) -> None:

@@ -36,7 +36,7 @@ __all__ = ["Management", "is_management"]
 
 _TOPIC: Final = AMQ_SCHEDULER_MANAGEMENT_DESTINATION.lower()
 _MAX_BROWSE_REQUESTS: Final = 100
-"""Of one connection, at the same time."""
+"""Lists that one connection may request at the same time."""
 
 
 def is_management(destination: Destination | None) -> bool:
