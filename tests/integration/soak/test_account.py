@@ -12,9 +12,9 @@ from tests.kit.soak.attacks import ATTACKS
 from tests.kit.soak.configuration import memory_bound
 from tests.kit.soak.events import Event, EventLog, read_events
 from tests.kit.soak.flows import Endpoint, Flow, Reader
-from tests.kit.soak.outcome import memory_failures
+from tests.kit.soak.outcome import idleness_failures, memory_failures
 from tests.kit.soak.plan import DISTURBANCES, Disturbance, plan, timely
-from tests.kit.soak.report import RESTART, Rounds
+from tests.kit.soak.report import RESTART, Rounds, up_part
 
 STRICT = Endpoint("strict", ordered=True)
 WEAK = Endpoint("weak", flagged=False)
@@ -183,6 +183,15 @@ def test_memory_above_the_bound_is_found() -> None:
     assert memory_failures(memory_bound()) == []
     (failure,) = memory_failures(memory_bound() + 1)
     assert "its limits allow" in failure
+
+
+def test_a_broker_that_was_hardly_up_proves_nothing() -> None:
+    kinds = [(0, "up"), (10, "ready"), (40, "disturb"), (70, "down"), (90, "ready"), (100, "x")]
+    part = up_part(Event(time, kind, ()) for time, kind in kinds)
+    assert part == pytest.approx(0.7)
+    assert idleness_failures(part) == []
+    (failure,) = idleness_failures(0.09)
+    assert "9% of the time only" in failure
 
 
 def test_the_plan_follows_from_the_seed_and_has_every_disturbance() -> None:

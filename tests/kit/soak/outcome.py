@@ -15,11 +15,13 @@ from tests.kit.soak.configuration import memory_bound
 from tests.kit.soak.events import read_events
 from tests.kit.soak.flows import FLOWS
 from tests.kit.soak.plan import DISTURBANCES
-from tests.kit.soak.report import RESTART, Rounds, table
+from tests.kit.soak.report import RESTART, Rounds, table, up_part
 from tests.kit.soak.supervisor import Soak
 
 __all__ = ["Outcome", "account_for", "run_soak"]
 
+UP: Final = 0.5
+"""The part of the time in which a broker must have been up for a soak to say anything."""
 SHOWN: Final = 30
 """Broken promises that a report lists."""
 
@@ -51,7 +53,15 @@ def account_for(soak: Soak, failures: list[str]) -> Outcome:
     if len(account.findings) > SHOWN:
         failures.append(f"and {len(account.findings) - SHOWN} findings more")
     rounds = Rounds(read_events(path for path in files if path.name in {"canary", "supervisor"}))
-    return Outcome(_report(soak, account.counts, rounds), failures)
+    up = up_part(read_events(path for path in files if path.name == "supervisor"))
+    failures += idleness_failures(up)
+    return Outcome(_report(soak, account.counts, rounds, up), failures)
+
+
+def idleness_failures(up: float) -> list[str]:
+    if up >= UP:
+        return []
+    return [f"the broker was up for {up:.0%} of the time only: the machine is too busy for a soak"]
 
 
 def _broken_attacks(files: list[Path]) -> list[str]:
@@ -84,7 +94,7 @@ def _store_failures(soak: Soak) -> list[str]:
     return [f"journal verify: exit status {done.returncode}: {done.stdout[-2000:]}{done.stderr}"]
 
 
-def _report(soak: Soak, counts: Counter[str], rounds: Rounds) -> str:
+def _report(soak: Soak, counts: Counter[str], rounds: Rounds, up: float) -> str:
     attacks = sorted(kind for kind in rounds.counts if kind.startswith("attack "))
     quiet = rounds.slowest((*DISTURBANCES, RESTART))
     rows: list[tuple[str, object]] = [
@@ -94,6 +104,7 @@ def _report(soak: Soak, counts: Counter[str], rounds: Rounds) -> str:
         *((kind, rounds.counts[kind]) for kind in attacks),
         *((f"messages: {name}", count) for name, count in sorted(counts.items())),
         ("messages: lost", counts["lost"]),
+        ("broker: up", f"{up:.0%} of the time"),
         ("memory of the broker, highest", f"{soak.highest >> 20} MiB of {memory_bound() >> 20}"),
         ("canary: round trips", len(rounds.all)),
         ("canary: p50", f"{1000 * rounds.percentile(0.5):.1f} ms"),

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tests.kit.soak.events import Event
 
-__all__ = ["RESTART", "Rounds", "table"]
+__all__ = ["RESTART", "Rounds", "table", "up_part"]
 
 RESTART: Final = "restart"
 _AROUND: Final = 3.0
@@ -66,6 +66,20 @@ class Rounds:
             if not any(kind in each.during for kind in excluded):
                 return each
         return None
+
+
+def up_part(events: Iterable[Event]) -> float:
+    """Return the part of the time in which the broker accepted clients."""
+    up, since, begin, end = 0.0, None, None, 0.0
+    for event in events:
+        begin, end = event.time if begin is None else begin, event.time
+        if event.kind == "ready":
+            since = event.time
+        elif event.kind == "down" and since is not None:
+            up, since = up + event.time - since, None
+    if since is not None:
+        up += end - since
+    return up / (end - begin) if begin is not None and end > begin else 0.0
 
 
 def table(rows: Iterable[tuple[str, object]]) -> str:
