@@ -41,6 +41,7 @@ from pyjms.listener.handler.arguments import CallPlan
 from pyjms.listener.handler.interceptors import HandlerInterceptor
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.observability.asgi import HealthApp
+from pyjms.observability.control import ControlApp
 from pyjms.observability.health import Health
 from pyjms.settings import PyjmsSettings, load_settings
 
@@ -144,6 +145,14 @@ class JmsApplication:
         It can be mounted in FastAPI or Starlette, or served by any ASGI server on this loop.
         """
         return self.observation.app()
+
+    def control_app(self, token: str | None = None) -> ControlApp:
+        """Return an ASGI application that lists, pauses, resumes and scales listeners.
+
+        See `pyjms.observability.control` for its paths. Mount it where only operators come; with a
+        `token` each request has to bring it (Authorization: Bearer TOKEN).
+        """
+        return ControlApp(self.registry, token)
 
     def register(self, target: ModuleType | object) -> None:
         """Add a module, a handler or an instance with handlers, before the start.

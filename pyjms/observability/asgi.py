@@ -17,12 +17,22 @@ from typing import Any, Protocol
 
 from pyjms.observability.health import Health
 
-__all__ = ["HealthApp", "MetricsSource"]
+__all__ = [
+    "ASGIApp",
+    "HealthApp",
+    "MetricsSource",
+    "Receive",
+    "Scope",
+    "Send",
+    "answer_lifespan",
+    "respond_json",
+]
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _RETRY: list[tuple[bytes, bytes]] = [(b"retry-after", b"5")]
 
@@ -49,7 +59,7 @@ class HealthApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or take part in the start and stop of the server."""
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await answer_lifespan(receive, send)
         elif scope["type"] == "http":
             await self._answer(scope, send)
 
@@ -86,6 +96,17 @@ def _json(body: dict[str, Any]) -> tuple[str, bytes]:
     return "application/json", json.dumps(body).encode()
 
 
+async def respond_json(
+    scope: Scope,
+    send: Send,
+    status: int,
+    body: dict[str, Any],
+    headers: list[tuple[bytes, bytes]] | None = None,
+) -> None:
+    """Send one JSON object as the response."""
+    await _respond(scope, send, status, _json(body), headers)
+
+
 async def _respond(
     scope: Scope,
     send: Send,
@@ -109,7 +130,8 @@ async def _respond(
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-async def _live(receive: Receive, send: Send) -> None:
+async def answer_lifespan(receive: Receive, send: Send) -> None:
+    """Take part in the start and stop of a server: there is nothing to do."""
     while True:
         event = await receive()
         if event["type"] == "lifespan.startup":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from pyjms._yaml import Duration
 from pyjms.settings.section import Section, Text
@@ -34,6 +34,9 @@ class HealthSettings(Section):
     /metrics; 0: a free one; not set: none (needs the extra web)."""
     host: Text = "0.0.0.0"  # noqa: S104 - probes of an orchestrator come from outside
     """The address of that port; 127.0.0.1: this machine only."""
+    control_token: Annotated[SecretStr, Field(min_length=16)] | None = None
+    """What requests to /listeners on that port have to bring (Authorization: Bearer TOKEN), to
+    pause, resume and scale listeners; not set: nobody can."""
     stuck_after: Duration | None = 300.0
     """How long a handler may run while messages wait for it, before its listener counts as stuck
     and the application as not ready; not set: for ever."""

@@ -11,7 +11,8 @@ from pyjms.container.around.interceptors import ApplicationInterceptors
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.outages import Outages
 from pyjms.listener.registry import JmsListenerEndpointRegistry
-from pyjms.observability.asgi import HealthApp
+from pyjms.observability.asgi import ASGIApp, HealthApp
+from pyjms.observability.control import ControlApp, with_control
 from pyjms.observability.health import Health, Phase, health_of
 from pyjms.settings.observability import HealthSettings
 
@@ -25,18 +26,18 @@ class Observation:
 
     Args:
         settings: the section `health`.
-        containers: iterates over the containers of the listeners.
+        registry: the listeners.
         interceptors: those of the application, with its instrumentations.
     """
 
     def __init__(
         self,
         settings: HealthSettings,
-        containers: Iterable[AbstractMessageListenerContainer],
+        registry: JmsListenerEndpointRegistry,
         interceptors: ApplicationInterceptors,
     ) -> None:
         self._settings = settings
-        self._containers = containers
+        self._registry = registry
         self._interceptors = interceptors
         self._server: Any = None
         self.phase: Phase = "starting"
@@ -69,11 +70,17 @@ class Observation:
 
     def health(self) -> Health:
         """Return the health of the application now."""
-        return health_of(self.phase, self._containers, self._settings.stuck_after)
+        return health_of(self.phase, self._registry, self._settings.stuck_after)
 
     def app(self) -> HealthApp:
         """Return an ASGI application that answers health checks, and /metrics if they are on."""
         return HealthApp(self.health, self._interceptors.metrics)
+
+    def _served(self) -> ASGIApp:
+        token = self._settings.control_token
+        if token is None:
+            return self.app()
+        return with_control(self.app(), ControlApp(self._registry, token.get_secret_value()))
 
     async def start(self) -> None:
         """Answer from now on: the application starts.
@@ -87,7 +94,9 @@ class Observation:
         self._interceptors.attach(self.health)
         if self.port is not None:
             kind = optional("pyjms.observability.server", "health.port", "web").HealthServer
-            server = kind(self.app(), self._settings.host, self.port, reuse_port=self.reuse_port)
+            server = kind(
+                self._served(), self._settings.host, self.port, reuse_port=self.reuse_port
+            )
             await server.start()
             self._server = server
             self.port = server.port

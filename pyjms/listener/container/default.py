@@ -50,11 +50,10 @@ from pyjms.listener.container.delivery import Delivery
 from pyjms.listener.container.execution import ListenerExecution
 from pyjms.listener.container.failures import is_misconfiguration, prevents_startup
 from pyjms.listener.container.invoker import AsyncMessageListenerInvoker
-from pyjms.listener.container.properties import check_range
 from pyjms.listener.container.receiving import ReceiveCycle
 from pyjms.listener.container.recovery import Recovery
 from pyjms.listener.container.resources import ContainerConnection, ResourceFactory
-from pyjms.listener.container.scaling import InvokerPool
+from pyjms.listener.container.scaling import InvokerPool, check_range
 from pyjms.listener.container.state import ContainerEvent, StartOutcome
 from pyjms.listener.retries import Retries
 

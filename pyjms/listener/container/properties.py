@@ -375,23 +375,6 @@ def parse_concurrency(text: str) -> tuple[int | None, int]:
     return (None if lower is None else int(lower)), int(upper)
 
 
-def check_range(lower: int, upper: int | None, *, durable: bool) -> int:
-    """Return the largest number of consumers, `lower` if `upper` is None.
-
-    Raises:
-        ValueError: no container can have so many consumers.
-    """
-    most = lower if upper is None else upper
-    if not 1 <= lower <= most:
-        raise ValueError(f"Consumers: {lower} to {most} is not a range; write 1 <= lower <= upper")
-    if durable and most > 1:
-        raise ValueError(
-            f"A durable subscription has one consumer, not {most}; a virtual topic "
-            "(Consumer.NAME.VirtualTopic.X) has as many as you like"
-        )
-    return most
-
-
 def invalid_concurrency(text: str) -> ValueError:
     """Return the error for a text that is not a number of consumers."""
     return ValueError(

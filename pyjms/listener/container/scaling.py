@@ -45,7 +45,7 @@ from pyjms.errors import ResourceAllocationException
 from pyjms.listener.container.default_properties import DefaultContainerProperties
 from pyjms.listener.container.state import LifeCycle
 
-__all__ = ["InvokerPool", "PooledInvoker"]
+__all__ = ["InvokerPool", "PooledInvoker", "check_range"]
 
 logger = get_logger(__name__)
 
@@ -232,3 +232,20 @@ class InvokerPool(Generic[InvokerT]):
                 "probably due to tasks having been rejected. Check your task executor's size! "
                 "Automatic recovery to be triggered by remaining consumers."
             )
+
+
+def check_range(lower: int, upper: int | None, *, durable: bool) -> int:
+    """Return the largest number of consumers, `lower` if `upper` is None.
+
+    Raises:
+        ValueError: no container can have so many consumers.
+    """
+    most = lower if upper is None else upper
+    if not 1 <= lower <= most:
+        raise ValueError(f"Consumers: {lower} to {most} is not a range; write 1 <= lower <= upper")
+    if durable and most > 1:
+        raise ValueError(
+            f"A durable subscription has one consumer, not {most}; a virtual topic "
+            "(Consumer.NAME.VirtualTopic.X) has as many as you like"
+        )
+    return most

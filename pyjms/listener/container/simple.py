@@ -24,7 +24,6 @@ from pyjms.listener.container.delivery import Delivery, log_abandoned
 from pyjms.listener.container.execution import ListenerExecution
 from pyjms.listener.container.properties import (
     ContainerOptions,
-    check_range,
     one_or_more,
     parse_concurrency,
 )
@@ -32,6 +31,7 @@ from pyjms.listener.container.resources import (
     ContainerConnection,
     ResourceFactory,
 )
+from pyjms.listener.container.scaling import check_range
 from pyjms.listener.container.state import ContainerEvent
 from pyjms.listener.retries import Retries
 from pyjms.listener.task_executor import AsyncTaskExecutor

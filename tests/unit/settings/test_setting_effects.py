@@ -406,6 +406,7 @@ ELSEWHERE = {
     "observability.prometheus": "tests/integration/observability/test_prometheus.py",
     "health.port": "tests/integration/observability/test_health.py",
     "health.host": "tests/integration/observability/test_health.py",
+    "health.control_token": "tests/integration/observability/test_control.py",
     "health.stuck_after": "tests/integration/observability/test_health.py",
     "logging.format": "tests/integration/observability/test_logs.py",
     "logging.tracebacks": "tests/integration/observability/test_logs.py",
