@@ -22,6 +22,7 @@ ALLOWED: Final = (
     ("pyjms_broker/store/file_lock.py", ("acquire", "release", "keep_alive")),
     ("pyjms_broker/store/jdbc/execution/database.py", ("__init__",)),
     ("pyjms_broker/entry_points.py", ("installed",)),
+    ("pyjms_broker/service/usage_limits.py", ("check_disk", "check_memory")),
     ("pyjms/transport/openwire/wire_formats.py", ("_installed_factory",)),
     ("pyjms/_yaml/reader.py", ("read_yaml",)),
     # where an application does not start: the current folder, to name a file below it
