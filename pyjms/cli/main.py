@@ -20,6 +20,7 @@ from pyjms.cli.documents import docs
 from pyjms.cli.extensions import mount_commands
 from pyjms.cli.logs import LogFormat
 from pyjms.cli.messages.commands import browse, receive, send
+from pyjms.cli.messages.outbox import outbox_app
 from pyjms.cli.messages.redriving import redrive
 from pyjms.cli.pipeline import pipeline_app
 from pyjms.cli.terminal import json_line
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 app.add_typer(pipeline_app, name="pipeline")
+app.add_typer(outbox_app, name="outbox")
 for command in (send, receive, browse, redrive, docs):
     app.command()(command)
 

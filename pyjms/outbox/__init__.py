@@ -17,14 +17,20 @@ if TYPE_CHECKING:
     from pyjms.outbox.inbox import record_async as record_async
     from pyjms.outbox.inbox import unit_of_work as unit_of_work
     from pyjms.outbox.inbox import unit_of_work_async as unit_of_work_async
+    from pyjms.outbox.relay import OutboxRelay as OutboxRelay
+    from pyjms.outbox.sending import send as send
+    from pyjms.outbox.sending import send_async as send_async
     from pyjms.outbox.tables import metadata as metadata
 
 _HOMES = {
+    "OutboxRelay": "relay",
     "SqlIdempotencyStore": "inbox",
     "metadata": "tables",
     "prune": "inbox",
     "record": "inbox",
     "record_async": "inbox",
+    "send": "sending",
+    "send_async": "sending",
     "unit_of_work": "inbox",
     "unit_of_work_async": "inbox",
 }

@@ -15,16 +15,16 @@ refused row from spoiling the transaction.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, delete
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, scoped_session
 
+from pyjms import _clock
 from pyjms.errors import ConfigurationException, Skip
 from pyjms.jms.message import Message
 from pyjms.listener.idempotency.stores import Claim
@@ -74,12 +74,16 @@ def record(database: Database, message: Message | str, *, listener: str = "") ->
         listener: who handles it, where several handle the same messages.
     """
     key = message if isinstance(message, str) else key_of(message)
-    row = {"listener": listener, "message_key": key, "handled_at": time.time()}
+    row = {"listener": listener, "message_key": key, "handled_at": _clock.time_ms() / 1000}
     connection = database if isinstance(database, Connection) else database.connection()
     name = connection.dialect.name
-    if name in ("sqlite", "postgresql"):
-        insert: Any = (sqlite if name == "sqlite" else postgresql).insert(INBOX)
-        return connection.execute(insert.values(row).on_conflict_do_nothing()).rowcount == 1
+    if name == "sqlite":
+        ours = sqlite.insert(INBOX).values(row).on_conflict_do_nothing()
+        return connection.execute(ours).rowcount == 1
+    if name == "postgresql":
+        new = postgresql.insert(INBOX).values(row).on_conflict_do_nothing()
+        returned = connection.execute(new.returning(INBOX.c.message_key))
+        return returned.first() is not None
     if name in ("mysql", "mariadb"):
         ignoring = mysql.insert(INBOX).values(row).prefix_with("IGNORE")
         return connection.execute(ignoring).rowcount == 1
@@ -104,7 +108,7 @@ def prune(database: Database, *, older_than: float) -> int:
     Blocks. A message that comes again later than that is handled again.
     """
     connection = database if isinstance(database, Connection) else database.connection()
-    old = delete(INBOX).where(INBOX.c.handled_at < time.time() - older_than)
+    old = delete(INBOX).where(INBOX.c.handled_at < _clock.time_ms() / 1000 - older_than)
     return connection.execute(old).rowcount
 
 

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Column, Float, MetaData, String, Table
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+)
 
-__all__ = ["INBOX", "metadata"]
+__all__ = ["INBOX", "OUTBOX", "RELAYS", "metadata"]
 
 metadata: Final = MetaData()
 
@@ -18,3 +28,31 @@ INBOX: Final = Table(
     Column("handled_at", Float, nullable=False, index=True),
 )
 """Which messages were handled, by a name of who handled them; seconds since 1970."""
+
+OUTBOX: Final = Table(
+    "pyjms_outbox",
+    metadata,
+    Column(
+        "id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+    ),
+    Column("outbox", String(100), nullable=False, index=True),
+    Column("message_id", String(36), nullable=False, unique=True),
+    Column("destination", String(500), nullable=False),
+    Column("kind", String(10), nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("headers", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("sent_at", Float),
+    sqlite_autoincrement=True,
+)
+"""Messages to be sent, in the order of `id`; `sent_at` is set where they are kept."""
+
+RELAYS: Final = Table(
+    "pyjms_outbox_relays",
+    metadata,
+    Column("outbox", String(100), primary_key=True),
+    Column("relay", String(36), nullable=False),
+    Column("ends_at", Float, nullable=False),
+)
+"""The lease of each outbox: which relay sends its messages, and until when."""

@@ -126,8 +126,7 @@ class ContainerProperties:
     batch_size: int | None = None
     """The listener is called with batches of at most so many messages; None: with each message."""
     batch_timeout: float = 0.0
-    """Seconds after the first message of a batch until the listener gets it, full or not; 0: it
-    gets what has arrived already."""
+    """Seconds from a batch's first message to its listener; 0: it gets what has arrived already."""
     redelivery_policy: RedeliveryPolicy | None = None
     """The redelivery of this listener's messages; None: that of the connection."""
     retry: RetryPolicy | None = None

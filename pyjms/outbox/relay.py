@@ -1,0 +1,233 @@
+"""The relay: sends the messages of an outbox, in order, each at least once.
+
+Theory of operation
+-------------------
+
+A round takes up to `batch_size` rows, sends them in one JMS transaction, commits that, and then
+deletes the rows. A process that dies before the JMS commit has sent nothing; one that dies between
+the two commits sends the same rows again, with the same `pyjms_outbox_id`, by which the receiver's
+inbox drops them. Nothing else is kept anywhere, so there is no instant at which a message could be
+lost: a row leaves the table only after the broker has confirmed that it has the message.
+
+The relay waits `interval` seconds when there is nothing to send, or another relay has its turn.
+When broker or database fail it logs one line, and tries again after growing waits, up to 30 s.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import anyio
+from anyio.lowlevel import checkpoint
+from dependency_injector.wiring import Provide
+from sqlalchemy import Engine, Row, create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from pyjms import _clock
+from pyjms._logger import get_logger, one_line
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.core.closing import close_quietly
+from pyjms.core.template import JmsTemplate
+from pyjms.core.workers import Worker
+from pyjms.enums import DeliveryMode
+from pyjms.errors import JMSException
+from pyjms.jms.api import Connection, Session
+from pyjms.jms.bodies import BytesMessage, TextMessage
+from pyjms.jms.destination import parse_destination
+from pyjms.lifecycle import on_shutdown, on_startup
+from pyjms.outbox.inbox import OUTBOX_ID
+from pyjms.outbox.rows import OutboxRows
+from pyjms.outbox.sending import DEFAULT_OUTBOX
+
+__all__ = ["OutboxRelay"]
+
+logger = get_logger(__name__)
+
+_LONGEST_WAIT: Final = 30.0
+
+
+class OutboxRelay:
+    """Sends what `send` has written. One of the targets of a JmsApplication:
+
+        JmsApplication(handlers, OutboxRelay(engine))
+
+    It starts before the listeners and stops after them. Several relays of one outbox, in any
+    number of processes, take turns. For one event loop; the database is used in a thread of its
+    own.
+
+    Args:
+        database: an Engine, or its URL. For AsyncSessions elsewhere: an Engine of the same
+            database.
+        outbox: which outbox.
+        batch_size: how many messages are sent in one transaction, at most.
+        interval: seconds between two looks at an empty outbox.
+        lease: seconds after which another relay goes on in place of one that died, where the
+            database has no SKIP LOCKED. A round must not take longer.
+        keep: mark rows that were sent (`sent_at`) instead of deleting them.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    def __init__(
+        self,
+        database: Engine | str,
+        *,
+        outbox: str = DEFAULT_OUTBOX,
+        batch_size: int = 100,
+        interval: float = 0.5,
+        lease: float = 30.0,
+        keep: bool = False,
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"'batch_size' must be 1 or more: {batch_size}")
+        _clock.check_seconds("interval", interval)
+        _clock.check_seconds("lease", lease)
+        engine = create_engine(database) if isinstance(database, str) else database
+        self._rows = OutboxRows(
+            engine, outbox, str(uuid.uuid4()), batch_size=batch_size, lease=lease, keep=keep
+        )
+        self._outbox = outbox
+        self._interval = interval
+        self._task: BackgroundTask | None = None
+        self.sent = 0
+        """How many messages it has sent."""
+
+    @on_startup
+    async def start(self, template: Annotated[JmsTemplate, Provide["jms_template"]]) -> None:
+        """Send in the background, until `stop`. Idempotent."""
+        if self._task is None:
+            self._task = spawn(self.run, template, name=f"pyjms outbox {self._outbox}")
+        await checkpoint()
+
+    @on_shutdown
+    async def stop(self) -> None:
+        """Stop sending; messages that are not confirmed yet stay in the outbox. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await task.wait()
+
+    async def run(self, template: JmsTemplate) -> None:
+        """Send until it is cancelled, with connections of the template's factory."""
+        worker = Worker(f"pyjms-outbox-{self._outbox}")
+        wait = self._interval
+        try:
+            while True:
+                try:
+                    await self._send_all(template, worker)
+                except (JMSException, SQLAlchemyError, OSError) as error:
+                    wait = min(max(2 * wait, 1.0), _LONGEST_WAIT)
+                    logger.warning(
+                        "Outbox %s: sending failed, trying again in %g s: %s: %s",
+                        self._outbox,
+                        wait,
+                        type(error).__name__,
+                        one_line(str(error)),
+                    )
+                    await _clock.sleep(wait)
+                else:
+                    wait = self._interval
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _quietly(worker, self._rows.leave)
+                worker.close()
+                await worker.join(5.0)
+
+    async def send_waiting(self, template: JmsTemplate) -> int:
+        """Send what is in the outbox now, and return how many messages; 0 without a turn.
+
+        Raises:
+            JMSException: the broker cannot be reached, or does not accept a message.
+            SQLAlchemyError: the database fails.
+        """
+        before, worker = self.sent, Worker(f"pyjms-outbox-{self._outbox}")
+        try:
+            await self._send_all(template, worker, until_empty=True)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _quietly(worker, self._rows.leave)
+                worker.close()
+                await worker.join(5.0)
+        return self.sent - before
+
+    async def _send_all(
+        self, template: JmsTemplate, worker: Worker, *, until_empty: bool = False
+    ) -> None:
+        """Send until cancelled or failed, with one connection from the first row on."""
+        factory = template.connection_factory
+        factory = getattr(factory, "target_connection_factory", factory)
+        connection: Connection | None = None
+        session: Session | None = None
+        try:
+            while True:
+                rows = await worker.run(self._rows.take)
+                if rows:
+                    if session is None:
+                        connection = await factory.create_connection()
+                        session = await connection.create_session(transacted=True)
+                    await self._send(session, rows)
+                    with anyio.CancelScope(shield=True):  # the broker has them
+                        await worker.run(self._rows.done, rows)
+                        self.sent += len(rows)
+                elif until_empty:
+                    return
+                else:
+                    await _clock.sleep(self._interval)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _quietly(worker, self._rows.give_up)
+            await close_quietly(session, connection)
+
+    async def _send(self, session: Session, rows: Sequence[Row[Any]]) -> None:
+        """Send rows in one transaction and wait for the broker's confirmation."""
+        producers: dict[str, Any] = {}
+        try:
+            for row in rows:
+                left = _time_left(row)
+                if left is not None and left <= 0:
+                    logger.debug("Outbox %s: %s has expired", self._outbox, row.message_id)
+                    continue
+                producer = producers.get(row.destination)
+                if producer is None:
+                    destination = parse_destination(row.destination)
+                    producer = producers[row.destination] = await session.create_producer(
+                        destination
+                    )
+                await producer.send(
+                    _message(row),
+                    delivery_mode=DeliveryMode.PERSISTENT,
+                    priority=row.headers.get("priority", 4),
+                    time_to_live=left or 0,
+                )
+            await session.commit()
+        finally:
+            await close_quietly(*producers.values())
+
+
+def _message(row: Row[Any]) -> TextMessage | BytesMessage:
+    message = TextMessage(row.body.decode()) if row.kind == "text" else BytesMessage(row.body)
+    for name, value in row.properties.items():
+        message.properties[name] = value
+    message.properties[OUTBOX_ID] = row.message_id
+    headers = row.headers
+    message.correlation_id = headers.get("correlation_id")
+    message.type = headers.get("type")
+    message.group_id = headers.get("group_id")
+    reply_to = headers.get("reply_to")
+    message.reply_to = None if reply_to is None else parse_destination(reply_to)
+    return message
+
+
+def _time_left(row: Row[Any]) -> float | None:
+    ends: float | None = row.headers.get("expires_at")
+    return None if ends is None else ends - _clock.time_ms() / 1000
+
+
+async def _quietly(worker: Worker, function: Any) -> None:
+    try:
+        await worker.run(function)
+    except SQLAlchemyError as error:
+        logger.debug("The outbox's database failed at the end: %s", error)
