@@ -1,17 +1,23 @@
-"""Processor time of a broker per message with users and rights, and without, in alternating rounds.
+"""Processor time of a broker per message, in alternating rounds: bare, and as operators run it.
 
     python -m benchmarks.security [--rounds 7] [--messages 20000]
 
-S1: non-persistent asynchronous sends to one consumer. S2: persistent synchronous sends.
+As operators run it: with users, rights, the statistics plug-in, and a web server whose /metrics is
+read every 5 s. S1: non-persistent asynchronous sends to one consumer. S2: persistent synchronous
+sends. S4: persistent, producer and consumer commit every 100.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import urllib.request
 from pathlib import Path
 
 import anyio
@@ -21,7 +27,9 @@ from pyjms.enums import DeliveryMode
 from pyjms.jms.destination import Queue
 
 SECURITY = """
+web: {port: PORT, reader_groups: [users]}
 plugins:
+  statistics: {}
   simple_authentication:
     users:
       - {username: bench, password: secret, groups: users}
@@ -98,14 +106,50 @@ async def s2(url: str, count: int) -> None:
             assert await consumer.receive(30) is not None
 
 
+async def s4(url: str, count: int) -> None:
+    factory = ConnectionFactory(url, user="bench", password="secret")
+    async with await factory.create_connection() as connection:
+        await connection.start()
+        sending, receiving = [await connection.create_session(transacted=True) for _ in range(2)]
+        producer = await sending.create_producer(Queue("bench.s4"))
+        consumer = await receiving.create_consumer(Queue("bench.s4"))
+        for _ in range(max(1, count // 400)):
+            for _ in range(100):
+                await producer.send(sending.create_text_message("x" * 1024))
+            await sending.commit()
+            for _ in range(100):
+                assert await consumer.receive(30) is not None
+            await receiving.commit()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def read_metrics(port: int, ended: threading.Event) -> None:
+    """Read /metrics every 5 s, more often than Prometheus does, until the end."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics")
+    login = base64.b64encode(b"bench:secret").decode()
+    request.add_header("Authorization", f"Basic {login}")
+    while not ended.wait(5):
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert b"pyjms_broker_messages" in answer.read()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--messages", type=int, default=20_000)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        brokers = [Broker("open", Path(folder), ""), Broker("secured", Path(folder), SECURITY)]
-        for scenario in (s1, s2):
+        port, ended = free_port(), threading.Event()
+        secured = SECURITY.replace("PORT", str(port))
+        brokers = [Broker("open", Path(folder), ""), Broker("secured", Path(folder), secured)]
+        reader = threading.Thread(target=read_metrics, args=(port, ended))
+        reader.start()
+        for scenario in (s1, s2, s4):
             spent: list[list[float]] = [[], []]
             for number in range(given.rounds + 1):
                 order = (0, 1) if number % 2 else (1, 0)
@@ -120,6 +164,8 @@ def main() -> None:
                     f"{scenario.__name__} {name}: {found:.2f} s ({min(each):.2f}-{max(each):.2f})"
                 )
             print(f"{scenario.__name__}: {(middle[1] / middle[0] - 1) * 100:+.1f} %", flush=True)
+        ended.set()
+        reader.join()
         for broker in brokers:
             broker.process.terminate()
             broker.process.wait()

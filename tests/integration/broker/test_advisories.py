@@ -149,6 +149,7 @@ async def test_consumers_and_producers_are_counted(connect) -> None:
     await watcher.nothing_dispatched()
 
 
+@pytest.mark.fact("activemq-broker V-A2")
 async def test_who_subscribes_gets_what_is_the_case_and_nobody_else_does(connect) -> None:
     there, late, bystander = await connect(), await connect(), await connect()
     await there.consumer(Queue("q"))

@@ -124,6 +124,7 @@ async def test_a_restart_is_requested_only_if_it_is_allowed(broker_with: BrokerW
             assert made.service.restart_requested
 
 
+@pytest.mark.fact("activemq-broker B10")
 async def test_a_graceful_stop_waits_for_empty_queues(broker_with: BrokerWith) -> None:
     async with broker_with() as (made, client):
         service, view = made.service, broker(made.service)
@@ -145,6 +146,14 @@ async def test_a_graceful_stop_waits_for_empty_queues(broker_with: BrokerWith) -
         await queue.invoke("purge")
         await stopping.wait()
         await service.wait_until_stopped()
+
+
+@pytest.mark.fact("activemq-broker B10")
+async def test_a_graceful_stop_gives_up_waiting_at_its_timeout(broker_with: BrokerWith) -> None:
+    async with broker_with() as (made, client):
+        await client.send(Queue("orders"), "stays")
+        await broker(made.service).invoke("stopGracefully", "none", "orders", 5, 1)
+        await made.service.wait_until_stopped()
 
 
 async def test_a_graceful_stop_checks_its_parameters(service: BrokerService) -> None:

@@ -72,7 +72,7 @@ async def requester(broker_with: BrokerWith) -> AsyncIterator[Requester]:
         yield Requester(client, broker)
 
 
-@pytest.mark.fact("activemq-broker Z2")
+@pytest.mark.fact("activemq-broker Z2", "activemq-broker 1.1/statisticsBrokerPlugin")
 async def test_statistics_of_the_broker(requester: Requester) -> None:
     await requester.client.send(Queue("q"), "one", "two")
     await requester.ask("ActiveMQ.Statistics.Broker")

@@ -341,6 +341,7 @@ async def test_range_requests_read_only_what_their_user_may_read(secured: StartS
                 await ask(to, {"op": "look", "queue": "orders"}, Queue("secret"))
 
 
+@pytest.mark.fact("activemq-broker B6")
 @pytest.mark.parametrize("order", ["as in ActiveMQ", "reversed", "alone"])
 async def test_authorization_needs_an_authentication(secured: StartSecured, order: str) -> None:
     plugins: list[Any] = [USERS, rights(entry("orders", **ALL))]

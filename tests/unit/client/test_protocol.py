@@ -93,6 +93,7 @@ async def test_the_connection_is_announced_by_its_first_use_only(open_peer: Any)
         await session.create_durable_subscriber(Topic("t"), "s")
 
 
+@pytest.mark.fact("activemq-broker V-A4")
 async def test_advisories_are_watched_and_acknowledged_in_one_go(open_peer: Any) -> None:
     peer = await open_peer(watch_topic_advisories=True, start=False)
     await peer.connection.start()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import anyio
 import pytest
 
@@ -45,6 +48,43 @@ def send(service: BrokerService, name: str) -> ActiveMQMessage:
     return message
 
 
+@pytest.mark.fact("activemq-broker B7")
+async def test_a_start_opens_the_store_then_destinations_then_connectors(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    class Watched(BrokerFilter):
+        """Notes what happens, and whether connectors are open then."""
+
+        def add_destination(self, *arguments: Any) -> Any:
+            note(str(arguments[1]))
+            return super().add_destination(*arguments)
+
+        def now_master_broker(self) -> None:
+            note("master")
+            super().now_master_broker()
+
+    def note(what: str) -> None:
+        store = service.stores.store.state.name
+        order.append(f"{what}, store {store}, connector open: {connector.started}")
+
+    service = BrokerService(
+        "order",
+        data_directory=tmp_path,
+        advisory_support=False,
+        destinations=[Queue("ready")],
+        plugins=[Watched],
+        startup_hooks=[lambda: note("hook")],
+    )
+    connector = service.add_connector("tcp://127.0.0.1:0")
+    async with service:
+        assert order == [
+            "queue://ready, store RUNNING, connector open: False",
+            "master, store RUNNING, connector open: True",
+            "hook, store RUNNING, connector open: True",
+        ]
+
+
+@pytest.mark.fact("activemq-broker B7")
 async def test_start_opens_stop_closes_and_both_may_come_twice() -> None:
     service = BrokerService("life", persistent=False, destinations=[Queue("ready")])
     with pytest.raises(IllegalStateException, match="has not been started"):
@@ -114,6 +154,7 @@ async def test_two_brokers_of_one_name_do_not_run_at_once() -> None:
         assert second.started
 
 
+@pytest.mark.fact("activemq-broker B7")
 async def test_a_connector_that_cannot_bind_stops_everything() -> None:
     async with BrokerService("first", persistent=False) as first:
         taken = first.add_connector("tcp://127.0.0.1:0")
