@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from pyjms.cli.credentials import PasswordFile
 from pyjms.cli.durations import duration
-from pyjms_broker.cli.management.options import (
-    DEFAULT_URL,
-    ManagementUrl,
-    ManagementUser,
-    Password,
-    PasswordFile,
-)
+from pyjms_broker.cli.management.client import DEFAULT_URL
+from pyjms_broker.cli.management.options import ManagementUrl, ManagementUser, Password
 
 if TYPE_CHECKING:
     from pyjms_broker.cli.top.sampling import Sample, Sampler
