@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -17,8 +18,9 @@ from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
 from pyjms._wakeup import spawn
+from pyjms.errors import IllegalStateException
 
-__all__ = ["act_on_signals", "stop_on_signals"]
+__all__ = ["act_on_signals", "require_main_thread", "stop_on_signals"]
 
 _SAME_SIGNAL: Final = 0.5
 """Seconds after the first signal during which another one says nothing new."""
@@ -106,3 +108,16 @@ async def _act(
                 await calls[number]()
             except Exception:
                 logger.exception("%s: the action failed", name)
+
+
+def require_main_thread() -> None:
+    """Raise where no signals are received.
+
+    Raises:
+        IllegalStateException: this is not the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise IllegalStateException(
+            "run() needs the main thread: other threads receive no signals",
+            hint="elsewhere use `async with application` in your own event loop",
+        )

@@ -8,7 +8,6 @@ SIGTERM stops that way, a second one ends the process at once.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from dependency_injector import containers, providers
 from pyjms import _clock
 from pyjms._clock import check_seconds
 from pyjms._logger import get_logger
-from pyjms._signals import act_on_signals, stop_on_signals
+from pyjms._signals import act_on_signals, require_main_thread, stop_on_signals
 from pyjms._wakeup import loop_options, spawn
 from pyjms._yaml import Problems
 from pyjms.container.around.interceptors import ApplicationInterceptors
@@ -353,7 +352,7 @@ class JmsApplication:
             Exception: as `start`.
 
         """
-        _require_main_thread()
+        require_main_thread()
         requested = self._stop_requested = anyio.Event()
         async with stop_on_signals(requested, logger, "work in progress"):
             await self._start_unless(requested)
@@ -393,11 +392,3 @@ class JmsApplication:
         """
         run = partial(self.run_async, on_started=on_started)
         anyio.run(run, backend_options=backend_options or loop_options())
-
-
-def _require_main_thread() -> None:
-    if threading.current_thread() is not threading.main_thread():
-        raise IllegalStateException(
-            "run() needs the main thread: other threads receive no signals",
-            hint="elsewhere use `async with application` in your own event loop",
-        )

@@ -18,6 +18,7 @@ from pyjms.enums import CacheLevel
 from pyjms.jms.api import ConnectionFactory
 from pyjms.jms.destination import parse_destination
 from pyjms.listener.backoff import FixedBackOff
+from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.factory import DefaultJmsListenerContainerFactory
 from pyjms.observability.instrumentation import Instrumentation
 from pyjms.settings import ActiveMQSettings, PyjmsSettings
@@ -36,9 +37,13 @@ __all__ = [
     "messaging_template",
     "native_connection_factories",
     "native_connection_factory",
+    "spread_attempts",
     "template",
     "templates",
 ]
+
+_JITTER: Final = 0.2
+"""The share of the recovery interval that is added at random."""
 
 
 def native_connection_factory(settings: PyjmsSettings) -> ClientConnectionFactory:
@@ -260,3 +265,10 @@ def listener_container_factory(
     if listener.cache_level is not None:
         options["cache_level"] = CacheLevel[listener.cache_level.upper()]
     return DefaultJmsListenerContainerFactory(factory, **options)
+
+
+def spread_attempts(container: DefaultMessageListenerContainer) -> None:
+    """Add jitter to a fixed interval: many processes wait for the same broker."""
+    rule = container.back_off
+    if isinstance(rule, FixedBackOff) and rule.jitter is None and rule.max_attempts is None:
+        container.back_off = FixedBackOff(rule.interval, jitter=rule.interval * _JITTER)

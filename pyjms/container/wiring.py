@@ -27,6 +27,7 @@ from pyjms.container.checks import (
     check_reply_destination,
 )
 from pyjms.container.endpoint_checks import repeated_subscriptions
+from pyjms.container.factories import spread_attempts
 from pyjms.container.handler_problems import HandlerProblems
 from pyjms.container.hooks import configured_registrar, hook_call
 from pyjms.container.injection import Injection
@@ -38,7 +39,6 @@ from pyjms.errors import ConfigurationException
 from pyjms.jms.api import ConnectionFactory, Session
 from pyjms.jms.destination import Destination
 from pyjms.lifecycle import hook_kind
-from pyjms.listener.backoff import FixedBackOff
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.container.properties import ErrorHandler
@@ -59,9 +59,6 @@ __all__ = ["Wiring"]
 logger = get_logger(__name__)
 
 Hook = tuple[str, str, Callable[[], Any]]
-
-_JITTER = 0.2
-"""The share of the recovery interval that is added at random."""
 
 
 class Wiring:
@@ -213,7 +210,7 @@ class Wiring:
         self._interceptors.complete(container)
         if isinstance(container, DefaultMessageListenerContainer):
             container.outages = self.outages
-            _spread_attempts(container)
+            spread_attempts(container)
         return container
 
     def _template_for(self, factory: ConnectionFactory) -> JmsTemplate:
@@ -395,10 +392,3 @@ def _session_types(handler: Callable[..., Any]) -> SessionTypes:
     if inspect.iscoroutinefunction(handler):
         return {Session: lambda session: session}
     return {Session: lambda session: session, BlockingSession: BlockingSession.of}
-
-
-def _spread_attempts(container: DefaultMessageListenerContainer) -> None:
-    """Add jitter to a fixed interval: many processes wait for the same broker."""
-    rule = container.back_off
-    if isinstance(rule, FixedBackOff) and rule.jitter is None and rule.max_attempts is None:
-        container.back_off = FixedBackOff(rule.interval, jitter=rule.interval * _JITTER)
