@@ -71,6 +71,8 @@ _INDIVIDUAL = int(AckType.INDIVIDUAL)
 class AckLedger(ABC):
     """Base of all rules: the list of delivered messages, and acknowledgements of any type."""
 
+    has_more = False
+    """Whether the listener gets another message at once."""
     redelivers_on_error = True
     """Whether messages of a listener that raises are redelivered; else the next one follows."""
 
@@ -210,6 +212,9 @@ class AutoAckLedger(AckLedger):
         if not self.delivered:
             return
         self.delivered.clear()
+        if self._last is None and not self.has_more:
+            self._acknowledge(dispatch, dispatch, 1)
+            return
         if self._last is not None:
             if dispatch.destination == self._last.destination:
                 self._last = dispatch
@@ -223,10 +228,12 @@ class AutoAckLedger(AckLedger):
 
     def send_range(self) -> None:
         """Acknowledge what was delivered in this burst."""
-        first, last, count = self._first, self._last, self._count
-        if first is None or last is None:
-            return
-        self._first = self._last = None
+        first, last = self._first, self._last
+        if first is not None and last is not None:
+            self._first = self._last = None
+            self._acknowledge(first, last, self._count)
+
+    def _acknowledge(self, first: MessageDispatch, last: MessageDispatch, count: int) -> None:
         self._session.send_ack(
             MessageAck(
                 last.destination,

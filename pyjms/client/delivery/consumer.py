@@ -262,6 +262,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         if self.ledger.redelivers_on_error and is_poison(dispatch.rollback_cause):
             self.roll_back()
             return
+        self.ledger.has_more = self._flowing and bool(self._buffer)
         self.ledger.after_delivery(dispatch)
         if self._acks.waits_for_responses:
             await self._acks.wait_or_report()
