@@ -131,8 +131,10 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.support.converter import (
         ContentTypeDelegatingMessageConverter as ContentTypeDelegatingMessageConverter,
         DefaultMessageConverter as DefaultMessageConverter,
-        JsonMessageConverter as JsonMessageConverter, MessageConverter as MessageConverter,
-        MessageType as MessageType, SimpleMessageConverter as SimpleMessageConverter,
+        JsonMessageConverter as JsonMessageConverter, Marshaller as Marshaller,
+        MarshallingMessageConverter as MarshallingMessageConverter,
+        MessageConverter as MessageConverter, MessageType as MessageType,
+        MsgspecMarshaller as MsgspecMarshaller, SimpleMessageConverter as SimpleMessageConverter,
     )
     from pyjms.support.destination import (
         DestinationResolver as DestinationResolver,
@@ -256,7 +258,8 @@ SHARED = {
     "pyjms.settings": "PyjmsSettings load_settings",
     "pyjms.support.converter": """
         ContentTypeDelegatingMessageConverter DefaultMessageConverter JsonMessageConverter
-        MessageConverter MessageType SimpleMessageConverter
+        Marshaller MarshallingMessageConverter MessageConverter MessageType MsgspecMarshaller
+        SimpleMessageConverter
     """,
     "pyjms.support.destination": "DestinationResolver DynamicDestinationResolver",
     "pyjms.support.headers": "JmsHeaders SimpleJmsHeaderMapper",

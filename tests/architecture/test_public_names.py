@@ -55,6 +55,7 @@ NAMES = """
     Reject Retry Skip
     Batch
     JmsScheduler ScheduledJob jms_scheduled
+    Marshaller MarshallingMessageConverter MsgspecMarshaller
     ArgumentResolver JmsListenerEndpointRegistrar MessageListenerAdapter jms_listener_configurer
 """.split()  # noqa: SIM905 - to be read
 

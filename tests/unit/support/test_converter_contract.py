@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+import msgspec
 import pydantic
 import pytest
 
@@ -11,7 +12,9 @@ from pyjms.support.converter import (
     ContentTypeDelegatingMessageConverter,
     DefaultMessageConverter,
     JsonMessageConverter,
+    MarshallingMessageConverter,
     MessageType,
+    MsgspecMarshaller,
     SimpleMessageConverter,
 )
 from pyjms.testing.contract.converter import ConverterSamples, MessageConverterContract
@@ -23,6 +26,37 @@ class Trip(pydantic.BaseModel):
 
 
 TRIP = Trip(city="Oslo", day=dt.date(2026, 1, 2))
+
+
+class Flight(msgspec.Struct):
+    city: str
+    day: dt.date
+
+
+FLIGHT = Flight("Oslo", dt.date(2026, 1, 2))
+
+
+class TestMarshallingMessageConverterInJson(MessageConverterContract):
+    @pytest.fixture
+    def samples(self) -> ConverterSamples:
+        converter = MarshallingMessageConverter(MsgspecMarshaller(), target_type=MessageType.TEXT)
+        return ConverterSamples(
+            converter,
+            [(FLIGHT, Flight), ([FLIGHT], list[Flight]), ({"a": [1]}, None)],
+            unsupported=object(),
+            damaged='{"city": "Oslo"',
+        )
+
+
+class TestMarshallingMessageConverterInMessagePack(MessageConverterContract):
+    @pytest.fixture
+    def samples(self) -> ConverterSamples:
+        return ConverterSamples(
+            MarshallingMessageConverter(MsgspecMarshaller("msgpack")),
+            [(FLIGHT, Flight), (b"bytes", bytes), ({"a": [1]}, None)],
+            unsupported=object(),
+            damaged=b"\x82",
+        )
 
 
 class TestSimpleMessageConverter(MessageConverterContract):

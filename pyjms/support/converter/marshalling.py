@@ -1,0 +1,128 @@
+"""Payloads in any format: a message converter around a marshaller. (spring-jms 5.3)
+
+    converter = MarshallingMessageConverter(MsgspecMarshaller("msgpack"))
+
+A marshaller turns objects into bytes and back, and knows nothing of messages.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+from pyjms._distribution import optional
+from pyjms.errors import MessageConversionException
+from pyjms.jms.api import Session
+from pyjms.jms.bodies import BytesMessage, TextMessage
+from pyjms.jms.message import Message
+from pyjms.support.converter.json import MessageType, type_name
+from pyjms.support.converter.type_ids import is_open
+
+__all__ = ["Marshaller", "MarshallingMessageConverter", "MsgspecMarshaller"]
+
+
+class Marshaller(Protocol):
+    """Turns objects into bytes and back. Spring: Marshaller and Unmarshaller.
+
+    Both are plain calls, which must not block; tasks and threads make them at the same time. What
+    they raise becomes a MessageConversionException.
+    """
+
+    def marshal(self, value: object) -> bytes:
+        """Return `value` as bytes."""
+        ...
+
+    def unmarshal(self, data: bytes, target: Any) -> Any:
+        """Return the object in `data`, of type `target`; None: whatever the data says."""
+        ...
+
+
+class MarshallingMessageConverter:
+    """Writes and reads bodies with a marshaller. Spring: MarshallingMessageConverter.
+
+    Tasks and threads may share it if they may share the marshaller.
+
+    Args:
+        marshaller: writes, and reads unless there is an `unmarshaller`.
+        unmarshaller: reads; None: the marshaller does.
+        target_type: the kind of message to write; TEXT for formats that are UTF-8 text. Both are
+            read.
+    """
+
+    def __init__(
+        self,
+        marshaller: Marshaller,
+        unmarshaller: Marshaller | None = None,
+        *,
+        target_type: MessageType = MessageType.BYTES,
+    ) -> None:
+        self.marshaller = marshaller
+        self.unmarshaller = marshaller if unmarshaller is None else unmarshaller
+        self.target_type = MessageType(target_type)
+
+    def to_message(self, payload: object, session: Session) -> Message:
+        """Return `payload` as a message.
+
+        Raises:
+            MessageConversionException: the marshaller refuses it.
+        """
+        try:
+            data = self.marshaller.marshal(payload)
+            if self.target_type is MessageType.TEXT:
+                return session.create_text_message(data.decode())
+        except Exception as error:
+            raise MessageConversionException(
+                f"Could not marshal a value of type {type(payload).__qualname__}: "
+                f"{type(error).__name__}: {error}",
+                target=type(payload),
+            ) from error
+        return session.create_bytes_message(data)
+
+    def from_message(self, message: Message, target: Any = None) -> Any:
+        """Return the payload as `target`.
+
+        Raises:
+            MessageConversionException: it is neither a TextMessage nor a BytesMessage, or the
+                unmarshaller refuses it.
+        """
+        if isinstance(message, TextMessage):
+            data = (message.text or "").encode()
+        elif isinstance(message, BytesMessage):
+            data = bytes(message.data)
+        else:
+            raise MessageConversionException(
+                f"Message [{message.message_id}] is a {type(message).__qualname__}: only "
+                "TextMessages and BytesMessages can be unmarshalled",
+                target=target,
+            )
+        try:
+            return self.unmarshaller.unmarshal(data, None if is_open(target) else target)
+        except Exception as error:  # its text may quote the body, and is left out
+            raise MessageConversionException(
+                f"Could not unmarshal message [{message.message_id}] to {type_name(target)}: "
+                f"{type(error).__name__}",
+                target=target,
+            ) from error
+
+
+class MsgspecMarshaller:
+    """JSON or MessagePack by msgspec, for its Structs, dataclasses and standard types.
+
+    Needs the extra `msgspec`.
+
+    Raises:
+        ConfigurationException: msgspec is not installed.
+    """
+
+    def __init__(self, data_format: Literal["json", "msgpack"] = "json") -> None:
+        if data_format not in ("json", "msgpack"):
+            raise ValueError(f"Invalid format {data_format!r}: use json or msgpack")
+        self._format = optional(f"msgspec.{data_format}", "MsgspecMarshaller", "msgspec")
+
+    def marshal(self, value: object) -> bytes:
+        """Return `value` in the format."""
+        data: bytes = self._format.encode(value)
+        return data
+
+    def unmarshal(self, data: bytes, target: Any) -> Any:
+        """Return the value in `data`, validated as `target`."""
+        return self._format.decode(data, type=Any if target is None else target)
