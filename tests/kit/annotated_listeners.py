@@ -316,8 +316,8 @@ def check(found: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
             mine = found[name]
             for key in wanted.keys() & set(REPLY_KEYS):
                 assert mine[key] == wanted[key], (name, key)
-            names = sorted(set(wanted["propertyNames"]) - SENT_BY_SPRING_ONLY)
-            assert mine["propertyNames"] == names, name
+            properties = sorted(set(wanted["propertyNames"]) - SENT_BY_SPRING_ONLY)
+            assert mine["propertyNames"] == properties, name
         else:
             assert found[name] == wanted, name
     return compared
