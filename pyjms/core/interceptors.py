@@ -45,7 +45,9 @@ __all__ = [
     "ReceiveInvocation",
     "SendInterceptor",
     "SendInvocation",
+    "chain_of",
     "in_order",
+    "interceptors_of",
 ]
 
 _I = TypeVar("_I")
@@ -169,9 +171,6 @@ class InterceptorChain(Generic[_I]):
         ]
         self._needs_thread = not all(is_async for _, is_async in self._steps)
 
-    def __bool__(self) -> bool:
-        return bool(self._steps)
-
     async def around_handler(self, invocation: object, call: Callable[[], Awaitable[Any]]) -> Any:
         """Call `call` through the chain, in the task of a consumer; return the outermost result."""
         return await self._proceed(invocation, call, current_worker.get())
@@ -198,6 +197,21 @@ class InterceptorChain(Generic[_I]):
                 assert worker is not None, "a def interceptor needs a thread"
                 proceed = partial(_in_thread, worker, interceptor, invocation, proceed)
         return proceed()
+
+
+def chain_of(interceptors: Iterable[_I]) -> InterceptorChain[_I] | None:
+    """Return the chain of these interceptors; None if there are none: nothing is surrounded.
+
+    Raises:
+        ConfigurationException: as `in_order`.
+    """
+    chain = InterceptorChain(interceptors)
+    return chain if chain.interceptors else None
+
+
+def interceptors_of(chain: InterceptorChain[_I] | None) -> tuple[_I, ...]:
+    """Return the interceptors of a chain, outermost first."""
+    return () if chain is None else chain.interceptors
 
 
 async def _in_thread(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 from pyjms.core import resources
 from pyjms.core.closing import using
 from pyjms.core.execution import TemplateExecution
-from pyjms.core.interceptors import ReceiveInvocation
+from pyjms.core.interceptors import InterceptorChain, ReceiveInterceptor, ReceiveInvocation
 from pyjms.core.resources import BoundResource
 from pyjms.core.settings import UNSET, Timeout
 from pyjms.enums import AcknowledgeMode
@@ -72,18 +72,9 @@ class TemplateReceiving(TemplateExecution):
                 no_local=self.pub_sub_domain and self.pub_sub_no_local,
                 commit=resource is None,
             )
-            return await (self._surrounded(session, receive) if self._receive_chain else receive())
-
-    async def _surrounded(
-        self, session: Session, receive: partial[Coroutine[Any, Any, Message | None]]
-    ) -> Message | None:
-        invocation = ReceiveInvocation(receive.args[1], session)
-
-        async def proceed() -> None:
-            invocation.message = await receive()
-
-        await self._receive_chain.around_operation(invocation, proceed)
-        return invocation.message
+            if self._receive_chain is None:
+                return await receive()
+            return await _surrounded(self._receive_chain, session, receive)
 
     @overload
     async def receive_and_convert(
@@ -192,3 +183,17 @@ def _limited(timeout: float | None, resource: BoundResource | None) -> float | N
     remaining = None if resource is None else resource.remaining()
     # As in Spring, a template that waits for ever also does so in a transaction with a deadline.
     return timeout if timeout is None or remaining is None else min(timeout, remaining)
+
+
+async def _surrounded(
+    chain: InterceptorChain[ReceiveInterceptor],
+    session: Session,
+    receive: partial[Coroutine[Any, Any, Message | None]],
+) -> Message | None:
+    invocation = ReceiveInvocation(receive.args[1], session)
+
+    async def proceed() -> None:
+        invocation.message = await receive()
+
+    await chain.around_operation(invocation, proceed)
+    return invocation.message

@@ -8,7 +8,13 @@ from enum import Enum
 from typing import Any, Final, Self, TypedDict
 
 from pyjms._clock import FOR_EVER, check_seconds
-from pyjms.core.interceptors import InterceptorChain, ReceiveInterceptor, SendInterceptor
+from pyjms.core.interceptors import (
+    InterceptorChain,
+    ReceiveInterceptor,
+    SendInterceptor,
+    chain_of,
+    interceptors_of,
+)
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory, Session, check_factory
@@ -145,10 +151,8 @@ class TemplateSettings:
         self.message_timestamp_enabled = message_timestamp_enabled
         self.pub_sub_no_local = pub_sub_no_local
         self.shared_reply_queue = shared_reply_queue
-        self._send_chain: InterceptorChain[SendInterceptor] = InterceptorChain(send_interceptors)
-        self._receive_chain: InterceptorChain[ReceiveInterceptor] = InterceptorChain(
-            receive_interceptors
-        )
+        self._send_chain = chain_of(send_interceptors)
+        self._receive_chain = chain_of(receive_interceptors)
         self.seconds_to_wait(UNSET)
         check_seconds("time_to_live", time_to_live)
         if delivery_delay is not None:
@@ -157,24 +161,24 @@ class TemplateSettings:
     @property
     def send_interceptors(self) -> tuple[SendInterceptor, ...]:
         """The interceptors around sends, outermost first; can be set at any time."""
-        return self._send_chain.interceptors
+        return interceptors_of(self._send_chain)
 
     @send_interceptors.setter
     def send_interceptors(self, value: Iterable[SendInterceptor]) -> None:
-        self._send_chain = InterceptorChain(value)
+        self._send_chain = chain_of(value)
 
     @property
     def receive_interceptors(self) -> tuple[ReceiveInterceptor, ...]:
         """The interceptors around receives, outermost first; can be set at any time."""
-        return self._receive_chain.interceptors
+        return interceptors_of(self._receive_chain)
 
     @receive_interceptors.setter
     def receive_interceptors(self, value: Iterable[ReceiveInterceptor]) -> None:
-        self._receive_chain = InterceptorChain(value)
+        self._receive_chain = chain_of(value)
 
     @property
-    def send_chain(self) -> InterceptorChain[SendInterceptor]:
-        """The interceptors as a chain that can be called."""
+    def send_chain(self) -> InterceptorChain[SendInterceptor] | None:
+        """The send interceptors as a chain that can be called; None if there are none."""
         return self._send_chain
 
     @property

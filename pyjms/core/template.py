@@ -245,7 +245,7 @@ class JmsTemplate(TemplateReceiving):
     async def _send(
         self, session: Session, destination: Destination, message: Message, options: MessageOptions
     ) -> None:
-        if self._send_chain:
+        if self._send_chain is not None:
             await self._send_chain.around_operation(
                 SendInvocation(destination, message, session),
                 lambda: self._send_now(session, destination, message, options),

@@ -100,9 +100,9 @@ class ApplicationInterceptors:
         for each in self._instrumentations:
             each.detach()
 
-    def chain_of_replies(self, container: Any) -> InterceptorChain[SendInterceptor]:
+    def chain_of_replies(self, container: Any) -> InterceptorChain[SendInterceptor] | None:
         """Return the chain of the replies of handlers: that of the application's template."""
-        chain: InterceptorChain[SendInterceptor] = container.jms_template().send_chain
+        chain: InterceptorChain[SendInterceptor] | None = container.jms_template().send_chain
         return chain
 
 

@@ -166,7 +166,7 @@ class ListenerExecution:
         chain = self._properties.interceptor_chain
         token = current_worker.set(delivery.worker)
         try:
-            if chain:
+            if chain is not None:
                 await chain.around_handler(
                     self._invocation(call, delivery),
                     lambda: self._call(call, delivery),
@@ -221,28 +221,29 @@ class ListenerExecution:
 
         None: nothing was received; a transacted session is committed all the same.
         """
+        chain = self._properties.settlement_chain
         if session.transacted:
-            if self.locally_transacted(session):
-                await self._settle("commit", message, partial(_unless_in_progress, session.commit))
+            if not self.locally_transacted(session):
+                return
+            if chain is None or message is None:
+                await _unless_in_progress(session.commit)
+            else:
+                finish = partial(_unless_in_progress, session.commit)
+                await chain.around_operation(self._settlement("commit", message), finish)
         elif (
             message is not None
             and session.acknowledge_mode not in ACKNOWLEDGED_BY_THE_CLIENT
             and self._properties.acknowledge_after_listener
         ):
-            await self._settle("ack", message, message.acknowledge)
+            if chain is None:
+                await message.acknowledge()
+            else:
+                await chain.around_operation(self._settlement("ack", message), message.acknowledge)
 
-    async def _settle(
-        self,
-        operation: Literal["commit", "ack"],
-        message: Message | None,
-        finish: Callable[[], Awaitable[None]],
-    ) -> None:
-        chain = self._properties.settlement_chain
-        if chain and message is not None:
-            name = self._properties.bean_name
-            await chain.around_operation(SettlementInvocation(operation, name, message), finish)
-        else:
-            await finish()
+    def _settlement(
+        self, operation: Literal["commit", "ack"], message: Message
+    ) -> SettlementInvocation:
+        return SettlementInvocation(operation, self._properties.bean_name, message)
 
     async def roll_back(self, session: Session) -> None:
         """Return what was received to the broker, as the session's mode requires."""

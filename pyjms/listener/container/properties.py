@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, ClassVar, Literal, TypedDict
 
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.core.interceptors import InterceptorChain
+from pyjms.core.interceptors import InterceptorChain, chain_of, interceptors_of
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import ConnectionFactory, ExceptionListener, check_factory
@@ -149,8 +149,8 @@ class ContainerProperties:
         self.destination_resolver = SimpleDestinationResolver()
         self.listener_call: ListenerCall | None = None
         self._listener: Listener | None = None
-        self._chain: InterceptorChain[HandlerInterceptor] = InterceptorChain()
-        self._settlement_chain: InterceptorChain[SettlementInterceptor] = InterceptorChain()
+        self.interceptor_chain: InterceptorChain[HandlerInterceptor] | None = None
+        self.settlement_chain: InterceptorChain[SettlementInterceptor] | None = None
         self._destination: Destination | str | None = None
         self._reply_pub_sub_domain: bool | None = None
         self._durable = False
@@ -221,30 +221,20 @@ class ContainerProperties:
     @property
     def interceptors(self) -> tuple[HandlerInterceptor, ...]:
         """Interceptors around the message listener, outermost first; replaceable at run time."""
-        return self._chain.interceptors
+        return interceptors_of(self.interceptor_chain)
 
     @interceptors.setter
     def interceptors(self, value: Iterable[HandlerInterceptor]) -> None:
-        self._chain = InterceptorChain(value)
-
-    @property
-    def interceptor_chain(self) -> InterceptorChain[HandlerInterceptor]:
-        """The interceptors as a chain that can be called."""
-        return self._chain
+        self.interceptor_chain = chain_of(value)
 
     @property
     def settlement_interceptors(self) -> tuple[SettlementInterceptor, ...]:
         """Interceptors around commits and acknowledgements; replaceable at run time."""
-        return self._settlement_chain.interceptors
+        return interceptors_of(self.settlement_chain)
 
     @settlement_interceptors.setter
     def settlement_interceptors(self, value: Iterable[SettlementInterceptor]) -> None:
-        self._settlement_chain = InterceptorChain(value)
-
-    @property
-    def settlement_chain(self) -> InterceptorChain[SettlementInterceptor]:
-        """The settlement interceptors as a chain that can be called."""
-        return self._settlement_chain
+        self.settlement_chain = chain_of(value)
 
     @property
     def subscription_durable(self) -> bool:

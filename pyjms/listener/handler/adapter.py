@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from pyjms.core.interceptors import InterceptorChain
+from pyjms.core.interceptors import chain_of
 from pyjms.core.workers import call_in_worker
 from pyjms.errors import ListenerExecutionFailedException, Skip
 from pyjms.jms.api import Session
@@ -40,7 +40,7 @@ class HandlerAdapter:
     ) -> None:
         self._plan = plan
         self._replies = replies
-        self._chain = InterceptorChain(interceptors)
+        self._chain = chain_of(interceptors)
         self.listener_id = listener_id
 
     async def __call__(self, message: Message, session: Session) -> None:
@@ -52,7 +52,7 @@ class HandlerAdapter:
                 the handler could not be called with this message, or its reply could not be sent.
         """
         try:
-            if self._chain:
+            if self._chain is not None:
                 await self._chain.around_handler(
                     self._invocation(message, session),
                     lambda: self._call_and_reply(message, session),

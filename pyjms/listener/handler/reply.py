@@ -102,7 +102,7 @@ class ReplySender:
                 "reply-to destination, and no default response destination set.",
                 hint="add @send_to, set reply_to on the request, or return None",
             )
-        if self._send_chain:
+        if self._send_chain is not None:
             await self._send_chain.around_operation(
                 SendInvocation(destination, reply, session, is_reply=True),
                 lambda: self._send_now(destination, reply, session),

@@ -202,6 +202,30 @@ async def test_baggage_arrives_and_is_that_of_the_message_alone(
     assert seen == [{"tenant": "acme, inc"}, {}]
 
 
+async def test_a_batch_is_linked_to_all_its_senders(
+    jms_app: JmsTestApp, telemetry: Telemetry
+) -> None:
+    sizes: list[int] = []
+
+    @jms_listener("in", id="batches", batch_size=3, auto_startup=False)
+    async def handle(texts: list[str]) -> None:
+        sizes.append(len(texts))
+
+    template = await start(jms_app, telemetry, handle, metrics=True)
+    for text in ("a", "b", "c"):
+        await template.convert_and_send("in", text)
+    await jms_app.application.registry["batches"].start()
+    await jms_app.drained("in")
+    assert sizes == [3]
+    process = telemetry.span("process in")
+    senders = [id_of(each) for each in telemetry.spans("send in")]
+    assert [link.context.span_id for link in process.links] == senders
+    assert process.parent is None
+    assert (process.attributes or {})["messaging.batch.message_count"] == 3
+    ((_, consumed),) = telemetry.metrics("messaging.client.consumed.messages")
+    assert consumed.value == 3
+
+
 async def test_receives_of_a_template_are_linked_to_the_sender(
     jms_app: JmsTestApp, telemetry: Telemetry
 ) -> None:

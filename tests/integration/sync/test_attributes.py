@@ -63,7 +63,7 @@ IDS = [
     "DefaultMessageListenerContainer",
     "SimpleMessageListenerContainer",
 ]
-INTERNAL = {"OPTIONS", "listener_call"}
+INTERNAL = {"OPTIONS", "listener_call", "interceptor_chain", "settlement_chain"}
 
 
 def settable(core: object) -> set[str]:
