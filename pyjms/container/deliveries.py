@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -12,21 +13,24 @@ from pyjms.annotation.send_to import send_to_destination
 from pyjms.container.handler_problems import handler_name
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException
+from pyjms.jms.api import Session
 from pyjms.jms.destination import named_kind, parse_destination
 from pyjms.listener.batches.plan import BatchHandlerAdapter, BatchPlan
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.handler.adapter import HandlerAdapter
-from pyjms.listener.handler.arguments import CallPlan
+from pyjms.listener.handler.arguments import CallPlan, SessionTypes
 from pyjms.listener.idempotency.calls import IdempotentAdapter, IdempotentPlan
 from pyjms.settings import PyjmsSettings
 from pyjms.settings.listeners import ListenerOverride
 from pyjms.support.retry import RetryPolicy
+from pyjms.sync.session import Session as BlockingSession
 
 __all__ = [
     "adapter_type",
     "check_retry",
     "make_plan",
     "refuse_replies",
+    "session_types",
     "wanted_batch_size",
     "wanted_retry",
 ]
@@ -141,3 +145,10 @@ def check_retry(endpoint: JmsListenerEndpoint, factory: Any) -> None:
 
 def _same(one: str, other: str) -> bool:
     return parse_destination(one) == parse_destination(other)
+
+
+def session_types(handler: Callable[..., Any]) -> SessionTypes:
+    """Return the session types of a handler: a coroutine cannot use the blocking one."""
+    if inspect.iscoroutinefunction(handler):
+        return {Session: lambda session: session}
+    return {Session: lambda session: session, BlockingSession: BlockingSession.of}

@@ -7,7 +7,6 @@ together: one ConfigurationException with a line for each.
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -36,14 +35,14 @@ from pyjms.container.schedules import Schedules, resolved_schedule
 from pyjms.container.targets import functions, is_work, marked, missing_instances, nothing_to_run
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException
-from pyjms.jms.api import ConnectionFactory, Session
+from pyjms.jms.api import ConnectionFactory
 from pyjms.jms.destination import Destination
 from pyjms.lifecycle import hook_kind
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
-from pyjms.listener.handler.arguments import CallPlan, SessionTypes
+from pyjms.listener.handler.arguments import CallPlan
 from pyjms.listener.handler.reply import ReplySender
 from pyjms.listener.outages import Outages
 from pyjms.listener.registrar import JmsListenerEndpointRegistrar, mark_of
@@ -52,7 +51,6 @@ from pyjms.settings import PyjmsSettings
 from pyjms.support.converter import DefaultMessageConverter
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.support.headers import SimpleJmsHeaderMapper
-from pyjms.sync.session import Session as BlockingSession
 
 __all__ = ["Wiring"]
 
@@ -376,7 +374,7 @@ class Wiring:
             converter=converter or self._converter(),
             read_headers=self._read_headers,
             injector=self._injection.injector(handler),
-            session_types=_session_types(handler),
+            session_types=deliveries.session_types(handler),
             resolvers=self.registrar.argument_resolvers,
         )
 
@@ -385,10 +383,3 @@ class Wiring:
         return (
             DefaultMessageConverter() if self._is_partial else self._container.message_converter()
         )
-
-
-def _session_types(handler: Callable[..., Any]) -> SessionTypes:
-    """Return the session types of a handler: a coroutine cannot use the blocking one."""
-    if inspect.iscoroutinefunction(handler):
-        return {Session: lambda session: session}
-    return {Session: lambda session: session, BlockingSession: BlockingSession.of}
