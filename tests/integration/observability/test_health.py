@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -22,6 +23,7 @@ from pyjms import (
 from pyjms.errors import ResourceAllocationException
 from pyjms.testing.app import JmsTestApp
 from pyjms_broker import BrokerService
+from tests.kit.forked_python import run_python
 
 
 def settings(jms_app: JmsTestApp, **sections: Any) -> PyjmsSettings:
@@ -312,3 +314,41 @@ def test_it_answers_while_a_handler_blocks_its_thread() -> None:
             release.set()
 
     anyio.run(run)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_worker_and_its_successor_share_a_port(jms_app: JmsTestApp) -> None:
+    given = settings(jms_app, health={"port": 0, "host": "127.0.0.1"})
+    first = JmsApplication(settings=given)
+    first.observation.use_port_of_worker(1)
+    async with first:
+        port = first.observation.port
+        assert port
+        second = JmsApplication(settings=given)
+        second.observation.port = port - 1
+        second.observation.use_port_of_worker(2)
+        async with second:
+            assert second.observation.port == port
+
+
+def test_the_port_of_the_command_line(tmp_path: Path, free_tcp_port: int) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import os, signal, urllib.error, urllib.request\n"
+        "from pyjms import jms_listener, on_startup\n"
+        "@jms_listener('in', id='orders')\n"
+        "def handle(text: str) -> None: ...\n"
+        "def status(path):\n"
+        "    try:\n"
+        f"        url = 'http://127.0.0.1:{free_tcp_port}/health/' + path\n"
+        "        return urllib.request.urlopen(url, timeout=20).status\n"
+        "    except urllib.error.HTTPError as error:\n"
+        "        return error.code\n"
+        "@on_startup\n"
+        "def look() -> None:\n"
+        "    print(status('live'), status('started'), status('ready'))\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    done = run_python(
+        "-m", "pyjms", "run", "shop", "--health-port", str(free_tcp_port), cwd=tmp_path
+    )
+    assert done.stdout.split() == ["200", "503", "503"], done.stderr
