@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging.config
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -432,11 +433,20 @@ def test_the_examples_of_the_reference(tmp_path: Path) -> None:
     text = (ROOT / "config/application.yaml").read_text(encoding="utf-8")
     defaults = ("brokers: {}", "listeners: {}", "pipelines: {}", "app: {}")
     lines = [line for line in text.splitlines() if not line.startswith(defaults)]
-    settings = load(tmp_path, "\n".join(line.removeprefix("#|") for line in lines))
-    assert (
-        set(type(settings.listeners["orders"]).model_fields)
-        == settings.listeners["orders"].model_fields_set
+    examples = "\n".join(line.removeprefix("#|") for line in lines)
+    settings = load(tmp_path, examples)
+    orders = settings.listeners["orders"]
+    assert set(type(orders).model_fields) == orders.model_fields_set | {"retry"}
+    # retry takes the place of redelivery, so one of them is commented out
+    without, count = re.subn(
+        r"^    redelivery:.*\n(?:      .*\n)+", "", examples, flags=re.MULTILINE
     )
+    assert count == 1
+    with_retry = re.sub(r"^    # (retry:|  \w+:)", r"    \1", without, flags=re.MULTILINE)
+    retry = load(tmp_path, with_retry)
+    changes = retry.listeners["orders"].retry
+    assert changes is not None
+    assert (changes.maximum, changes.dead_letter) == (5, "orders.failed")
     pipeline = settings.pipelines["delays"]
     assert set(type(pipeline).model_fields) == pipeline.model_fields_set
     made = Pipeline(name="delays", **pipeline.values())
