@@ -279,6 +279,22 @@ async def test_short_tasks_scale_down_after_so_many_idle_ones(
     assert seen[-1] == expected["scheduledAfterIdle"]
 
 
+@pytest.mark.fact("spring-jms 1.6.2")
+async def test_without_limits_of_tasks_the_number_never_falls(provider, oracle, build, clock):
+    """What Spring 4.3 does by default; since 6.2 a limit of idle receives is set, as here."""
+    expected = oracle["scale-down"][0]
+    handlers, container = start_with(
+        build, concurrency="1-5", receive_timeout=0.1, idle_receives_per_task_limit=-1
+    )
+    provider.send("q", *map(str, range(200)))
+    await container.start()
+    await clock.advance(1.0)
+    assert handlers.handled == 200
+    assert container.scheduled_consumer_count == expected["scheduledWhenLastMessageDone"]
+    await clock.advance(expected["idleWatchMs"] / 1000)
+    assert container.scheduled_consumer_count == expected["scheduledAfterIdle"] == 5
+
+
 async def test_an_executor_for_short_tasks_scales_down_too(provider, oracle, build, clock):
     expected = oracle["scale-down"][3]
     handlers, container = start_with(
