@@ -63,8 +63,10 @@ class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         self.options = ClientOptions()
         credentials = apply_options(given, self.options)
         user_name = user if user_name is None else user_name
-        self.user_name = credentials.get("user_name") if user_name is None else user_name
-        self.password = credentials.get("password") if password is None else password
+        self.user_name: str | None = (
+            credentials.get("user_name") if user_name is None else user_name
+        )
+        self.password: str | None = credentials.get("password") if password is None else password
         self._stats = JMSStats()
         self.exception_listener: ExceptionListener | None = None
         """The exception listener of new connections."""

@@ -72,7 +72,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         For callers that repeat a send and want the broker to detect the duplicate.
         """
         self.disable_message_id = False
-        self.disable_message_timestamp = options.disable_time_stamps_by_default
+        self.disable_message_timestamp: bool = options.disable_time_stamps_by_default
         self.transformer = session.transformer
         """Replaces the messages that are sent; None: no transformer."""
         self._delivery_mode = _PERSISTENT

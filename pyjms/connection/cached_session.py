@@ -53,7 +53,7 @@ class SessionEntry:
         self.mode = mode
         self.producers: dict[Destination | None, MessageProducer] = {}
         self.consumers: dict[_ConsumerKey, MessageConsumer] = {}
-        self.uncommitted = False
+        self.uncommitted: bool = False
 
     async def close_consumers(self, condition: Callable[[_ConsumerKey], bool]) -> None:
         """Close the kept consumers for which `condition` is true."""

@@ -39,7 +39,7 @@ class HandlerProblems:
         self._problems = problems
         self._is_partial = is_partial
         self._handler = handler
-        self.name = handler_name(handler)
+        self.name: str = handler_name(handler)
 
     def add(self, error: JMSException | ValueError, prefix: str = "") -> None:
         """Add each problem of an error, with file and line, and `prefix` before its text."""

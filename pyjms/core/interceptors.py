@@ -79,7 +79,7 @@ class SendInvocation:
         """The message, its properties and options set; after `proceed` with its message id."""
         self.session = session
         """The session that sends it (coroutines)."""
-        self.is_reply = is_reply
+        self.is_reply: bool = is_reply
         """Whether it is the result of a handler."""
 
     @property

@@ -53,7 +53,7 @@ class BoundResource:
     ) -> None:
         self.connection = connection
         self.session = session
-        self.transactional = transactional
+        self.transactional: bool = transactional
         self.deadline = deadline
         self.rollback_only = False
         self.joined: dict[ConnectionFactory, BoundResource] = {}

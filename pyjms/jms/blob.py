@@ -22,9 +22,9 @@ class BlobBody:
     __slots__ = ("deleted_by_broker", "file", "mime_type", "name", "size", "url")
 
     def __init__(self, url: str | None = None, mime_type: str | None = OCTET_STREAM) -> None:
-        self.url = url
-        self.mime_type = mime_type
-        self.deleted_by_broker = False
+        self.url: str | None = url
+        self.mime_type: str | None = mime_type
+        self.deleted_by_broker: bool = False
         self.name: str | None = None
         self.size: int | None = None
         self.file: str | BinaryIO | None = None

@@ -137,7 +137,7 @@ class CountStatistic:
 
     def __init__(self, owner: Statistics, name: str) -> None:
         self.owner = owner
-        self.name = name
+        self.name: str = name
         parent: CountStatistic | None = getattr(owner.parent, name, None)
         self.chain: tuple[CountStatistic, ...] = (self, *(parent.chain if parent else ()))
         """This one, and those of the parents in which it counts, too."""
@@ -185,7 +185,7 @@ class TimeStatistic:
 
     def __init__(self, owner: Statistics, name: str) -> None:
         self.owner = owner
-        self.name = name
+        self.name: str = name
         parent: TimeStatistic | None = getattr(owner.parent, name, None)
         self.chain: tuple[TimeStatistic, ...] = (self, *(parent.chain if parent else ()))
         """This one, and those of the parents in which it measures, too."""

@@ -65,7 +65,7 @@ class Selector:
             InvalidSelectorException: it is not a valid selector.
 
         """
-        self.text = text
+        self.text: str = text
         converts = text.startswith(CONVERT_STRINGS_PREFIX)
         node = parse(text)
         try:

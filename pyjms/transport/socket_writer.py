@@ -162,7 +162,7 @@ class LayeredSocketWriter(SocketWriter):
         except Exception as error:
             self._error = error
             self._wake.set()
-        self.sending = len(self._encoded)
+        self.sending: int = len(self._encoded)
         self._notify_space()
 
     def _encode(self) -> bool:

@@ -87,20 +87,20 @@ class DestinationStatistics:
 
         Source: ActiveMQ DestinationView.resetStatistics.
         """
-        self.enqueues = 0
-        self.dequeues = 0
-        self.dispatched = 0
-        self.expired = 0
-        self.blocked_sends = 0
-        self.blocked_time = 0.0
+        self.enqueues: int = 0
+        self.dequeues: int = 0
+        self.dispatched: int = 0
+        self.expired: int = 0
+        self.blocked_sends: int = 0
+        self.blocked_time: float = 0.0
         """For how long sends have waited for space."""
-        self.total_size = 0
+        self.total_size: int = 0
         """Of all messages in `enqueues`."""
         self.max_size = 0
         self.min_size = NO_MINIMUM
-        self.timed = 0
+        self.timed: int = 0
         """The number of messages in `total_time`."""
-        self.total_time = 0
+        self.total_time: int = 0
         """From the arrival of each message to its first dispatch."""
         self.max_time = 0
         self.min_time = NO_MINIMUM

@@ -126,14 +126,14 @@ class MessageReference:
         self.message = message
         self.message_id: MessageId = message_id
         self.destination: RegionDestination = destination.base
-        self.expiration = message.expiration
-        self.priority = message.priority
-        self.persistent = message.persistent
-        self.group_id = message.group_id
-        self.redelivery_counter = message.redelivery_counter
+        self.expiration: int = message.expiration
+        self.priority: int = message.priority
+        self.persistent: bool = message.persistent
+        self.group_id: str | None = message.group_id
+        self.redelivery_counter: int = message.redelivery_counter
         self.owner: Subscription | None = None
         """The consumer that it is dispatched to: queues lock a message to one consumer."""
-        self.acked = False
+        self.acked: bool = False
         """Queues only: whether it is acknowledged in a transaction that is still open."""
         self.dropped = False
         """Whether it is no longer in its destination."""
@@ -145,7 +145,7 @@ class MessageReference:
         """Whether the marshalled form contains the broker's number: a store has written it."""
         self.reference_count = 0
         """Topics only: how many holders keep it in memory."""
-        self.size = (
+        self.size: int = (
             minimum_size
             + (0 if content is None else len(content))
             + (0 if properties is None else len(properties))

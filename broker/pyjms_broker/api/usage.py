@@ -18,10 +18,10 @@ class MemoryUsage:
     __slots__ = ("limit", "name", "parent", "used", "waiters", "waiting_descendants")
 
     def __init__(self, name: str, limit: int = 0, parent: MemoryUsage | None = None) -> None:
-        self.name = name
+        self.name: str = name
         self.limit = limit
         self.parent = parent
-        self.used = 0
+        self.used: int = 0
         self.waiters: deque[Callable[[], None]] = deque()
         """Callbacks that wait for room, oldest first; see `wait`."""
         self.waiting_descendants: dict[MemoryUsage, None] = {}

@@ -39,8 +39,8 @@ class WorkerProcess:
 
     def __init__(self, process: Process, number: int, report: int, life_line: int) -> None:
         self.number = number
-        self.pid = process.pid
-        self.started_at = _clock.now()
+        self.pid: int = process.pid
+        self.started_at: float = _clock.now()
         self.report: WorkerReport | None = None
         """What the worker has reported about itself; None before it has started."""
         self.is_stopping = False

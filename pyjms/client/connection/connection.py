@@ -109,7 +109,7 @@ class ActiveMQConnection(ConsumingConnection):
             if options.check_for_duplicates
             else None
         )
-        self.optimizes_acks = options.optimize_acknowledge
+        self.optimizes_acks: bool = options.optimize_acknowledge
         """Turned off for good once the broker shares its store: then acks must not be deferred."""
         self.stats = JMSConnectionStats(connection_id) if options.stats_enabled else None
         """What it has sent and received; None if `stats_enabled` is off."""

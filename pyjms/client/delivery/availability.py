@@ -61,7 +61,7 @@ class Announcements:
                 hint="set a prefetch of at least 1",
             )
         self.listener = listener
-        self.listener_name = f"the message available listener of consumer {state.consumer_id}"
+        self.listener_name: str = f"the message available listener of consumer {state.consumer_id}"
         self._state = state
         self._consumer = consumer
         self._due = 0

@@ -94,7 +94,7 @@ class ChunkConsumer(ActiveMQMessageConsumer):
         """Deliver no more, and wait until the session's listener is not running."""
         if self.is_closed:
             return
-        self.is_closed = True
+        self.is_closed: bool = True
         self.update_flow()
         await self.session.dispatcher.wait_idle()
         self.session.consumer_closed(self.consumer_id)
@@ -155,7 +155,7 @@ class DistributingConsumer(ActiveMQMessageConsumer):
         """Note that `chunk` has ended."""
         if chunk in self.chunks:
             self.chunks.remove(chunk)
-            self.last_delivered_sequence_id = max(
+            self.last_delivered_sequence_id: int = max(
                 self.last_delivered_sequence_id, chunk.last_delivered_sequence_id
             )
             if self.is_closed:
@@ -165,7 +165,7 @@ class DistributingConsumer(ActiveMQMessageConsumer):
         """Pass on no more, and wait for the listeners that run."""
         if self.is_closed:
             return
-        self.is_closed = True
+        self.is_closed: bool = True
         self.update_flow()
         self._scope.cancel()
         self._rouse()

@@ -120,7 +120,7 @@ class IndividualAckLedger(DeferredAckLedger):
 
     def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
-        self.redelivers_on_error = session.acknowledge_mode == AcknowledgeMode.INDIVIDUAL
+        self.redelivers_on_error: bool = session.acknowledge_mode == AcknowledgeMode.INDIVIDUAL
 
     def before_delivery(self, dispatch: MessageDispatch) -> None:
         super().before_delivery(dispatch)

@@ -83,7 +83,7 @@ class SessionAcks:
         self._check_open = check_open
         asynchronous = connection.options.send_acks_async
         self._responses = None if asynchronous else PendingAckResponses(connection.transport)
-        self.waits_for_responses = not asynchronous
+        self.waits_for_responses: bool = not asynchronous
 
     @property
     def sender(self) -> Callable[[MessageAck], None]:

@@ -81,7 +81,7 @@ class SendCompletions:
     def __init__(
         self, connection: ClientConnection, session_id: SessionId, dispatcher: ListenerDispatch
     ) -> None:
-        self.listener_name = f"the completion listener of session {session_id}"
+        self.listener_name: str = f"the completion listener of session {session_id}"
         self._connection = connection
         self._dispatcher = dispatcher
         self.outstanding: deque[_Send] = deque()

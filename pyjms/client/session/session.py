@@ -95,7 +95,7 @@ class ActiveMQSession(UnitOfWork):
         self.is_closed = False
         self.failure: JMSException | None = None
         options = connection.options
-        self.reorders = options.non_blocking_redelivery or options.message_priority_supported
+        self.reorders: bool = options.non_blocking_redelivery or options.message_priority_supported
         """Whether messages may be delivered in another order than the broker's."""
         self.acks = SessionAcks(connection, mode, self.resources, self.check_open)
         self.send_ack = self.acks.sender

@@ -69,8 +69,8 @@ class FailureRecord:
     __slots__ = ("failed", "generation", "invoker_name", "setup_failures")
 
     def __init__(self, invoker_name: str) -> None:
-        self.invoker_name = invoker_name
-        self.generation = 0
+        self.invoker_name: str = invoker_name
+        self.generation: int = 0
         self.failed = False
         self.setup_failures: BackOffExecution | None = None
 

@@ -110,8 +110,8 @@ class CallPlan:
     ) -> None:
         self._resolvers = tuple(resolvers)
         self.handler = handler
-        self.name = f"{handler.__module__}.{getattr(handler, '__qualname__', repr(handler))}"
-        self.is_coroutine = inspect.iscoroutinefunction(handler)
+        self.name: str = f"{handler.__module__}.{getattr(handler, '__qualname__', repr(handler))}"
+        self.is_coroutine: bool = inspect.iscoroutinefunction(handler)
         self._converter = converter
         self._read_headers = read_headers
         self._injector = injector

@@ -43,8 +43,8 @@ class ListenerCall:
                 f"or to have on_message: {type(listener).__name__} is neither"
             )
         self.listener: Callable[..., Any] = function
-        self.is_async = _is_coroutine_function(function)
-        self.wants_session = _wants_session(function)
+        self.is_async: bool = _is_coroutine_function(function)
+        self.wants_session: bool = _wants_session(function)
 
     async def __call__(self, message: Message, session: Session, worker: Worker) -> None:
         """Call the listener: on the loop when it is a coroutine function, else in `worker`."""

@@ -25,7 +25,7 @@ class TlsLayer:
     ) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self.server_side = context.protocol == ssl.PROTOCOL_TLS_SERVER
+        self.server_side: bool = context.protocol == ssl.PROTOCOL_TLS_SERVER
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, self.server_side, server_name)
         self.remote = remote
         self.error: Exception | None = None

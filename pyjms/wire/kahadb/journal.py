@@ -140,7 +140,7 @@ class SegmentCursor:
         """Continue at `offset` (the `end` of a reader) in segment `file_id`."""
         self.file_id = file_id
         self.offset = offset
-        self.max_file_length = max_file_length
+        self.max_file_length: int = max_file_length
 
     def fits(self, size: int) -> bool:
         """Whether a batch of `size` bytes (`Batch.size`) fits the current segment.

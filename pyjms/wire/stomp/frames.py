@@ -54,10 +54,10 @@ class Frame:
         *,
         fault: str | None = None,
     ) -> None:
-        self.command = command
+        self.command: str = command
         self.headers = {} if headers is None else headers
         self.body = body
-        self.fault = fault
+        self.fault: str | None = fault
 
     def __eq__(self, other: object) -> bool:
         return (

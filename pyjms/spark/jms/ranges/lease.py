@@ -41,7 +41,7 @@ class QueueLease:
     """
 
     def __init__(self, options: JmsOptions) -> None:
-        self.token = secrets.token_hex(16)
+        self.token: str = secrets.token_hex(16)
         self.epoch = 0
         self.first = 0
         self.next = 0

@@ -58,7 +58,7 @@ class Spool:
             folder.mkdir(parents=True, exist_ok=True)
             for leftover in folder.glob("*.tmp"):
                 leftover.unlink()
-            self.id = self._read_id()
+            self.id: int = self._read_id()
             self._late_ids = LateIds(folder)
         except OSError as error:
             raise not_writable(folder, error) from error
