@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _MAPPINGS: Final = ("jms", "converter", "type_id_mappings")
+_IDS_IN_A_HINT: Final = 5
 
 
 def add_settings_problems(container: Any, settings: PyjmsSettings, problems: Problems) -> None:
@@ -106,9 +107,10 @@ def add_unknown_overrides(settings: PyjmsSettings, ids: set[str], problems: Prob
     for name in settings.listeners:
         if name not in ids:
             near = difflib.get_close_matches(name, ids, n=1)
+            known = ", ".join(sorted(ids)[:_IDS_IN_A_HINT]) or "none"
             error = ConfigurationException(
                 f"no @jms_listener has the id {name!r}",
-                hint=f"did you mean {near[0]!r}?" if near else "",
+                hint=f"did you mean {near[0]!r}?" if near else f"ids here: {known}",
             )
             problems.add(settings.problem(("listeners", name), error))
 

@@ -31,16 +31,12 @@ class Reader:
             installed, PYJMS_ACTIVEMQ__BROKER_URL=url, PYJMS_URL=url
         )
 
-    def write(self, step: int, version: int = 0) -> None:
-        """Write the files of a step; `version` of those that it has several times."""
-        versions: dict[str, list[str]] = {}
+    def write(self, step: int) -> None:
+        """Write the files of a step, over those of earlier ones."""
         for language, code in BLOCK.findall(STEPS[step]):
             if language in {"python", "yaml", "toml"}:
                 name = code.split("\n", 1)[0].removeprefix("# ")
-                versions.setdefault(name, []).append(code)
-        for name, codes in versions.items():
-            code = codes[min(version, len(codes) - 1)]
-            (self._folder / name).write_text(code, encoding="utf-8")
+                (self._folder / name).write_text(code, encoding="utf-8")
 
     def commands(self, step: int) -> list[str]:
         """Return the commands of a step, in order."""
@@ -116,8 +112,7 @@ def test_listener_and_failures(reader: Reader) -> None:
 
 
 def test_answers_copies_and_a_service(reader: Reader) -> None:
-    reader.write(3)
-    for step in (5, 6, 7):
+    for step in (3, 4, 5, 6, 7):
         reader.write(step)
     run, ask = reader.commands(5)
     with reader.running(run):

@@ -301,6 +301,8 @@ def test_two_listeners_of_one_id() -> None:
 def test_settings_for_a_listener_that_does_not_exist() -> None:
     text = problem_of(fine, settings={"listeners": {"fin": {"concurrency": "2"}}})
     assert text == "listeners.fin: no @jms_listener has the id 'fin' (did you mean 'fine'?)"
+    text = problem_of(fine, settings={"listeners": {"orders": {"concurrency": "2"}}})
+    assert text == "listeners.orders: no @jms_listener has the id 'orders' (ids here: fine)"
 
 
 def test_a_container_factory_that_does_not_exist() -> None:
