@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
-from pyjms import load_settings
+from pyjms import PyjmsSettings, jms_listener, load_settings
 from tests.kit.processes import ROOT, environment
 
 DOCS = ROOT / "docs"
@@ -57,8 +58,6 @@ async def test_the_control_of_running_listeners(jms_app) -> None:
     exec(compile(code, "running.py", "exec"), names)
 
     def handlers(listener_id: str):
-        from pyjms import jms_listener
-
         @jms_listener(listener_id, id=listener_id)
         def handler(text: str) -> None: ...
 
@@ -68,3 +67,47 @@ async def test_the_control_of_running_listeners(jms_app) -> None:
     await names["quiet_hours"](jms_app.application)
     assert jms_app.application.registry.get_listener_container_ids() == ("orders",)
     assert jms_app.application.registry["orders"].concurrency == "2-8"
+
+
+ATTEMPTS = {"redelivered": 3, "lost": 1}
+
+
+@pytest.mark.parametrize("session", ["transacted", "auto", "client", "dups_ok"])
+async def test_the_table_of_sessions_says_what_a_failure_does(session: str, jms_app) -> None:
+    text = (DOCS / "concepts.md").read_text(encoding="utf-8")
+    (row,) = re.findall(rf"^\| [`a-z_]*(?:: )?{session}\b.*\|$", text, re.MULTILINE)
+    outcome = row.split("|")[3].strip()
+    transacted = session == "transacted"
+    mode = "auto" if transacted else session
+    settings = PyjmsSettings(
+        activemq={"redelivery": {"maximum": 2, "initial_delay": "10ms"}},
+        jms={"listener": {"session": {"transacted": transacted, "acknowledge_mode": mode}}},
+    )
+
+    @jms_listener("refused", id="refused")
+    def refuse(text: str) -> None:
+        raise ValueError(text)
+
+    await jms_app.start(refuse, settings=settings)
+    await jms_app.template.convert_and_send("refused", "a")
+    await jms_app.recorder.until_called(refuse, ATTEMPTS[outcome])
+    await jms_app.drained("refused")
+    assert len(jms_app.recorder.calls(refuse)) == ATTEMPTS[outcome]
+    assert len(await jms_app.dead_letters()) == (outcome == "redelivered")
+
+
+def test_the_deployment_of_kubernetes_is_yaml_whose_command_exists() -> None:
+    text = (DOCS / "deployment.md").read_text(encoding="utf-8")
+    (manifest,) = re.findall(r"```yaml\n(apiVersion: .*?)```", text, re.DOTALL)
+    (container,) = yaml.safe_load(manifest)["spec"]["template"]["spec"]["containers"]
+    done = subprocess.run(
+        [sys.executable, "-m", *container["args"], "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--health-port" in container["args"]
+    assert container["ports"][0]["containerPort"] == int(container["args"][-1])
