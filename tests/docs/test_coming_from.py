@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+import subprocess
 import sys
 import textwrap
 import types
@@ -12,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from pyjms import ApplicationContainer, JmsApplication, PyjmsSettings, load_settings
+import pyjms
+from pyjms import ApplicationContainer, JmsApplication, PyjmsSettings, load_settings, outbox
 from pyjms.annotation.jms_listener import listener_marks
+from pyjms.core.sending import MessageOptions, SendOptions
+from tests.kit.processes import environment
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "coming-from"
 PAGES = sorted(FOLDER.glob("*.md"))
@@ -76,3 +81,50 @@ def test_settings_of_ours_are_valid(name: str, text: str, tmp_path: Path) -> Non
     file.write_text(text, encoding="utf-8")
     settings = load_settings(file, environ={"MQ_PASSWORD": "secret"})
     assert settings.activemq.broker_url == "tcp://mq:61616"
+
+
+def names_in_the_tables() -> list[str]:
+    """Return the code in the last column of each table "What is called what"."""
+    return [
+        code
+        for page in PAGES
+        for row in page.read_text(encoding="utf-8").split("## What is called what")[1].splitlines()
+        if row.startswith("| ")
+        for code in re.findall(r"`([^`]+)`", row.split("|")[2])
+    ]
+
+
+NAMES = sorted(set(names_in_the_tables()))
+CLASS_OR_DECORATOR = re.compile(r"(?:@|raise )?([A-Z][a-z]+\w*|(?<=@)\w+)(?=$|\()")
+KEYWORD = re.compile(r"(?:^|, )([a-z_]+)=")
+
+
+def test_classes_and_decorators_in_the_tables_are_public_names() -> None:
+    found = {match[1] for name in NAMES if (match := CLASS_OR_DECORATOR.match(name))}
+    assert {"Retry", "RetryPolicy", "jms_scheduled", "idempotent", "OutboxRelay"} <= found
+    assert {n for n in found if not hasattr(pyjms, n) and not hasattr(outbox, n)} == set()
+
+
+def test_keywords_in_the_tables_are_those_of_a_listener_or_a_send() -> None:
+    known = {
+        *inspect.signature(pyjms.jms_listener).parameters,
+        *MessageOptions.__annotations__,
+        *SendOptions.__annotations__,
+    }
+    found = {keyword for name in NAMES for keyword in KEYWORD.findall(name)}
+    assert {"batch_size", "delay"} <= found <= known
+
+
+def test_commands_in_the_tables_exist() -> None:
+    commands = {name for name in NAMES if re.fullmatch(r"pyjms( [a-z]+)+", name)}
+    assert "pyjms redrive" in commands
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", *command.split(), "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(),
+            timeout=60,
+        )
+        assert done.returncode == 0, command + done.stderr
