@@ -30,7 +30,8 @@ _ALREADY_A_PAGE: Final = "README.md"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the reference, and what pages link to outside of `docs`."""
+    """Add the pages of the reference, the style sheet, and what pages link to outside of `docs`."""
+    files.append(File.generated(config, "site.css", abs_src_path=str(_HERE / "site.css")))
     for name, text in reference.pages().items():
         files.append(File.generated(config, f"reference/{name}", content=text))
     for target in sorted(_linked_files(files)):

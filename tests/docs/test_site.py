@@ -56,3 +56,9 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
         for url in LOADED.findall(page.read_text(encoding="utf-8"))
     }
     assert loaded == set()
+
+
+def test_pages_have_the_style_sheet_of_the_site(site: Path) -> None:
+    assert "max-width" in (site / "site.css").read_text(encoding="utf-8")
+    page = (site / "coming-from" / "celery.html").read_text(encoding="utf-8")
+    assert re.search(r"<link\b[^>]*href=\"?\.\./site\.css", page)
