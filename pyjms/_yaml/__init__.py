@@ -35,6 +35,7 @@ from pyjms._yaml.document import Document, Origin, merge
 from pyjms._yaml.durations import Deadline, Duration, ReceiveTimeout
 from pyjms._yaml.encryption import PASSWORD_VARIABLES, decrypted, encrypted, is_encrypted
 from pyjms._yaml.environment_check import RESERVED_VARIABLES, refuse_misspelt_variables
+from pyjms._yaml.jasypt import Algorithm
 from pyjms._yaml.layers import PROFILES_VARIABLE, chosen_profiles, overlay_environment, read_layers
 from pyjms._yaml.placeholders import Placeholders, UnknownPlaceholder, expand
 from pyjms._yaml.problems import valid_part, validate
@@ -44,6 +45,7 @@ __all__ = [
     "PASSWORD_VARIABLES",
     "PROFILES_VARIABLE",
     "RESERVED_VARIABLES",
+    "Algorithm",
     "Deadline",
     "Document",
     "Duration",

@@ -11,7 +11,7 @@ from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
 from pyjms_broker.service import BrokerService
 
-__all__ = ["service_from_uri"]
+__all__ = ["service_from_uri", "store_directory_of"]
 
 logger = get_logger(__name__)
 
@@ -38,6 +38,34 @@ def service_from_uri(
     if mark and scheme == "xbean":
         return _from_xml(rest.partition("?")[0], given, ignore_unsupported)
     return BrokerService.from_uri(uri)
+
+
+def store_directory_of(config: str) -> Path:
+    """Return the directory of the message store that a configuration names; blocking.
+
+    Args:
+        config: `broker.yaml`, or ActiveMQ's: `activemq.xml`, `xbean:FILE`, `properties:FILE`,
+            `broker:(...)?...`.
+
+    Raises:
+        ConfigurationException: the file is invalid, or its broker has no store in a directory.
+    """
+    scheme = config.partition(":")[0]
+    if scheme in {"xbean", "properties", "broker"}:
+        service = service_from_uri(config, {}, ignore_unsupported=True)
+    elif config.lower().endswith(".xml"):
+        service = service_from_uri(f"xbean:{config}", {}, ignore_unsupported=True)
+    else:
+        from pyjms_broker.settings import load_broker_settings
+
+        service = BrokerService.from_settings(load_broker_settings(Path(config)))
+    directory = service.stores.directory
+    if directory is None:
+        raise ConfigurationException(
+            f"The broker of {config} has no message store in a directory",
+            hint="export from a running broker with --url",
+        )
+    return directory
 
 
 def _from_properties(path: Path, given: Mapping[str, str]) -> BrokerService:

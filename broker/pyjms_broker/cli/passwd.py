@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import Annotated, NoReturn, TypeAlias
 
 import typer
 
+from pyjms._yaml import PASSWORD_VARIABLES, Algorithm
+
 __all__ = ["decrypt", "encrypt", "passwd"]
+
+Password: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PASSWORD",
+        help="The password, as ActiveMQ's option. Other users of the machine can read it in the "
+        "list of processes; the variable PYJMS_ENCRYPTION_PASSWORD they cannot.",
+    ),
+]
 
 
 def passwd() -> None:
@@ -24,41 +36,92 @@ def passwd() -> None:
     typer.echo(hash_password(password))
 
 
-def encrypt() -> None:
+def encrypt(
+    text: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            metavar="TEXT",
+            help="The text, as ActiveMQ's option; prints ActiveMQ's line.",
+        ),
+    ] = None,
+    password: Password = None,
+    algorithm: Annotated[
+        Algorithm | None,
+        typer.Option(
+            case_sensitive=False,
+            help="One of ActiveMQ's. Default: PBEWithMD5AndDES with --input, else ours.",
+        ),
+    ] = None,
+) -> None:
     """Print a text as an encrypted value, ENC(...), for a configuration file.
 
     It asks for the text, or reads one line of the standard input if that is not a terminal. The
-    password is in the variable PYJMS_ENCRYPTION_PASSWORD, which the broker needs, too.
+    password is in the variable PYJMS_ENCRYPTION_PASSWORD, which the broker needs, too. With --input
+    it is `activemq encrypt`: prints "Encrypted text: ...", what belongs between the parentheses, of
+    an algorithm that ActiveMQ reads.
     """
-    from pyjms._yaml import PASSWORD_VARIABLES, encrypted
+    from pyjms._yaml import encrypted
     from pyjms.errors import ConfigurationException
 
-    password = next((os.environ[name] for name in PASSWORD_VARIABLES if os.environ.get(name)), None)
-    if password is None:
+    secret = _environ(password).get(PASSWORD_VARIABLES[0])
+    if secret is None:
         _fail("encrypt", f"set the variable {PASSWORD_VARIABLES[0]} to the password")
-    text = _read("Text", hidden=True)
-    if not text:
+    given = _read("Text", hidden=True) if text is None else text
+    if not given:
         _fail("encrypt", "the text is empty")
+    if text is not None and algorithm is None:
+        algorithm = Algorithm.MD5_DES
     try:
-        typer.echo(encrypted(text, password))
+        value = encrypted(given, secret, algorithm)
     except ConfigurationException as error:
         _fail("encrypt", str(error))
+    typer.echo(value if text is None else f"Encrypted text: {value[4:-1]}")
+    if algorithm is Algorithm.MD5_DES:
+        typer.echo(
+            f"note: {algorithm} is weak; use --algorithm {Algorithm.SHA256_AES}, or leave --input"
+            " out if only pyjms reads the value",
+            err=True,
+        )
 
 
-def decrypt() -> None:
+def decrypt(
+    value: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            metavar="VALUE",
+            help="The value, as ActiveMQ's option; prints ActiveMQ's line.",
+        ),
+    ] = None,
+    password: Password = None,
+    algorithm: Annotated[
+        Algorithm | None,
+        typer.Option(case_sensitive=False, help="Only this one. Default: any that is known."),
+    ] = None,
+) -> None:
     """Print the text of an encrypted value, ENC(...), ActiveMQ's included.
 
     It asks for the value, or reads one line of the standard input if that is not a terminal. The
-    password is in PYJMS_ENCRYPTION_PASSWORD or ACTIVEMQ_ENCRYPTION_PASSWORD.
+    password is in PYJMS_ENCRYPTION_PASSWORD or ACTIVEMQ_ENCRYPTION_PASSWORD. With --input it is
+    `activemq decrypt`: prints "Decrypted text: ...".
     """
     from pyjms._yaml import decrypted
     from pyjms.errors import ConfigurationException
 
-    value = _read("Encrypted value", hidden=False).strip()
+    given = _read("Encrypted value", hidden=False) if value is None else value
     try:
-        typer.echo(decrypted(value, os.environ))
+        text = decrypted(given.strip(), _environ(password), algorithm)
     except ConfigurationException as error:
         _fail("decrypt", str(error))
+    typer.echo(text if value is None else f"Decrypted text: {text}")
+
+
+def _environ(password: str | None) -> Mapping[str, str]:
+    """Return the variable with the password, of the option or of the environment; empty: none."""
+    given = (password, *(os.environ.get(name) for name in PASSWORD_VARIABLES))
+    first = next((each for each in given if each), None)
+    return {} if first is None else {PASSWORD_VARIABLES[0]: first}
 
 
 def _read(prompt: str, *, hidden: bool) -> str:

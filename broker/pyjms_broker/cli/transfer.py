@@ -36,8 +36,9 @@ def export_messages(
         typer.Option(
             "--output",
             "-o",
+            "--file",
             metavar="FILE",
-            help="A new file; - is standard output.",
+            help="A new file; - is standard output. (--file: ActiveMQ's option)",
             allow_dash=True,
         ),
     ],
@@ -45,6 +46,14 @@ def export_messages(
         Path | None,
         typer.Argument(
             metavar="[DIR]", help="The KahaDB directory of a stopped broker, or its data directory."
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The configuration of a stopped broker instead of DIR: broker.yaml, or ActiveMQ's "
+            "activemq.xml, xbean:FILE or broker: URI.",
         ),
     ] = None,
     url: Url = None,
@@ -67,7 +76,11 @@ def export_messages(
     from pyjms_broker.service.transfer.message_file import MessageFileWriter
 
     with one_line_errors("export"):
-        _one_of(directory, url, "DIR")
+        _refuse_archive(output)
+        if config is not None:
+            _only_config(directory, url)
+            directory = _store_of(config)
+        _one_of(directory, url, "DIR, --config")
         queues, topics = _patterns(queue or [], topic or [])
         if url is not None and topics:
             raise ConfigurationException(
@@ -120,6 +133,33 @@ def import_messages(
 
 
 # -- export
+
+
+def _refuse_archive(output: Path) -> None:
+    """ActiveMQ writes an archive in Apollo's format, which no broker reads any more."""
+    from pyjms.errors import ConfigurationException
+
+    if output.name.lower().endswith((".tgz", ".tar.gz")):
+        raise ConfigurationException(
+            f"--file: {output} would be no archive: the messages are written as JSON lines",
+            hint=f"name it {output.name.removesuffix('.gz').rpartition('.')[0]}.jsonl",
+        )
+
+
+def _only_config(directory: Path | None, url: str | None) -> None:
+    from pyjms.errors import ConfigurationException
+
+    if directory is not None or url is not None:
+        other = "--url" if directory is None else "DIR"
+        raise ConfigurationException(
+            f"--config and {other} contradict each other", hint="leave one of them out"
+        )
+
+
+def _store_of(config: str) -> Path:
+    from pyjms_broker.cli.broker_source import store_directory_of
+
+    return store_directory_of(config)
 
 
 @contextmanager

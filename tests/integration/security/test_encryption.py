@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,7 @@ from pyjms_broker.settings.plugins.security import (
     PropertiesAuthenticationSettings,
     SimpleAuthenticationSettings,
 )
+from tests.kit.java import JAR_FOLDER, QUIET
 from tests.kit.security import StartSecured
 
 ENVIRON = {"ACTIVEMQ_ENCRYPTION_PASSWORD": "activemq"}
@@ -82,10 +85,10 @@ def test_options_of_login_modules_are_decrypted() -> None:
         parse_login_config(text, "login.config", {})
 
 
-def run(command: str, text: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def run(command: str, text: str, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if "ENCRYPTION" not in name}
     return subprocess.run(
-        [sys.executable, "-m", "pyjms_broker", command],
+        [sys.executable, "-m", "pyjms_broker", command, *options],
         input=f"{text}\n",
         capture_output=True,
         check=False,
@@ -107,3 +110,61 @@ def test_the_commands_encrypt_and_decrypt() -> None:
     assert without.returncode == 2
     assert "PYJMS_ENCRYPTION_PASSWORD" in without.stderr
     assert "geheim" not in without.stderr
+
+
+AES_NAME = "PBEWithHmacSHA256AndAES_256"
+DES_NAME = "PBEWithMD5AndDES"
+
+
+@pytest.mark.fact("activemq-edges CL7")
+@pytest.mark.parametrize(
+    ("options", "name"), [((), DES_NAME), (("--algorithm", AES_NAME), AES_NAME)]
+)
+def test_activemqs_options_print_its_lines(options: tuple[str, ...], name: str) -> None:
+    given = ("--password", "p", "--input", "geheim")
+    first, second = (run("encrypt", "", *given, *options).stdout for _ in range(2))
+    assert first != second, "the salt is random"
+    value = first.removeprefix("Encrypted text: ").strip()
+    assert len(base64.b64decode(value)) == (16 if name == DES_NAME else 48)
+    for form in (value, f"ENC({value})"):
+        found = run("decrypt", "", "--input", form, PYJMS_ENCRYPTION_PASSWORD="p")
+        assert found.stdout == "Decrypted text: geheim\n"
+    other = AES_NAME if name == DES_NAME else DES_NAME
+    wrong = run("decrypt", "", "--input", value, "--password", "p", "--algorithm", other)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert f"the algorithm is none of {other};" in wrong.stderr
+
+
+def test_a_weak_algorithm_is_noted() -> None:
+    given = ("--password", "p", "--input", "geheim")
+    assert "PBEWithMD5AndDES is weak" in run("encrypt", "", *given).stderr
+    assert run("encrypt", "", *given, "--algorithm", AES_NAME).stderr == ""
+
+
+def test_the_option_comes_before_the_environment() -> None:
+    value = run("encrypt", "geheim", "--password", "p", ACTIVEMQ_ENCRYPTION_PASSWORD="other").stdout
+    assert run("decrypt", value.strip(), ACTIVEMQ_ENCRYPTION_PASSWORD="p").stdout == "geheim\n"
+    assert run("decrypt", value.strip(), ACTIVEMQ_ENCRYPTION_PASSWORD="other").returncode == 2
+
+
+@pytest.mark.activemq
+@pytest.mark.fact("activemq-edges CL7")
+@pytest.mark.parametrize("algorithm", [DES_NAME, AES_NAME])
+def test_activemqs_own_command_decrypts_what_ours_encrypts(algorithm: str) -> None:
+    names = ("activemq-console", "activemq-client", "activemq-broker", "slf4j-api", "jasypt")
+    jars = [JAR_FOLDER / f"{name}.jar" for name in names]
+    missing = [jar.stem for jar in jars if not jar.exists()]
+    if shutil.which("java") is None or missing:
+        pytest.skip("no java or console: apt-get install activemq libjasypt-java")
+    options = ("--password", "p", "--algorithm", algorithm, "--input")
+    value = run("encrypt", "", *options, "geheim").stdout.removeprefix("Encrypted text: ").strip()
+    real = subprocess.run(
+        [
+            *("java", *QUIET, "-cp", ":".join(map(str, jars))),
+            *("org.apache.activemq.console.command.ShellCommand", "decrypt", *options, value),
+        ],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert real.stdout.strip() == "Decrypted text: geheim", real.stderr

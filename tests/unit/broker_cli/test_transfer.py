@@ -283,7 +283,7 @@ def test_invalid_export_options_are_refused_in_one_line(
 ) -> None:
     there = write(tmp_path / "there", HEAD)
     for arguments, sentence in (
-        (("export", "-o", tmp_path / "f"), "Name either DIR or --url"),
+        (("export", "-o", tmp_path / "f"), "Name either DIR, --config or --url"),
         (("export", filled.path, "--url", "tcp://h:1", "-o", tmp_path / "f"), "either DIR or"),
         (("export", filled.path, "-o", there), "exists already"),
         (("export", filled.path, "-o", tmp_path / "no" / "f"), "cannot be written"),
@@ -359,3 +359,57 @@ def test_decoding_an_encoded_message_gives_the_same_frame(message: ActiveMQMessa
     assert str(back.message_id) == str(message.message_id)
     back.message_id = message.message_id
     assert frame_of(back) == frame_of(message)
+
+
+BROKER_XML = """<beans xmlns="http://www.springframework.org/schema/beans">
+  <broker xmlns="http://activemq.apache.org/schema/core" brokerName="b">
+    <persistenceAdapter><kahaDB directory="{}"/></persistenceAdapter>
+  </broker>
+</beans>
+"""
+
+
+@pytest.mark.fact("activemq-edges CL7")
+def test_the_store_of_a_configuration_is_exported_with_activemqs_options(
+    filled: Any, tmp_path: Path, pyjms_broker: Run
+) -> None:
+    xml, yaml = tmp_path / "activemq.xml", tmp_path / "broker.yaml"
+    xml.write_text(BROKER_XML.format(filled.path))
+    yaml.write_text(f"persistence: {{type: kahadb, directory: {filled.path}}}\n")
+    pyjms_broker("export", filled.path, "-o", tmp_path / "expected")
+    expected = (tmp_path / "expected").read_text().splitlines()[1:]
+    for number, config in enumerate((xml, f"xbean:{xml}", f"xbean:file:{xml}", yaml)):
+        file = tmp_path / f"{number}.jsonl"
+        result = pyjms_broker("export", "--config", config, "--file", file)
+        assert result.exit_code == 0, result.output
+        assert file.read_text().splitlines()[1:] == expected
+    only = tmp_path / "only"
+    queue = str(messages_of(tmp_path / "expected")[0].destination).removeprefix("queue://")
+    pyjms_broker("export", "--config", xml, "--file", only, "--queue", queue)
+    assert {str(each.destination) for each in messages_of(only)} == {f"queue://{queue}"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--config", "b.yaml", "DIR"), "--config and DIR contradict each other"),
+        (("--config", "b.yaml", "--url", "tcp://h"), "--config and --url contradict each other"),
+        (("--config", "broker:()/x?persistent=false"), "has no message store in a directory"),
+        (("--config", "no-such.xml"), "no-such.xml"),
+        ((), "Name either DIR, --config or --url"),
+    ],
+)
+def test_configurations_without_a_store_are_refused(
+    arguments: tuple[str, ...], problem: str, tmp_path: Path, pyjms_broker: Run
+) -> None:
+    result = pyjms_broker("export", *arguments, "--file", tmp_path / "f.jsonl")
+    assert result.exit_code == 2
+    assert problem in result.stderr
+    assert not (tmp_path / "f.jsonl").exists()
+
+
+def test_an_archive_is_refused(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+    for name in ("out.tgz", "out.tar.gz"):
+        result = pyjms_broker("export", filled.path, "--file", tmp_path / name)
+        assert result.exit_code == 2
+        assert "written as JSON lines (name it out.jsonl)" in " ".join(result.stderr.split())
