@@ -78,6 +78,16 @@ class EventAdvisories(BrokerFilter):
             partial(topics.about, "MessageDelivered"), reference, _origin(reference)
         )
 
+    def message_dispatched(
+        self, context: ConnectionContext, reference: MessageReference, subscription: Subscription
+    ) -> None:
+        self.next.message_dispatched(context, reference, subscription)
+        self._advise_of_message(
+            partial(topics.about, "MessageDispatched"),
+            reference,
+            {**_origin(reference), "consumerId": str(subscription.info.consumer_id)},
+        )
+
     def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.next.message_consumed(context, reference)
         self._advise_of_message(

@@ -260,6 +260,12 @@ class BrokerEvents(ABC):
         """Report a message that has arrived in its destination, where the policy asks for it."""
 
     @abstractmethod
+    def message_dispatched(
+        self, context: ConnectionContext, reference: MessageReference, subscription: Subscription
+    ) -> None:
+        """Report a message that was sent to a consumer, where the policy asks for it."""
+
+    @abstractmethod
     def message_without_consumers(
         self, context: ConnectionContext, reference: MessageReference
     ) -> None:
@@ -366,6 +372,7 @@ class InnermostBroker(Broker):
 
     message_consumed = _ignore_event
     message_delivered = _ignore_event
+    message_dispatched = _ignore_event
     message_without_consumers = _ignore_event
     message_discarded = _ignore_event
     slow_consumer = _ignore_event

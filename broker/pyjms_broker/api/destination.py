@@ -229,6 +229,8 @@ class RegionDestination(BrokerDestination):
     dead_letter_strategy: DeadLetterStrategy
     advisories_include_body: bool
     """Whether advisories about its messages contain their bodies."""
+    reports_dispatched: bool
+    """Whether each message that is sent to a consumer is reported to the chain."""
     prepared_sends: int
     """Its number of messages in prepared transactions and running commits: while there
     are any, it cannot be removed."""
@@ -320,6 +322,10 @@ class RegionDestination(BrokerDestination):
 
         (activemq-broker Q1, L7)
         """
+
+    @abstractmethod
+    def report_dispatched(self, reference: MessageReference, subscription: Subscription) -> None:
+        """Report a message that was sent to a consumer. Call it only if `reports_dispatched`."""
 
     @abstractmethod
     def slow_consumer(self, subscription: Subscription) -> None:

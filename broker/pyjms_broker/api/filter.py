@@ -104,6 +104,7 @@ class BrokerFilter(Broker):
     message_discarded = delegated(Broker.message_discarded, _NEXT)
     slow_consumer = delegated(Broker.slow_consumer, _NEXT)
     message_delivered = delegated(Broker.message_delivered, _NEXT)
+    message_dispatched = delegated(Broker.message_dispatched, _NEXT)
     message_without_consumers = delegated(Broker.message_without_consumers, _NEXT)
     fast_producer = delegated(Broker.fast_producer, _NEXT)
     destination_full = delegated(Broker.destination_full, _NEXT)

@@ -71,6 +71,7 @@ class ErrorBroker(Broker):
     message_discarded = _refuse
     slow_consumer = _refuse
     message_delivered = _refuse
+    message_dispatched = _refuse
     message_without_consumers = _refuse
     fast_producer = _refuse
     destination_full = _refuse

@@ -231,6 +231,7 @@ _EVENTS: Final = (
     ),
     _event("message_consumed", _CONSUMER, "Message consumed: %s", _MESSAGE),
     _event("message_delivered", _CONSUMER, "Message delivered: %s", _MESSAGE),
+    _event("message_dispatched", _CONSUMER, "Message dispatched: %s", _MESSAGE),
     _event(
         "slow_consumer",
         _CONSUMER,

@@ -231,6 +231,9 @@ class PolicyAttributes:
     advisory_for_delivery: Annotated[
         bool, Attribute("Whether each message that has arrived causes an advisory.")
     ] = False
+    advisory_for_dispatched: Annotated[
+        bool, Attribute("Whether each message that is sent to a consumer causes an advisory.")
+    ] = False
     advisory_for_consumed: Annotated[
         bool, Attribute("Whether each acknowledged message causes an advisory.")
     ] = False

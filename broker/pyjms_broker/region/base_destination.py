@@ -68,6 +68,7 @@ class BaseDestination(RegionDestination):
         self._last_commit: Completion = COMPLETED
         self.reports_consumed = policy.advisory_for_consumed and not self.is_advisory
         """Whether each acknowledged message is reported to the chain."""
+        self.reports_dispatched = policy.advisory_for_dispatched and not self.is_advisory
         self.reports_arrivals = not self.is_advisory and (
             policy.advisory_for_delivery or policy.send_advisory_if_no_consumers
         )
@@ -204,6 +205,9 @@ class BaseDestination(RegionDestination):
     def report_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         """Report an acknowledged message to the chain. Call it only if `reports_consumed`."""
         self.broker.root.message_consumed(context, reference)
+
+    def report_dispatched(self, reference: MessageReference, subscription: Subscription) -> None:
+        self.broker.root.message_dispatched(subscription.context, reference, subscription)
 
     def report_delivered(self, reference: MessageReference) -> None:
         """Report a message that is visible now to the chain, where the policy asks for it."""

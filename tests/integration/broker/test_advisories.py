@@ -328,6 +328,28 @@ async def test_each_arrival_is_reported_once_also_behind_a_virtual_topic(broker_
         }
 
 
+@pytest.mark.fact("activemq-broker 11/MessageDispatched...")
+async def test_each_dispatch_is_reported_redeliveries_included(broker_with) -> None:
+    policy = PolicyEntry(destination=Queue("q"), advisory_for_dispatched=True)
+    async with broker_with(policies=PolicyMap([policy])) as (_, client):
+        await client.send(Queue("q"), "x")
+        await client.consumer(Topic(f"{A}MessageDispatched.>"), prefetch_size=100)
+        for _ in range(2):
+            consumer = await client.consumer(Queue("q"))
+            seen = [await client.dispatched() for _ in range(2)]
+            (message,) = [each.message for each in seen if each.consumer_id == consumer]
+            (advisory,) = [each.message for each in seen if each.consumer_id != consumer]
+            assert advisory.destination == Topic(f"{A}MessageDispatched.Queue.q")
+            assert {
+                "orignalMessageId": str(message.message_id),
+                "orignalDestination": "queue://q",
+                "consumerId": str(consumer),
+            }.items() <= properties(advisory).items()
+            assert advisory.data_structure.content is None
+            await client.remove(consumer)
+        await client.nothing_dispatched()
+
+
 @pytest.mark.fact(
     "activemq-broker 11/FULL.Queue/Topic.X",
     "activemq-broker 11/FastProducer.Queue/Topic.X",

@@ -284,7 +284,7 @@ def test_invalid_export_options_are_refused_in_one_line(
     there = write(tmp_path / "there", HEAD)
     for arguments, sentence in (
         (("export", "-o", tmp_path / "f"), "Name either DIR, --config or --url"),
-        (("export", filled.path, "--url", "tcp://h:1", "-o", tmp_path / "f"), "either DIR or"),
+        (("export", filled.path, "--url", "tcp://h:1", "-o", tmp_path / "f"), "either DIR, "),
         (("export", filled.path, "-o", there), "exists already"),
         (("export", filled.path, "-o", tmp_path / "no" / "f"), "cannot be written"),
         (("export", tmp_path / "no", "-o", tmp_path / "f"), "does not exist"),

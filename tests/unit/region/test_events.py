@@ -22,6 +22,10 @@ class Listening(BrokerFilter):
         self.heard.append(("consumed", reference.message.type))
         super().message_consumed(context, reference)
 
+    def message_dispatched(self, context, reference, subscription):
+        self.heard.append(("dispatched", reference.message.type, subscription))
+        super().message_dispatched(context, reference, subscription)
+
     def message_discarded(self, context, reference, subscription):
         self.heard.append(("discarded", reference.message.type))
         super().message_discarded(context, reference, subscription)
@@ -77,6 +81,20 @@ def test_consumed(make_broker):
         client.ack(durable)
         consumed = [h for h in heard if h[0] == "consumed"]
         assert consumed == ([("consumed", "q"), ("consumed", "t")] if wanted else [])
+
+
+def test_dispatched(make_broker):
+    for wanted in (True, False):
+        broker = make_broker(PolicyEntry(advisory_for_dispatched=wanted))
+        heard, client = listening(broker).heard, broker.client("me")
+        client.send(Q, "q")
+        dispatched = [client.consume(d) for d in (Q, T, Topic("ActiveMQ.Advisory.t"))][:2]
+        durable = client.consume(T, subscription_name="s")
+        client.send(T, "t")
+        client.send(Topic("ActiveMQ.Advisory.t"), "advisory")
+        on_queue, on_topic = dispatched
+        events = [("q", on_queue), ("t", on_topic), ("t", durable)]
+        assert [h[1:] for h in heard if h[0] == "dispatched"] == (events if wanted else [])
 
 
 def test_discarded(make_broker):

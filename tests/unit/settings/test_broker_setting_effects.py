@@ -560,6 +560,7 @@ SHOWN: Final = {
         "unit/region/test_events.py::test_without_consumers"
     ),
     "PolicySettings.advisory_for_delivery": ("unit/region/test_events.py::test_delivered"),
+    "PolicySettings.advisory_for_dispatched": ("unit/region/test_events.py::test_dispatched"),
     "PolicySettings.advisory_for_consumed": ("unit/region/test_events.py::test_consumed"),
     "PolicySettings.advisory_for_discarding_messages": (
         "unit/region/test_events.py::test_discarded"

@@ -255,10 +255,10 @@ class AbstractSubscription(Subscription):
             self._stop_pull_timer()
         if self.redelivery_marking is not None:
             self.redelivery_marking.put(reference, redelivery_counter)
-            return
-        connection = self.context.connection
-        if connection is not None:
+        elif (connection := self.context.connection) is not None:
             connection.dispatch(reference.dispatch_to(self.consumer_id, redelivery_counter))
+        if reference.destination.reports_dispatched:
+            reference.destination.report_dispatched(reference, self)
 
     def dispatch_nothing(self) -> None:
         """Send an empty dispatch: a pull or a browse has ended without another message."""
