@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         BlobTransferPolicy as BlobTransferPolicy,
         PrefetchPolicy as PrefetchPolicy, RedeliveryPolicy as RedeliveryPolicy,
     )
+    from pyjms.connection.managers import (
+        ResourceTransactionStatus as ResourceTransactionStatus,
+    )
     from pyjms.connection.transaction import (
         Propagation as Propagation, TransactionStatus as TransactionStatus,
     )
@@ -31,6 +34,11 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         Proceed as Proceed, SendInterceptor as SendInterceptor, SendInvocation as SendInvocation,
     )
     from pyjms.core.scheduling.scheduler import ScheduledJob as ScheduledJob
+    from pyjms.core.synchronization import (
+        TransactionSynchronization as TransactionSynchronization,
+        is_synchronization_active as is_synchronization_active,
+        register_synchronization as register_synchronization,
+    )
     from pyjms.enums import (
         AcknowledgeMode as AcknowledgeMode, CacheLevel as CacheLevel, DeliveryMode as DeliveryMode,
     )
@@ -40,6 +48,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         ConnectionFailedException as ConnectionFailedException,
         DestinationDoesNotExistException as DestinationDoesNotExistException,
         DestinationResolutionException as DestinationResolutionException,
+        HeuristicCompletionException as HeuristicCompletionException,
         IllegalStateException as IllegalStateException,
         InvalidClientIDException as InvalidClientIDException,
         InvalidDestinationException as InvalidDestinationException,
@@ -61,6 +70,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         UnreadableMessageException as UnreadableMessageException,
         RequestTimeoutException as RequestTimeoutException,
         ResourceAllocationException as ResourceAllocationException,
+        SynchedLocalTransactionFailedException as SynchedLocalTransactionFailedException,
         TransactionInProgressException as TransactionInProgressException,
         TransactionRolledBackException as TransactionRolledBackException,
         UnsupportedOperationException as UnsupportedOperationException, XAException as XAException,
@@ -174,7 +184,6 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.sync.factories import (
         CachingConnectionFactory as CachingConnectionFactory,
         DelegatingConnectionFactory as DelegatingConnectionFactory,
-        JmsTransactionManager as JmsTransactionManager,
         SingleConnectionFactory as SingleConnectionFactory,
         TransactionAwareConnectionFactoryProxy as TransactionAwareConnectionFactoryProxy,
         UserCredentialsConnectionFactoryAdapter as UserCredentialsConnectionFactoryAdapter,
@@ -193,7 +202,12 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         QueueBrowser as QueueBrowser, Session as Session,
     )
     from pyjms.sync.template import JmsTemplate as JmsTemplate
-    from pyjms.sync.xa import (
+    from pyjms.sync.transaction.managers import (
+        ChainedTransactionManager as ChainedTransactionManager,
+        JmsTransactionManager as JmsTransactionManager,
+        ResourceTransactionManager as ResourceTransactionManager,
+    )
+    from pyjms.sync.transaction.xa import (
         XAConnection as XAConnection, XAConnectionFactory as XAConnectionFactory,
         XAResource as XAResource, XASession as XASession,
     )
@@ -208,6 +222,7 @@ SHARED = {
     "pyjms.annotation.send_to": "send_to",
     "pyjms.app": "JmsApplication",
     "pyjms.client.options": "BlobTransferPolicy PrefetchPolicy RedeliveryPolicy",
+    "pyjms.connection.managers": "ResourceTransactionStatus",
     "pyjms.connection.transaction": "Propagation TransactionStatus",
     "pyjms.management.statistics": """
         CountStatistic MetricsObserver Statistics TimeStatistic add_metrics_observer
@@ -216,17 +231,22 @@ SHARED = {
     "pyjms.container.core": "ApplicationContainer",
     "pyjms.core.interceptors": "Proceed SendInterceptor SendInvocation",
     "pyjms.core.scheduling.scheduler": "ScheduledJob",
+    "pyjms.core.synchronization": """
+        TransactionSynchronization is_synchronization_active register_synchronization
+    """,
     "pyjms.enums": "AcknowledgeMode CacheLevel DeliveryMode",
     "pyjms.errors": """
         ConfigurationException ConnectionClosedException ConnectionFailedException
-        DestinationDoesNotExistException DestinationResolutionException IllegalStateException
+        DestinationDoesNotExistException DestinationResolutionException
+        HeuristicCompletionException IllegalStateException
         InvalidClientIDException InvalidDestinationException InvalidSelectorException JMSException
         JMSSecurityException ListenerExecutionFailedException LocalProtocolError
         MessageConversionException MessageEOFException MessageFormatException
         MessageNotReadableException MessageNotWriteableException ProtocolViolation
         Reject Retry Skip
         PoisonMessageException RemoteProtocolError ReplyFailureException RequestTimeoutException
-        ResourceAllocationException TransactionInProgressException TransactionRolledBackException
+        ResourceAllocationException SynchedLocalTransactionFailedException
+        TransactionInProgressException TransactionRolledBackException
         UnreadableMessageException UnsupportedOperationException XAException
     """,
     "pyjms.jms.api": "AsyncCallback CompletionListener MessageTransformer",
@@ -283,9 +303,8 @@ _BLOCKING = {
         TopicSession TopicSubscriber
     """,
     "pyjms.sync.factories": """
-        CachingConnectionFactory DelegatingConnectionFactory JmsTransactionManager
-        SingleConnectionFactory TransactionAwareConnectionFactoryProxy
-        UserCredentialsConnectionFactoryAdapter
+        CachingConnectionFactory DelegatingConnectionFactory SingleConnectionFactory
+        TransactionAwareConnectionFactoryProxy UserCredentialsConnectionFactoryAdapter
     """,
     "pyjms.sync.messaging": """
         JmsClient JmsClientOperations JmsMessagingTemplate JmsScheduler redrive
@@ -293,7 +312,10 @@ _BLOCKING = {
     "pyjms.sync.pools": "JmsPoolConnectionFactory PooledConnectionFactory",
     "pyjms.sync.session": "MessageConsumer MessageProducer QueueBrowser Session",
     "pyjms.sync.template": "JmsTemplate",
-    "pyjms.sync.xa": "XAConnection XAConnectionFactory XAResource XASession",
+    "pyjms.sync.transaction.managers": """
+        ChainedTransactionManager JmsTransactionManager ResourceTransactionManager
+    """,
+    "pyjms.sync.transaction.xa": "XAConnection XAConnectionFactory XAResource XASession",
 }
 
 _HOMES = homes_of(SHARED | _BLOCKING)

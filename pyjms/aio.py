@@ -94,6 +94,12 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         JmsListenerEndpointRegistrar as JmsListenerEndpointRegistrar,
         MessageListenerAdapter as MessageListenerAdapter,
         jms_listener_configurer as jms_listener_configurer,
+        HeuristicCompletionException as HeuristicCompletionException,
+        ResourceTransactionStatus as ResourceTransactionStatus,
+        SynchedLocalTransactionFailedException as SynchedLocalTransactionFailedException,
+        TransactionSynchronization as TransactionSynchronization,
+        is_synchronization_active as is_synchronization_active,
+        register_synchronization as register_synchronization,
         ScheduledJob as ScheduledJob, jms_scheduled as jms_scheduled,
         jms_listener as jms_listener, load_settings as load_settings, on_shutdown as on_shutdown,
         on_startup as on_startup, send_to as send_to,
@@ -106,6 +112,10 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
     )
     from pyjms.connection.delegating_factory import (
         DelegatingConnectionFactory as DelegatingConnectionFactory,
+    )
+    from pyjms.connection.managers import (
+        ChainedTransactionManager as ChainedTransactionManager,
+        ResourceTransactionManager as ResourceTransactionManager,
     )
     from pyjms.connection.pool.factory import (
         JmsPoolConnectionFactory as JmsPoolConnectionFactory,
@@ -160,6 +170,7 @@ _COROUTINES = {
     "pyjms.connection.caching": "CachingConnectionFactory",
     "pyjms.connection.credentials": "UserCredentialsConnectionFactoryAdapter",
     "pyjms.connection.delegating_factory": "DelegatingConnectionFactory",
+    "pyjms.connection.managers": "ChainedTransactionManager ResourceTransactionManager",
     "pyjms.connection.pool.factory": "JmsPoolConnectionFactory PooledConnectionFactory",
     "pyjms.connection.server_sessions": "SimpleServerSessionPool",
     "pyjms.connection.single": "SingleConnectionFactory",

@@ -6,16 +6,16 @@
 
     both = ChainedTransactionManager(JmsTransactionManager(factory), manager)
 
-These are coroutines. In a listener container `transaction_manager=` takes either.
+These are coroutines; those of `pyjms.sync.transaction.managers` block. In a listener container
+`transaction_manager=` takes either of the managers.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from contextvars import ContextVar
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import anyio
 
@@ -43,6 +43,12 @@ class ResourceTransactionStatus(Generic[T]):
         self.rollback_only = True
 
 
+class _Ending(NamedTuple, Generic[T]):
+    status: ResourceTransactionStatus[T]
+    synchronizations: Synchronizations
+    block: ExitStack
+
+
 class ResourceTransactionManager(Generic[T]):
     """Runs blocks in transactions of any resource, with synchronizations.
 
@@ -51,7 +57,8 @@ class ResourceTransactionManager(Generic[T]):
     transaction, others send at once. Tasks of one loop may share it.
 
     Args:
-        begin: a function or coroutine function that begins a transaction and returns it.
+        begin: a function or coroutine function that begins a transaction and returns it. Functions
+            are called on the loop: one that waits for long is better a coroutine function.
         commit: is called with it.
         rollback: the same.
     """
@@ -65,9 +72,6 @@ class ResourceTransactionManager(Generic[T]):
         self._begin = begin
         self._commit = commit
         self._rollback = rollback
-        self._current: ContextVar[ResourceTransactionStatus[T] | None] = ContextVar(
-            "pyjms_resource_transaction", default=None
-        )
 
     @asynccontextmanager
     async def transaction(
@@ -84,7 +88,7 @@ class ResourceTransactionManager(Generic[T]):
             Exception: those of `begin`, `commit` and `rollback`.
         """
         del timeout
-        outer = self._current.get()
+        outer = cast("ResourceTransactionStatus[T] | None", resources.status_of(self))
         if outer is not None:
             try:
                 yield outer
@@ -93,32 +97,33 @@ class ResourceTransactionManager(Generic[T]):
                 raise
             return
         status = ResourceTransactionStatus(name, await call(self._begin))
-        token = self._current.set(status)
-        try:
-            with resources.synchronized(Synchronizations()) as synchronizations:
-                try:
-                    yield status
-                except BaseException:
-                    with anyio.CancelScope(shield=True):
-                        await self._roll_back(status, synchronizations)
-                    raise
-                await self._end(status, synchronizations)
-        finally:
-            self._current.reset(token)
+        with ExitStack() as block:  # left before the end: what is sent after it is on its own
+            block.enter_context(resources.begun(self, status))
+            transaction = _Ending(
+                status, block.enter_context(resources.synchronized(Synchronizations())), block
+            )
+            try:
+                yield status
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await self._roll_back(transaction)
+                raise
+            await self._end(transaction)
 
-    async def _end(
-        self, status: ResourceTransactionStatus[T], synchronizations: Synchronizations
-    ) -> None:
-        if status.rollback_only:
-            await self._roll_back(status, synchronizations)
-            return
+    async def _end(self, transaction: _Ending[T]) -> None:
+        status, synchronizations, block = transaction
         try:
-            await synchronizations.before_commit()
+            if not status.rollback_only:
+                await synchronizations.before_commit()
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self._roll_back(status, synchronizations)
+                await self._roll_back(transaction)
             raise
+        if status.rollback_only:
+            await self._roll_back(transaction)
+            return
         await synchronizations.before_completion()
+        block.close()
         committed = False
         try:
             await call(self._commit, status.resource)
@@ -128,10 +133,10 @@ class ResourceTransactionManager(Generic[T]):
             with anyio.CancelScope(shield=True):
                 await synchronizations.after_completion(committed)
 
-    async def _roll_back(
-        self, status: ResourceTransactionStatus[T], synchronizations: Synchronizations
-    ) -> None:
+    async def _roll_back(self, transaction: _Ending[T]) -> None:
+        status, synchronizations, block = transaction
         await synchronizations.before_completion()
+        block.close()
         try:
             await call(self._rollback, status.resource)
         finally:

@@ -126,7 +126,7 @@ class JmsTransactionManager:
             None: no limit. Calls in progress are not interrupted: the next receive of a
             template fails, and the transaction is rolled back.
         synchronization: whether TransactionSynchronizations can be registered with its
-            transactions (`pyjms.core.synchronization`). Not by default, as in Spring, so that it
+            transactions (`register_synchronization`). Not by default, as in Spring, so that it
             may be used beside the manager of a database, which has them.
     """
 
@@ -190,7 +190,6 @@ class TransactionScope:
             name = "default_timeout" if timeout is None else "timeout"
             check_seconds(name, self._timeout)
         self._propagation = propagation
-        self._binding: bind | None = None
         self._resource: BoundResource | None = None
         self._status: TransactionStatus | None = None
         self._synchronizations: Synchronizations | None = None
@@ -233,8 +232,8 @@ class TransactionScope:
         """End the transaction if this block began it; else mark it for rollback on an error."""
         status, resource = self._status, self._resource
         assert status is not None
-        if self._binding is not None:
-            self._binding.__exit__(kind, error, trace)
+        if self._synchronizations is None:
+            self._stack.close()
         status.completed = True
         if resource is None:
             return
@@ -260,15 +259,16 @@ class TransactionScope:
         synchronizations: Synchronizations,
     ) -> None:
         """Do as `_end`, with the callbacks around it."""
-        commits = error is None and not status.rollback_only
-        if commits:
+        if error is None and not status.rollback_only:
             try:
                 await synchronizations.before_commit()
             except BaseException as raised:
                 await self._synchronized_end(resource, status, raised, synchronizations)
                 raise
+        commits = error is None and not status.rollback_only
         with anyio.CancelScope(shield=not commits):
             await synchronizations.before_completion()
+        self._stack.close()  # what is sent after the end is on its own
         committed = False
         try:
             await _end(resource, status, error)
@@ -290,8 +290,7 @@ class TransactionScope:
         return BoundResource(connection, session, transactional=True, deadline=deadline)
 
     def _bind(self, resource: BoundResource | None) -> None:
-        self._binding = bind(self._manager.connection_factory, resource)
-        self._binding.__enter__()
+        self._stack.enter_context(bind(self._manager.connection_factory, resource))
 
 
 async def _end(

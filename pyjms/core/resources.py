@@ -9,7 +9,7 @@ them, and must not use the session at the same time. (spring-jms 1.9, 4.1, 7.1)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token
 from typing import Protocol, TypeVar
@@ -23,9 +23,11 @@ from pyjms.jms.api import Connection, ConnectionFactory, Session
 __all__ = [
     "BoundResource",
     "active_transaction",
+    "begun",
     "bind",
     "bindings_of",
     "bound",
+    "status_of",
     "synchronizations",
     "synchronized",
     "unbound",
@@ -102,6 +104,10 @@ _synchronizations: ContextVar[SessionHolder | None] = ContextVar(
     "pyjms_synchronizations", default=None
 )
 _bindings: ContextVar[_Bindings] = ContextVar("pyjms_bound_resources", default=_EMPTY)
+_NONE_BEGUN: Mapping[int, object] = {}
+_statuses: ContextVar[Mapping[int, object]] = ContextVar(
+    "pyjms_transaction_statuses", default=_NONE_BEGUN
+)
 
 
 @call_in_child
@@ -174,9 +180,11 @@ def bindings_of(context: Context) -> Iterator[None]:
     """Use the bindings of another context within a block."""
     token = _bindings.set(context.get(_bindings, _EMPTY))  # none where nothing was ever bound
     synchronized = _synchronizations.set(context.get(_synchronizations))
+    statuses = _statuses.set(context.get(_statuses, _NONE_BEGUN))
     try:
         yield
     finally:
+        _statuses.reset(statuses)
         _synchronizations.reset(synchronized)
         _bindings.reset(token)
 
@@ -194,3 +202,18 @@ def synchronized(holder: H) -> Iterator[H]:
         yield holder
     finally:
         _synchronizations.reset(token)
+
+
+def status_of(manager: object) -> object | None:
+    """Return the status of the transaction that `manager` has begun for the current task."""
+    return _statuses.get().get(id(manager))
+
+
+@contextmanager
+def begun(manager: object, status: object) -> Iterator[None]:
+    """Make `status` that of the transaction of `manager`, for a block."""
+    token = _statuses.set({**_statuses.get(), id(manager): status})
+    try:
+        yield
+    finally:
+        _statuses.reset(token)

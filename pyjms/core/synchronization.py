@@ -6,12 +6,20 @@ closed with the transaction, and committed right after it if it is transacted.
 
     commit:    before_commit, before_completion, the commit, after_commit, after_completion
     rollback:  before_completion, the rollback, after_completion
+
+Callbacks that a coroutine registers are called on the loop, those that a thread registers in that
+thread (`pyjms.core.callback_threads`). What they send before the end belongs to the transaction,
+what they send after it is on its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyjms._logger import get_logger
+from pyjms._wakeup import LoopHandle
 from pyjms.core import resources
+from pyjms.core.callback_threads import call_in_thread, is_on_a_loop
 from pyjms.core.closing import call, close_quietly
 from pyjms.core.resources import BoundResource
 from pyjms.enums import AcknowledgeMode
@@ -31,7 +39,9 @@ logger = get_logger(__name__)
 class TransactionSynchronization:
     """Callbacks around the end of a transaction, `def` or `async def`; override what is needed.
 
-    Spring: the interface of this name. `order`: lower ones are called first.
+    Spring: the interface of this name. `order`: lower ones are called first. They are called in
+    the thread that has registered them, where they may block; a coroutine's on its loop.
+    Before the end templates take part in the transaction; after it they are on their own.
     """
 
     order: float = 0
@@ -53,12 +63,13 @@ class Synchronizations:
     """The callbacks of one transaction, and the sessions of templates in it."""
 
     def __init__(self) -> None:
-        self._callbacks: list[TransactionSynchronization] = []
+        self._callbacks: list[tuple[TransactionSynchronization, bool]] = []
         self._sessions: dict[int, tuple[ConnectionFactory, BoundResource]] = {}
+        self._loop = LoopHandle()
 
     def register(self, synchronization: TransactionSynchronization) -> None:
-        """Add callbacks."""
-        self._callbacks.append(synchronization)
+        """Add callbacks, for the calling thread or the loop."""
+        self._callbacks.append((synchronization, not is_on_a_loop()))
 
     def session_of(self, factory: ConnectionFactory) -> BoundResource | None:
         """Return the session that templates with this factory have in the transaction."""
@@ -68,7 +79,18 @@ class Synchronizations:
     async def open_session(
         self, factory: ConnectionFactory, transacted: bool, mode: AcknowledgeMode
     ) -> BoundResource:
-        """Open a session for templates with this factory, until the transaction ends."""
+        """Open a session for templates with this factory, until the transaction ends.
+
+        Raises:
+            IllegalStateException: the transaction is ended by another loop than the current one.
+            JMSException: it could not be opened.
+        """
+        if not self._loop.is_current():
+            raise IllegalStateException(
+                "The template belongs to another event loop than the transaction",
+                hint="create the template where the transaction begins: both in a handler's "
+                "thread, or both outside of handlers",
+            )
         connection = await factory.create_connection()
         try:
             session = await connection.create_session(transacted, mode)
@@ -82,32 +104,36 @@ class Synchronizations:
 
     async def before_commit(self) -> None:
         """Call `before_commit` of all."""
-        for callback in self._in_order():
-            await call(callback.before_commit)
+        for callback, in_thread in self._in_order():
+            await _run(in_thread, callback.before_commit)
 
     async def before_completion(self) -> None:
         """Call `before_completion` of all; errors are logged."""
-        for callback in self._in_order():
+        for callback, in_thread in self._in_order():
             try:
-                await call(callback.before_completion)
+                await _run(in_thread, callback.before_completion)
             except Exception:
                 logger.exception("before_completion of %r failed", callback)
 
     async def after_commit(self) -> None:
         """Call `after_commit` of all."""
-        for callback in self._in_order():
-            await call(callback.after_commit)
+        for callback, in_thread in self._in_order():
+            await _run(in_thread, callback.after_commit)
 
     async def after_completion(self, committed: bool) -> None:
         """Call `after_completion` of all; errors are logged."""
-        for callback in self._in_order():
+        for callback, in_thread in self._in_order():
             try:
-                await call(callback.after_completion, committed)
+                await _run(in_thread, callback.after_completion, committed)
             except Exception:
                 logger.exception("after_completion of %r failed", callback)
 
-    def _in_order(self) -> list[TransactionSynchronization]:
-        return sorted(self._callbacks, key=lambda callback: callback.order)
+    def _in_order(self) -> list[tuple[TransactionSynchronization, bool]]:
+        return sorted(self._callbacks, key=lambda registered: registered[0].order)
+
+
+async def _run(in_thread: bool, function: Callable[..., object], *args: object) -> None:
+    await (call_in_thread if in_thread else call)(function, *args)
 
 
 class _SessionEnd(TransactionSynchronization):
@@ -115,10 +141,11 @@ class _SessionEnd(TransactionSynchronization):
 
     def __init__(self, resource: BoundResource) -> None:
         self._resource = resource
+        self._transacted = resource.session.transacted  # a closed session does not tell
 
     async def before_completion(self) -> None:
         """Close what has no transaction of its own."""
-        if not self._resource.session.transacted:
+        if not self._transacted:
             await close_quietly(self._resource.session, self._resource.connection)
 
     async def after_commit(self) -> None:
@@ -127,7 +154,7 @@ class _SessionEnd(TransactionSynchronization):
         Raises:
             SynchedLocalTransactionFailedException: that is not possible.
         """
-        if self._resource.session.transacted:
+        if self._transacted:
             try:
                 await self._resource.session.commit()
             except Exception as error:

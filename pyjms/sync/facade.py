@@ -8,9 +8,8 @@ from collections.abc import Callable, Coroutine
 from contextvars import ContextVar, copy_context
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-import sniffio
-
 from pyjms._wakeup import LoopHandle
+from pyjms.core.callback_threads import is_on_a_loop
 from pyjms.errors import IllegalStateException
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import current_loop
@@ -219,7 +218,7 @@ def core_of(factory: Any) -> Any:
     """
     if isinstance(factory, Facade):
         return factory.core
-    if not isinstance(factory, str | type) and _is_on_a_loop():
+    if not isinstance(factory, str | type) and is_on_a_loop():
         raise IllegalStateException(
             f"{type(factory).__name__} is one of pyjms.aio, and a blocking call on its loop would "
             "never return",
@@ -231,14 +230,6 @@ def core_of(factory: Any) -> Any:
 def loop_of(factory: Any) -> LoopHandle:
     """Return the loop of a blocking object; for anything else the current one."""
     return factory.loop if isinstance(factory, Facade) else current_loop()
-
-
-def _is_on_a_loop() -> bool:
-    try:
-        sniffio.current_async_library()
-    except sniffio.AsyncLibraryNotFoundError:
-        return False
-    return True
 
 
 def blocking(

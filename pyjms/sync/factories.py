@@ -1,34 +1,26 @@
-"""Wrapping connection factories and the transaction manager of the blocking API."""
+"""Wrapping connection factories of the blocking API."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import copy_context
-from functools import partial
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pyjms.connection.caching import CachingConnectionFactory as CoreCaching
 from pyjms.connection.credentials import UserCredentialsConnectionFactoryAdapter as CoreCredentials
 from pyjms.connection.delegating_factory import DelegatingConnectionFactory as CoreDelegating
 from pyjms.connection.single import SingleConnectionFactory as CoreSingle
-from pyjms.connection.transaction import JmsTransactionManager as CoreManager
-from pyjms.connection.transaction import Propagation, TransactionStatus
 from pyjms.connection.transaction_aware import (
     TransactionAwareConnectionFactoryProxy as CoreTransactionAware,
 )
-from pyjms.core import resources
 from pyjms.jms.api import ExceptionListener
 from pyjms.sync.attributes import Attribute
 from pyjms.sync.connection import CreatingFactory
-from pyjms.sync.facade import ReusableFacade, blocking, core_of, loop_of
-from pyjms.sync.portal import call_on_loop
+from pyjms.sync.facade import blocking, core_of, loop_of
 from pyjms.sync.shared_loop import close_at_exit
 
 __all__ = [
     "CachingConnectionFactory",
     "DelegatingConnectionFactory",
-    "JmsTransactionManager",
     "SingleConnectionFactory",
     "TransactionAwareConnectionFactoryProxy",
     "UserCredentialsConnectionFactoryAdapter",
@@ -173,63 +165,3 @@ class TransactionAwareConnectionFactoryProxy(CreatingFactory[CoreTransactionAwar
         )
         self.loop = loop_of(target)
         self.target_connection_factory = target
-
-
-class JmsTransactionManager(ReusableFacade[CoreManager]):
-    """Runs blocks in local transactions: `with manager.transaction():`. Spring: same name.
-
-    Threads may share it: a transaction belongs to the thread that entered the block.
-
-    Args:
-        connection_factory: templates with the same factory object join.
-        default_timeout: seconds that a transaction may take unless it has its own timeout;
-            None: no limit.
-    """
-
-    __slots__ = ()
-
-    connection_factory = Attribute[Any]("Templates with the same factory object join.")
-    default_timeout = Attribute[float | None](
-        "Seconds that a transaction may take unless it has its own timeout; None: no limit."
-    )
-
-    def __init__(self, connection_factory: Any, *, default_timeout: float | None = None) -> None:
-        self.core = CoreManager(core_of(connection_factory), default_timeout=default_timeout)
-        self.loop = loop_of(connection_factory)
-        self.connection_factory = connection_factory
-
-    @contextmanager
-    def transaction(
-        self,
-        name: str | None = None,
-        timeout: float | None = None,
-        *,
-        propagation: Propagation = Propagation.REQUIRED,
-    ) -> Iterator[TransactionStatus]:
-        """Commit at the end of the block; roll back when it raises. Blocks at both ends.
-
-        Templates with the same connection factory join, in this thread.
-
-        Args:
-            name: appears in `status.name`.
-            timeout: seconds; None: the manager's default.
-            propagation: how the block relates to an active transaction.
-
-        Raises:
-            IllegalStateException: MANDATORY without a transaction, NEVER with one.
-            UnsupportedOperationException: NESTED in a transaction.
-            TransactionRolledBackException: an inner block asked for a rollback, the transaction
-                timed out, or the broker could not commit.
-        """
-        scope = self.core.transaction(name, timeout, propagation=propagation)
-        context = copy_context()  # the scope is entered and left in one context
-        status = call_on_loop(self.loop, scope.__aenter__, context=context)
-        try:
-            with resources.bindings_of(context):
-                yield status
-        except BaseException as error:
-            leave = partial(scope.__aexit__, type(error), error, error.__traceback__)
-            call_on_loop(self.loop, leave, context=context)
-            raise
-        else:
-            call_on_loop(self.loop, scope.__aexit__, None, None, None, context=context)

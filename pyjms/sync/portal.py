@@ -53,6 +53,7 @@ def call_on_loop(
     *args: Any,
     keep: Callable[[R], object] | None = None,
     context: Context | None = None,
+    wait: Callable[[Future[R]], R] = Future.result,
 ) -> R:
     """Run `function(*args)` on `loop` and return its result. Blocks.
 
@@ -62,6 +63,7 @@ def call_on_loop(
         args: its arguments.
         keep: called with the result if the wait was interrupted when there was one already.
         context: the context variables of the coroutine; None: a copy of the caller's.
+        wait: waits in the calling thread, and returns or raises the outcome.
 
     Raises:
         IllegalStateException: called on that loop itself, where it would never return, or
@@ -90,7 +92,7 @@ def call_on_loop(
 
     try:
         loop.call_soon(begin)
-        return outcome.result()
+        return wait(outcome)
     except BaseException as error:
         if not _is_outcome(outcome, error):
             loop.call_soon(partial(_abandon, tasks, outcome, keep))

@@ -85,7 +85,8 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
     def execute(self, action: Callable[[Session], R], *, start_connection: bool = False) -> R:
         """Return the result of `action(session)`, called in this thread.
 
-        Within a transaction or a handler it is the session bound there, otherwise a new one.
+        Within a transaction or a handler it is the session bound there, otherwise a new one. In the
+        transaction of another resource the new one stays open until that ends.
 
         Args:
             action: a function of a blocking session.
@@ -93,6 +94,15 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
         """
         core = self.core
         resource = resources.bound(core.connection_factory)
+        transaction = resources.synchronizations()
+        if resource is None and transaction is not None:
+            resource = call_on_loop(
+                self.loop,
+                transaction.open_session,
+                core.connection_factory,
+                core.session_transacted,
+                core.session_acknowledge_mode,
+            )
         if resource is not None:
             if start_connection:
                 call_on_loop(self.loop, resource.connection.start)

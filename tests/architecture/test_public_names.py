@@ -56,6 +56,9 @@ NAMES = """
     Batch
     JmsScheduler ScheduledJob jms_scheduled
     Marshaller MarshallingMessageConverter MsgspecMarshaller
+    ChainedTransactionManager HeuristicCompletionException ResourceTransactionManager
+    ResourceTransactionStatus SynchedLocalTransactionFailedException TransactionSynchronization
+    is_synchronization_active register_synchronization
     ArgumentResolver JmsListenerEndpointRegistrar MessageListenerAdapter jms_listener_configurer
 """.split()  # noqa: SIM905 - to be read
 

@@ -53,7 +53,8 @@ def test_the_transfer_moves_messages_and_recovers(transfer: ModuleType, tmp_path
         assert caught.value.xa_error_code == XAException.XAER_RMFAIL
 
 
-def test_transactions_of_other_resources(capsys: pytest.CaptureFixture[str]) -> None:
-    (text,) = recipe_files("Transactions of other resources", DOCUMENT).values()
-    exec(compile(text, "orders_and_rows.py", "exec"), {"__name__": "__main__"})
+@pytest.mark.parametrize("name", ["orders_and_rows.py", "orders_and_rows_aio.py"])
+def test_transactions_of_other_resources(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = recipe_files("Transactions of other resources", DOCUMENT)[name]
+    exec(compile(text, name, "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out == "rolled back\n"

@@ -13,7 +13,7 @@ import anyio
 
 from pyjms.core.closing import close_quietly
 from pyjms.core.resources import BoundResource, bind, bound
-from pyjms.core.workers import Worker
+from pyjms.core.workers import Worker, current_worker
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.listener.batches.execution import BatchDelivery, BatchExecution, collect
@@ -100,6 +100,7 @@ class ReceiveCycle:
         properties = self._properties
         received = in_block = False
         synchronized = properties.synchronizes_sessions and invoker.session is None
+        token = current_worker.set(invoker.worker)  # calls what the handler has registered
         try:
             async with AsyncExitStack() as stack:
                 session: _SynchronizedSession | None = None
@@ -120,6 +121,8 @@ class ReceiveCycle:
             if in_block:
                 raise
             await self._execution.handle_exception(error)
+        finally:
+            current_worker.reset(token)
         return received
 
     @asynccontextmanager

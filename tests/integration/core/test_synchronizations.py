@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
+import anyio
 import pytest
 
+from pyjms import ChainedTransactionManager as BlockingChain
+from pyjms import ConnectionFactory as BlockingFactory
+from pyjms import JmsTemplate as BlockingTemplate
+from pyjms import JmsTransactionManager as BlockingManager
+from pyjms._wakeup import LoopHandle
 from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.managers import ChainedTransactionManager, ResourceTransactionManager
 from pyjms.connection.transaction import JmsTransactionManager
@@ -22,6 +29,9 @@ from pyjms.errors import (
     SynchedLocalTransactionFailedException,
     TransactionRolledBackException,
 )
+from pyjms.listener.container.default import DefaultMessageListenerContainer
+
+OTHER = "vm://other-loop?broker.persistent=false"
 
 
 class Database:
@@ -281,3 +291,110 @@ async def test_a_block_of_a_chain_that_joined_and_failed(factory: ConnectionFact
             with pytest.raises(KeyError):
                 async with jms.transaction():
                     raise KeyError
+
+
+async def test_what_is_sent_before_the_end_belongs_to_it_and_after_it_does_not(
+    factory: ConnectionFactory, database: Database
+) -> None:
+    template = JmsTemplate(factory, session_transacted=True)
+
+    class Sending(TransactionSynchronization):
+        def __init__(self, fails: bool) -> None:
+            self.fails = fails
+
+        async def before_commit(self) -> None:
+            await template.convert_and_send("q", "before")
+            if self.fails:
+                raise ValueError
+
+        async def after_commit(self) -> None:
+            assert not is_synchronization_active()
+            await template.convert_and_send("q", "after")
+
+    jms = JmsTransactionManager(factory, synchronization=True)
+    for manager in (database.manager, jms):
+        async with manager.transaction():
+            register_synchronization(Sending(fails=False))
+        # that of a resource commits its session after the callbacks that it was opened by
+        assert sorted(await texts(template)) == ["after", "before"]
+        with pytest.raises(ValueError):
+            async with manager.transaction():
+                register_synchronization(Sending(fails=True))
+        assert await texts(template) == []
+
+
+async def test_before_commit_may_ask_for_a_rollback(
+    factory: ConnectionFactory, template: JmsTemplate, database: Database
+) -> None:
+    class Undoing(Recording):
+        def before_commit(self) -> None:
+            status.set_rollback_only()
+
+    async with JmsTransactionManager(factory, synchronization=True).transaction() as status:
+        register_synchronization(Undoing(database.log))
+        await template.convert_and_send("q", "x")
+    rolled_back = ["before_completion", "after_completion False"]
+    assert database.log == rolled_back
+    assert await texts(template) == []
+    database.log.clear()
+    async with database.manager.transaction() as status:
+        register_synchronization(Undoing(database.log))
+    assert database.log == ["begin", rolled_back[0], "rollback", rolled_back[1]]
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+async def test_a_handlers_callbacks_are_called_where_it_runs(
+    factory: ConnectionFactory, template: JmsTemplate, database: Database, kind: str
+) -> None:
+    """In the consumer's thread, where they may block, or on the loop."""
+    seen: list[threading.Thread] = []
+    ended = anyio.Event()
+
+    class Noting(TransactionSynchronization):
+        def before_commit(self) -> None:
+            seen.append(threading.current_thread())
+
+        async def after_commit(self) -> None:  # a coroutine is awaited on the loop
+            ended.set()
+
+        def after_completion(self, committed: bool) -> None:
+            seen.append(threading.current_thread())
+
+    def in_thread(message: object) -> None:
+        seen.append(threading.current_thread())
+        register_synchronization(Noting())
+
+    async def on_loop(message: object) -> None:
+        in_thread(message)
+
+    container = DefaultMessageListenerContainer(
+        factory,
+        destination_name="in",
+        message_listener=in_thread if kind == "def" else on_loop,
+        transaction_manager=database.manager,
+    )
+    await template.convert_and_send("in", "x")
+    await container.start()
+    with anyio.fail_after(20):
+        await ended.wait()
+    await container.shutdown()
+    assert len(seen) == 3
+    assert (set(seen) == {threading.current_thread()}) is (kind == "async def")
+    assert len(set(seen)) == 1
+
+
+async def test_a_template_of_another_loop_is_refused(database: Database) -> None:
+    def send() -> None:
+        BlockingTemplate(BlockingFactory(OTHER)).convert_and_send("q", "x")
+
+    async with database.manager.transaction():
+        with pytest.raises(IllegalStateException, match="another event loop than the transaction"):
+            await anyio.to_thread.run_sync(send)
+
+
+async def test_a_chain_of_blocking_managers_is_of_one_loop() -> None:
+    one, two = (BlockingManager(BlockingFactory(OTHER)) for _ in range(2))
+    assert BlockingChain(one, two).loop is one.loop
+    two.loop = LoopHandle()
+    with pytest.raises(IllegalStateException, match="different event loops"):
+        BlockingChain(one, two)

@@ -1,0 +1,61 @@
+"""The threads in which blocking callbacks of a transaction are called.
+
+A coroutine ends the transaction, on the loop. What a thread has registered or given it may block,
+and may be bound to that thread (a database connection), so it is called there: in the thread that
+waits for the coroutine in a blocking call, or in that of the consumer whose `def` handler it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Protocol
+
+from anyio import to_thread
+from anyio.lowlevel import current_token
+
+from pyjms.core.closing import call
+from pyjms.core.workers import current_worker
+
+__all__ = ["WaitingThread", "call_in_thread", "is_on_a_loop", "waiting_thread"]
+
+
+class WaitingThread(Protocol):
+    """A thread that waits for the current task, and runs functions for it meanwhile."""
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it still waits."""
+
+    async def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run `function(*args)` in the thread; return its result or raise its error."""
+
+
+waiting_thread: ContextVar[WaitingThread | None] = ContextVar("pyjms_waiting_thread", default=None)
+"""The thread that waits for the current task in a blocking call."""
+
+
+def is_on_a_loop() -> bool:
+    """Return whether the calling code runs on an event loop, where it must not block."""
+    try:
+        current_token()  # the thread's; context variables may be those of a task that waits for it
+    except RuntimeError:
+        return False
+    return True
+
+
+async def call_in_thread(function: Callable[..., Awaitable[Any] | Any], *args: Any) -> Any:
+    """Call a function that may block in the thread to which it belongs; return its result.
+
+    Without one, or if it is still in an abandoned handler, it is any other thread. A coroutine
+    function is awaited on the loop.
+    """
+    thread, worker = waiting_thread.get(), current_worker.get()
+    if thread is not None and thread.is_serving:
+        result = await thread.run(function, *args)
+    elif worker is not None and worker.loop.is_current() and not worker.busy:
+        result = await worker.run(function, *args)
+    else:
+        result = await to_thread.run_sync(partial(function, *args))
+    return await call(lambda: result)

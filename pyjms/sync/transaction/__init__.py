@@ -1,0 +1,1 @@
+"""The transactions of the blocking API: managers, and XA."""

@@ -1,0 +1,206 @@
+"""Transaction managers of the blocking API.
+
+A coroutine of the core begins and ends the transaction on the loop. The functions of a resource and
+the synchronizations are called in the thread of the block, which waits for it
+(`pyjms.sync.callbacks.callers_thread`): they may block, and may be bound to that thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from pyjms._wakeup import LoopHandle
+from pyjms.connection.managers import ChainedStatus, ResourceTransactionStatus
+from pyjms.connection.managers import ChainedTransactionManager as CoreChain
+from pyjms.connection.managers import ResourceTransactionManager as CoreResource
+from pyjms.connection.transaction import JmsTransactionManager as CoreManager
+from pyjms.connection.transaction import Propagation, TransactionStatus
+from pyjms.core import resources
+from pyjms.core.callback_threads import call_in_thread
+from pyjms.errors import IllegalStateException
+from pyjms.sync.attributes import Attribute
+from pyjms.sync.callbacks.callers_thread import CallersThread
+from pyjms.sync.facade import ReusableFacade, core_of, loop_of
+from pyjms.sync.shared_loop import current_loop
+
+__all__ = ["ChainedTransactionManager", "JmsTransactionManager", "ResourceTransactionManager"]
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@contextmanager
+def _block(loop: LoopHandle, scope: AbstractAsyncContextManager[S]) -> Iterator[S]:
+    """Enter and leave a block of the core on the loop; what it binds is bound in this thread."""
+    context = copy_context()  # the scope is entered and left in one context
+    status = CallersThread().call(loop, scope.__aenter__, context=context)
+    try:
+        with resources.bindings_of(context):
+            yield status
+    except BaseException as error:
+        leave = partial(scope.__aexit__, type(error), error, error.__traceback__)
+        CallersThread().call(loop, leave, context=context)
+        raise
+    else:
+        CallersThread().call(loop, scope.__aexit__, None, None, None, context=context)
+
+
+class JmsTransactionManager(ReusableFacade[CoreManager]):
+    """Runs blocks in local transactions: `with manager.transaction():`. Spring: same name.
+
+    Threads may share it: a transaction belongs to the thread that entered the block.
+
+    Args:
+        connection_factory: templates with the same factory object join.
+        default_timeout: seconds that a transaction may take unless it has its own timeout;
+            None: no limit.
+        synchronization: whether `register_synchronization` can be used in its transactions. Not by
+            default, as in Spring, so that it may be used beside the manager of a database.
+    """
+
+    __slots__ = ()
+
+    connection_factory = Attribute[Any]("Templates with the same factory object join.")
+    default_timeout = Attribute[float | None](
+        "Seconds that a transaction may take unless it has its own timeout; None: no limit."
+    )
+    synchronization = Attribute[bool]("Whether synchronizations can be registered.")
+
+    def __init__(
+        self,
+        connection_factory: Any,
+        *,
+        default_timeout: float | None = None,
+        synchronization: bool = False,
+    ) -> None:
+        self.core = CoreManager(
+            core_of(connection_factory),
+            default_timeout=default_timeout,
+            synchronization=synchronization,
+        )
+        self.loop = loop_of(connection_factory)
+        self.connection_factory = connection_factory
+
+    @contextmanager
+    def transaction(
+        self,
+        name: str | None = None,
+        timeout: float | None = None,
+        *,
+        propagation: Propagation = Propagation.REQUIRED,
+    ) -> Iterator[TransactionStatus]:
+        """Commit at the end of the block; roll back when it raises. Blocks at both ends.
+
+        Templates with the same connection factory join, in this thread.
+
+        Args:
+            name: appears in `status.name`.
+            timeout: seconds; None: the manager's default.
+            propagation: how the block relates to an active transaction.
+
+        Raises:
+            IllegalStateException: MANDATORY without a transaction, NEVER with one.
+            UnsupportedOperationException: NESTED in a transaction.
+            TransactionRolledBackException: an inner block asked for a rollback, the transaction
+                timed out, or the broker could not commit.
+        """
+        with _block(
+            self.loop, self.core.transaction(name, timeout, propagation=propagation)
+        ) as status:
+            yield status
+
+
+class ResourceTransactionManager(ReusableFacade[CoreResource[T]], Generic[T]):
+    """Runs blocks in transactions of any resource: `with manager.transaction():`.
+
+    Spring: AbstractPlatformTransactionManager. A block within a block of the same manager joins its
+    transaction. Templates take part: those with `session_transacted` commit right after the
+    transaction, others send at once. Threads may share it: a transaction belongs to the thread that
+    entered the block, and `begin`, `commit` and `rollback` are called in that thread; in a
+    container, in that of the consumer.
+
+    Args:
+        begin: a function that begins a transaction and returns it.
+        commit: is called with it.
+        rollback: the same.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        begin: Callable[[], T],
+        commit: Callable[[T], Any],
+        rollback: Callable[[T], Any],
+    ) -> None:
+        self.core = CoreResource(
+            partial(call_in_thread, begin),
+            partial(call_in_thread, commit),
+            partial(call_in_thread, rollback),
+        )
+        self.loop = current_loop()
+
+    @contextmanager
+    def transaction(
+        self, name: str | None = None, timeout: float | None = None
+    ) -> Iterator[ResourceTransactionStatus[T]]:
+        """Commit at the end of the block, or roll back if it raises or is rollback-only. Blocks.
+
+        `timeout` is not used: the resource has its own.
+
+        Raises:
+            SynchedLocalTransactionFailedException: a template's session could not be committed;
+                the transaction is.
+            Exception: those of `begin`, `commit` and `rollback`.
+        """
+        loop = current_loop()  # in a handler the application's, as its templates have
+        with _block(loop, self.core.transaction(name, timeout)) as status:
+            yield status
+
+
+class ChainedTransactionManager(ReusableFacade[CoreChain]):
+    """Several blocking managers as one: begins in their order, commits in the reverse one.
+
+    Best effort, in one phase: if a commit fails, those before it stay, and those after it are
+    rolled back. So the manager whose commit is likeliest to fail comes last. Spring:
+    ChainedTransactionManager. Threads may share it.
+
+    Raises:
+        ValueError: there is no manager.
+        IllegalStateException: their connection factories belong to different event loops.
+    """
+
+    __slots__ = ("_managers",)
+
+    def __init__(self, *managers: Any) -> None:
+        self.core = CoreChain(*(core_of(each) for each in managers))
+        self._managers = managers
+        self.loop = current_loop()
+        if len({each.token for each in self._loops()}) > 1:
+            raise IllegalStateException(
+                "The managers of a chain belong to different event loops",
+                hint="create their connection factories in one place: all in a handler's thread, "
+                "or all outside of handlers",
+            )
+
+    @contextmanager
+    def transaction(
+        self, name: str | None = None, timeout: float | None = None
+    ) -> Iterator[ChainedStatus]:
+        """Run the block in one transaction of each manager. Blocks at both ends.
+
+        Raises:
+            HeuristicCompletionException: a commit failed (its cause) after others had succeeded.
+            Exception: the first commit failed, all others are rolled back.
+        """
+        loop = next(iter(self._loops()), None) or current_loop()
+        with _block(loop, self.core.transaction(name, timeout)) as status:
+            yield status
+
+    def _loops(self) -> list[LoopHandle]:
+        """Return the loops of the connection factories; other resources have none."""
+        return [each.loop for each in self._managers if isinstance(each, JmsTransactionManager)]
