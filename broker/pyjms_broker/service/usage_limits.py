@@ -144,7 +144,7 @@ def _check_disk(
         config.broker_name,
         what,
     )
-    usage.change_limit(usable)
+    usage.change_limit(usable, is_promised=not is_default)
 
 
 def _check_allowed(config: BrokerConfiguration, what: str) -> None:

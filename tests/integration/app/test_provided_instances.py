@@ -77,7 +77,7 @@ async def test_the_container_provides_the_instance(targets: object, jms_app: Jms
     for number, (name, text) in enumerate(sent.items(), 1):
         await jms_app.template.convert_and_send(f"orders.{name}", text)
         await jms_app.recorder.until(lambda calls, number=number: len(calls) == number)
-    answers = {await jms_app.template.receive_and_convert("answers") for _ in "abd"}
+    answers = {await jms_app.template.receive_and_convert("answers") for _ in range(3)}
     assert answers == {"answer to a", "answer to b", "nothing to do for d"}
     await jms_app.stop()
     assert services.journal().lines == [

@@ -133,7 +133,7 @@ async def test_a_configuration_file_names_the_login_modules(tmp_path: Path) -> N
     ("modules", "message"),
     [
         ("org.example.Login required;", "2: the login module org.example.Login is not supported"),
-        (f"{JAAS}GuestLoginModule always;", "2: 'always' is no flag"),
+        (f"{JAAS}GuestLoginModule always;", "2: 'always' is not a flag"),
         (f"{JAAS}GuestLoginModule required", "3: '=' is expected"),
         (f'{JAAS}LDAPLoginModule required userBase="x";', "2: the login module has no option conn"),
         (f'{JAAS}GuestLoginModule required a="${{NO_SUCH_VARIABLE}}";', "no variable NO_SUCH_VAR"),

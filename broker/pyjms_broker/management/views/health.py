@@ -57,8 +57,8 @@ def _limits(usage: DiskUsage, what: str, name: str) -> Iterator[HealthStatus]:
 
 
 def _disk(usage: DiskUsage, what: str, directory: Path) -> Iterator[HealthStatus]:
-    if usage.limit == STORE_LIMIT:
-        return  # the default, which nobody has promised; ActiveMQ lowers it to the disk's size
+    if usage.limit == STORE_LIMIT or not usage.is_promised:
+        return  # the default, or what the disk had room for at the start: nobody has promised it
     free = shutil.disk_usage(directory).free
     if usage.limit - usage.used > free:
         message = (

@@ -49,6 +49,8 @@ class DiskUsage:
     ) -> None:
         self.name = name
         self.limit = limit
+        self.is_promised = True
+        """Whether somebody has set the limit; not if it is a default that the disk has lowered."""
         self.store = store
         self.parent = parent
         self._waiting: deque[tuple[Callable[[], None], int]] = deque()
@@ -64,9 +66,10 @@ class DiskUsage:
         """Percentage of the limit that is used; 0 without a limit."""
         return self.used * 100 // self.limit if self.limit else 0
 
-    def change_limit(self, limit: int) -> None:
+    def change_limit(self, limit: int, *, is_promised: bool = True) -> None:
         """Set the limit in bytes, 0: none, and admit the sends that have room by it."""
         self.limit = limit
+        self.is_promised = is_promised
         self.changed()
 
     def is_full(self, high_water_mark: int = 100) -> bool:
