@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 
 import anyio
@@ -14,6 +14,7 @@ from pyjms_broker.console.model.messages import MOST_EXAMINED
 from pyjms_broker.console.model.segments import kept_segments
 from pyjms_broker.region.queue.queue import Queue as BrokerQueue
 from pyjms_broker.service import BrokerService
+from pyjms_broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
 from tests.kit.console import Console, console_of
 from tests.kit.raw_client import RawClient
 from tests.kit.waiting import until
@@ -87,6 +88,28 @@ async def test_a_journal_file_names_the_messages_that_keep_it(tmp_path: Path) ->
         page = re.search(r'href="/admin/(message[?][^"]*)"', text)
         assert page is not None
         assert "three" not in await console.text(unescape(page[1]))
+        await client.close()
+
+
+async def test_each_store_of_mkahadb_has_its_journal_files(tmp_path: Path) -> None:
+    filters = (FilteredKahaDB(queue="orders.>"), FilteredKahaDB())
+    store = MultiKahaDBPersistenceAdapter(tmp_path / "stores", filters)
+    async with (
+        BrokerService("kept", data_directory=tmp_path, persistence_adapter=store) as service,
+        console_of(service) as console,
+    ):
+        client = RawClient(create_transport(service.vm_uri))
+        await client.open("archive")
+        await client.send(Queue("orders.eu"), "one", "two")
+        await client.send(Queue("other"), "three")
+        rows = kept_segments(service.management.context)
+        assert rows is not None
+        assert {each.name: [(k.name, k.messages) for k in each.keepers] for each in rows} == {
+            f"{filters[0].directory_name}/db-1.log": [("orders.eu", 2)],
+            f"{filters[1].directory_name}/db-1.log": [("other", 1)],
+        }
+        text = await console.text("warnings")
+        assert all(f"<code>{escape(each.name)}</code>" in text for each in rows)
         await client.close()
 
 

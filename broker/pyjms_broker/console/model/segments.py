@@ -35,13 +35,23 @@ class SegmentRow:
 def kept_segments(context: ManagementContext) -> list[SegmentRow] | None:
     """Return the oldest journal files and why they are kept; None: the store has none."""
     store: object = context.host.system_usage.store.store
-    report: Callable[[], Sequence[Any]] | None = getattr(store, "segment_report", None)
-    if report is None:
-        return None
-    reports = [each for each in report() if each.needed]
+    one: Callable[[], Sequence[Any]] | None = getattr(store, "segment_report", None)
+    if one is not None:
+        reports = {"": one()}
+    else:  # mKahaDB: a store for each filter or destination
+        several: Callable[[], dict[str, Sequence[Any]]] | None = getattr(
+            store, "segment_reports", None
+        )
+        if several is None:
+            return None
+        reports = {f"{folder}/": each for folder, each in several().items()}
+    kept = [
+        (folder, each) for folder, found in sorted(reports.items()) for each in found if each.needed
+    ]
+    kept.sort(key=lambda each: each[1].current)  # those that are being written say the least
     return [
-        SegmentRow(f"db-{each.file_id}.log", tuple(_reasons(each)), tuple(_keepers(each)))
-        for each in reports[:_MOST]
+        SegmentRow(f"{folder}db-{each.file_id}.log", tuple(_reasons(each)), tuple(_keepers(each)))
+        for folder, each in kept[:_MOST]
     ]
 
 

@@ -29,6 +29,13 @@
     show();
   }
 
+  // On a phone the menu is wider than the page: show which entry is the open page.
+  const menu = document.querySelector(".menu");
+  const current = menu && menu.querySelector("[aria-current]");
+  if (current) {
+    menu.scrollLeft = current.offsetLeft - menu.offsetLeft - (menu.clientWidth - current.offsetWidth) / 2;
+  }
+
   const live = document.getElementById("live");
   let isLive = stored("pyjms-live") !== "off";
   if (live && document.querySelector("[data-live]")) {

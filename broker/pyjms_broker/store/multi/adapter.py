@@ -27,6 +27,7 @@ from pyjms_broker.store.file_lock import SharedFileLock
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms_broker.store.kahadb.maintenance.cleanup import SegmentReport
 from pyjms_broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
 from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
 from pyjms_broker.store.multi import partition as partitions
@@ -350,6 +351,10 @@ class MultiKahaDBPersistenceAdapter:
         for adapter in list(self._adapters()):
             await adapter.checkpoint()
         await self._clean_up()
+
+    def segment_reports(self) -> dict[str, list[SegmentReport]]:
+        """Return what keeps each segment of each store, by the name of the store's directory."""
+        return {each.directory.name: each.segment_report() for each in self._adapters()}
 
     def reclaim_soon(self) -> None:
         """See PersistenceAdapter."""

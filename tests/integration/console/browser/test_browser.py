@@ -209,6 +209,14 @@ async def test_a_phone_shows_every_page_without_sideways_scrolling(page: Page) -
         assert excess <= 0, path
 
 
+async def test_the_menu_of_a_phone_shows_which_page_is_open(page: Page) -> None:
+    await page.set_viewport_size({"width": 360, "height": 740})
+    for path in ("", "warnings", "scheduled", "queues"):
+        await page.goto(f"/admin/{path}")
+        await expect(page.locator(".menu [aria-current]")).to_be_in_viewport(ratio=0.99)
+        assert await page.evaluate("scrollY") == 0
+
+
 async def test_nothing_hostile_runs(page: Page) -> None:
     await page.goto("/admin/browse?queue=maps")
     await page.locator("main tbody th a").click()
