@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-from pyjms.jms.destination import Queue
+from pyjms.jms.destination import Queue, Topic
+from pyjms.wire.openwire.commands import ProducerId, ProducerInfo, SessionId, SessionInfo
 from pyjms_broker.management.model import View
 from pyjms_broker.service import BrokerService
 from tests.kit.raw_client import Connect
@@ -35,6 +36,47 @@ async def test_a_connection_has_two_names_and_lists_what_it_has(
     consumers, producers = values["Consumers"], values["Producers"]
     assert consumers == [str(each.name) for each in views(service, "endpoint=Consumer,*")]
     assert producers == [str(each.name) for each in views(service, "endpoint=dynamicProducer,*")]
+
+
+async def test_a_connection_tells_what_each_of_its_sessions_does(
+    service: BrokerService, connect: Connect
+) -> None:
+    client, other = await connect(), await connect()
+    await other.consumer(Topic("news"))
+    found = views(service, "connectionViewType=clientId,*")
+    (view,) = [each for each in found if each.get("ClientId") == client.name]
+    assert view.get("SessionCount") == 1
+    second = SessionId(client.name, 7)
+    await client.request(SessionInfo(second))
+    producer = ProducerId(client.name, 1, 7)
+    await client.request(ProducerInfo(producer, Q))
+    consumer = await client.consumer(Q, prefetch_size=2)
+    for text in ("one", "two", "three"):
+        await client.request(client.text(producer, Q, text))
+    message = await client.dispatched()
+    await client.ack(message)
+    assert view.get("SessionCount") == 2
+    nothing = dict.fromkeys(
+        ("SentCount", "BlockedSends", "DispatchedCounter", "DequeueCounter", "DispatchedQueueSize"),
+        0,
+    )
+    first, last = cast("list[object]", await view.invoke("sessions"))
+    assert first == {
+        **nothing,
+        "SessionId": consumer.session_id,
+        "ConsumerCount": 1,
+        "ProducerCount": 0,
+        "DispatchedCounter": 3,
+        "DequeueCounter": 1,
+        "DispatchedQueueSize": 2,
+    }
+    assert last == {
+        **nothing,
+        "SessionId": 7,
+        "ConsumerCount": 0,
+        "ProducerCount": 1,
+        "SentCount": 3,
+    }
 
 
 async def test_a_producer_counts_what_it_has_sent(service: BrokerService, connect: Connect) -> None:

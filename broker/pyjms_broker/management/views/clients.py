@@ -18,6 +18,7 @@ from pyjms_broker.management.conversion import BOOLEAN, INT, LONG, STRING
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.model import Attribute, Operation, ViewKind, table
 from pyjms_broker.management.object_name import ObjectName
+from pyjms_broker.management.views.sessions import SESSION_ATTRIBUTE, SESSION_OPERATION
 
 __all__ = ["CONNECTION", "CONNECTOR", "PRODUCER", "Client", "clients", "producer_name", "producers"]
 
@@ -174,11 +175,13 @@ CONNECTION: Final[ViewKind[Any]] = ViewKind(
             "Time since the oldest of them began, in ms; null: there is none.",
             _oldest_transaction,
         ),
+        SESSION_ATTRIBUTE,
         Attribute("Consumers", _NAMES, "The names of its consumers.", _consumer_names),
         Attribute("Producers", _NAMES, "The names of its producers.", _producer_names),
     ),
     table(
         Operation("stop", "void", "Close it.", lambda c: c.it.transport.stop_soon()),
+        SESSION_OPERATION,
     ),
 )
 

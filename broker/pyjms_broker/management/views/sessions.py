@@ -1,0 +1,75 @@
+"""The sessions of a connection. ActiveMQ has no views of them: these are part of the connection's.
+
+A session has no counters of its own: its figures are the sums of those of the producers and
+consumers that it has now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.connector.openwire.connection_state import SessionState
+from pyjms_broker.management.conversion import INT
+from pyjms_broker.management.host import Managed
+from pyjms_broker.management.model import Attribute, Operation
+
+__all__ = ["SESSION_ATTRIBUTE", "SESSION_OPERATION"]
+
+_Connection: TypeAlias = Managed[Any]
+
+
+def _sessions(c: _Connection) -> Iterator[tuple[int, SessionState]]:
+    """Iterate over the sessions that the client has created, in their order."""
+    for session_id, session in c.it.state.sessions.items():
+        if session_id.value >= 0:  # the negative one holds the connection's own consumers
+            yield session_id.value, session
+
+
+def _items(c: _Connection) -> list[dict[str, object]]:
+    state, transport = c.it.state, c.it.transport
+    subscriptions = {
+        each.consumer_id: each
+        for each in c.tree.region.subscriptions.all()
+        if each.context is state.context
+    }
+    return [
+        _item(
+            number,
+            [subscriptions[each] for each in session.consumers if each in subscriptions],
+            [
+                transport.producers[each]
+                for each in session.producers
+                if each in transport.producers
+            ],
+        )
+        for number, session in _sessions(c)
+    ]
+
+
+def _item(
+    number: int, consumers: list[Subscription], producers: list[ProducerExchange]
+) -> dict[str, object]:
+    return {
+        "SessionId": number,
+        "ConsumerCount": len(consumers),
+        "ProducerCount": len(producers),
+        "SentCount": sum(each.sent_count for each in producers),
+        "BlockedSends": sum(each.blocked_sends for each in producers),
+        "DispatchedCounter": sum(each.dispatched_count for each in consumers),
+        "DequeueCounter": sum(each.dequeue_count for each in consumers),
+        "DispatchedQueueSize": sum(each.in_flight for each in consumers),
+    }
+
+
+SESSION_ATTRIBUTE: Final[Attribute[Any]] = Attribute(
+    "SessionCount", INT, "Its sessions.", lambda c: sum(1 for _ in _sessions(c))
+)
+SESSION_OPERATION: Final[Operation[Any]] = Operation(
+    "sessions",
+    "[Ljavax.management.openmbean.CompositeData;",
+    "Return its sessions: their producers and consumers, and the sums of their counters.",
+    _items,
+)
