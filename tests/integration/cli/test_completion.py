@@ -1,4 +1,8 @@
-"""Completion of the command line, in the shell itself: `pyjms --show-completion`."""
+"""Completion of the command line, in the shell itself.
+
+`pyjms --install-completion` writes the script that _PYJMS_COMPLETE=source_SHELL prints; which
+SHELL, it sees from the processes above it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import pytest
 SCRIPTS = Path(sys.executable).parent
 
 BASH = """
-eval "$(pyjms --show-completion bash)"
+eval "$(env _PYJMS_COMPLETE=source_bash pyjms)"
 complete -p pyjms >&2
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
 _pyjms_completion pyjms
@@ -55,5 +59,5 @@ def test_bash_completes_commands_options_and_values(
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_have_their_scripts(shell: str) -> None:
-    script = run("pyjms", "--show-completion", shell).stdout
+    script = run("env", f"_PYJMS_COMPLETE=source_{shell}", "pyjms").stdout
     assert f"_PYJMS_COMPLETE=complete_{shell}" in script

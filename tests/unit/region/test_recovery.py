@@ -232,7 +232,7 @@ def properties(client, consumer):
     ]
 
 
-@pytest.mark.fact("activemq-broker 4.2/(built in) retained")
+@pytest.mark.fact("activemq-broker 4.2/retained")
 @pytest.mark.parametrize("policy", [None, COUNT])
 def test_the_last_retained_message(make_broker, policy):
     broker = make_broker(keeping(policy))
