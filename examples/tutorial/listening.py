@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 from examples.tutorial.configuration import QUEUE, TOPIC, Configuration
@@ -23,4 +24,5 @@ async def on_topic(text: str) -> None:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     JmsApplication(sys.modules[__name__], container=Configuration).run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Annotated
 
@@ -23,4 +24,5 @@ async def send(messaging: Annotated[JmsMessagingTemplate, Provide["messaging"]])
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     JmsApplication(sys.modules[__name__], container=Configuration).run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 from examples.tutorial.configuration import TOPIC, Configuration
@@ -17,4 +18,5 @@ async def on_topic(text: str) -> None:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     JmsApplication(sys.modules[__name__], container=Configuration).run()

@@ -39,6 +39,18 @@ def test_every_page_is_in_the_navigation() -> None:
     } == set()
 
 
+def test_every_page_can_be_reached_from_the_first_one() -> None:
+    found, unread = set[Path](), {DOCS / "index.md"}
+    while unread:
+        page = unread.pop()
+        found.add(page)
+        links = re.findall(r"\]\(([\w./-]+\.md)\b", page.read_text(encoding="utf-8"))
+        linked = {(page.parent / link).resolve() for link in links}
+        unread |= {each for each in linked if each.is_file()} - found
+    assert {page for page in DOCS.rglob("*.md") if page not in found} == set()
+    assert {"listeners.md", "scheduling.md", "transactions.md"} <= {page.name for page in found}
+
+
 def test_the_site_has_pages_made_from_the_code(site: Path) -> None:
     settings = (site / "reference" / "application.html").read_text(encoding="utf-8")
     assert "pub_sub_domain" in settings
