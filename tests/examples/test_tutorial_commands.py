@@ -29,9 +29,7 @@ class Readme:
         readme = (ROOT / "examples" / "tutorial" / "README.md").read_text(encoding="utf-8")
         _, broker, parts = re.findall(r"^```sh\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
         self.settings, self.broker = broker.replace("8161", str(self.web_port)).splitlines()
-        self._variable, *self.commands = (
-            line.split("#")[0].strip() for line in parts.splitlines()
-        )
+        self._variable, *self.commands = (line.split("#")[0].strip() for line in parts.splitlines())
         self.variables: dict[str, str] = {}
 
     def write_settings(self, folder: Path) -> None:
