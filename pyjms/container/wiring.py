@@ -16,6 +16,7 @@ from pyjms._yaml import Problems
 from pyjms.annotation.jms_listener import JmsListenerMark
 from pyjms.annotation.send_to import send_to_destination
 from pyjms.container import deliveries, kept_connections
+from pyjms.container.around.embedded_broker import EmbeddedBrokerHold
 from pyjms.container.around.interceptors import ApplicationInterceptors, named_interceptors
 from pyjms.container.checks import (
     add_container_problems,
@@ -80,6 +81,7 @@ class Wiring:
         )
         """The jobs of @jms_scheduled."""
         self._factories = kept_connections.ContainerFactories(container, settings)
+        self._hold = EmbeddedBrokerHold(container)
         self._injection = Injection(container, settings)
         self.registrar = JmsListenerEndpointRegistrar()
         """What the configurers have set and added."""
@@ -234,11 +236,13 @@ class Wiring:
     async def start_pools(self) -> None:
         """Allow the use of the pools, and open their first connections; failures are logged."""
         self._interceptors.add_to_templates(self._container)
+        await self._hold.begin()
         await kept_connections.start_pools(self._container)
 
     async def close_factories(self) -> None:
         """Close the connections that connection factories and container factories keep."""
         await kept_connections.close_all(self._container, self._factories.used)
+        await self._hold.end()
 
     def describe_brokers(self, containers: Iterable[AbstractMessageListenerContainer]) -> str:
         """Return the main broker's URL and those of other containers, without credentials."""

@@ -177,6 +177,10 @@ class ContainerProperties:
 
     @destination.setter
     def destination(self, value: Destination | None) -> None:
+        if isinstance(value, str):
+            raise TypeError(
+                f"destination is a Queue or Topic, not {value!r}; write destination_name={value!r}"
+            )
         self._destination = value
         if value is not None and value.is_topic:
             self.pub_sub_domain = True

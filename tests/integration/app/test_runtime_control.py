@@ -14,11 +14,13 @@ from dependency_injector import providers
 from pyjms import (
     ApplicationContainer,
     JmsApplication,
+    JMSException,
     PyjmsSettings,
+    Queue,
     SimpleJmsListenerContainerFactory,
     jms_listener,
 )
-from pyjms.aio import JmsTemplate
+from pyjms.aio import ConnectionFactory, JmsTemplate
 from tests.kit.waiting import until
 
 
@@ -190,3 +192,26 @@ async def _running(application: JmsApplication) -> AsyncIterator[None]:
             await until(lambda: signal.getsignal(signal.SIGUSR1) is not signal.SIG_DFL)
             yield
             application.request_stop()
+
+
+async def test_an_embedded_broker_runs_while_all_listeners_are_paused() -> None:
+    handled: list[str] = []
+
+    @jms_listener("orders", id="orders")
+    async def on_order(text: str) -> None:
+        handled.append(text)
+
+    settings = PyjmsSettings().with_broker_url("vm://paused?broker.persistent=false")
+    with anyio.fail_after(30):
+        async with JmsApplication(on_order, settings=settings) as application:
+            await application.pause()
+            factory = ConnectionFactory("vm://paused?create=false")
+            async with await factory.create_connection() as connection:
+                session = await connection.create_session()
+                producer = await session.create_producer(Queue("orders"))
+                await producer.send(session.create_text_message("a"))
+            assert handled == []
+            await application.resume()
+            await until(lambda: handled == ["a"])
+    with pytest.raises(JMSException, match="does not exist"):
+        await ConnectionFactory("vm://paused?create=false").create_connection()

@@ -372,3 +372,8 @@ def test_the_signature_names_the_connection_factory_first():
         next(iter(inspect.signature(DefaultMessageListenerContainer).parameters))
         == "connection_factory"
     )
+
+
+def test_a_name_in_the_place_of_a_destination() -> None:
+    with pytest.raises(TypeError, match="write destination_name='orders'"):
+        DefaultMessageListenerContainer(destination="orders")  # type: ignore[arg-type]

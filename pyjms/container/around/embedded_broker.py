@@ -1,0 +1,51 @@
+"""Keeps the broker embedded in an application running as long as the application.
+
+A broker that a `vm://` URL creates stops with its last connection, and what it keeps in memory is
+gone. An application has times without any: while all its listeners are paused, between two sends
+of a template that caches nothing. So it has one connection of its own, which does nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyjms.client.factory import ConnectionFactory
+
+__all__ = ["EmbeddedBrokerHold"]
+
+
+class EmbeddedBrokerHold:
+    """The connection that keeps the main broker of an application alive, if it is embedded."""
+
+    def __init__(self, container: Any) -> None:
+        self._container = container
+        self._connection: Any = None
+
+    async def begin(self) -> None:
+        """Create the broker, unless it runs already, and stay connected; nothing for others.
+
+        Raises:
+            JMSException: the broker cannot be created.
+        """
+        native = self._container.native_connection_factory()
+        if self._connection is not None or type(native) is not ConnectionFactory:
+            return
+        uri = native.uri
+        if uri.scheme != "vm" or uri.options.get("create") == "false":
+            return  # another process's broker, or somebody else's in this one
+        factory = ConnectionFactory(
+            uri.with_secrets(), user_name=native.user_name, password=native.password
+        )
+        connection = await factory.create_connection()
+        try:
+            await connection.start()
+        except BaseException:
+            await connection.close()
+            raise
+        self._connection = connection
+
+    async def end(self) -> None:
+        """Close the connection. Idempotent."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
