@@ -27,8 +27,10 @@ from pyjms import (
     SynchedLocalTransactionFailedException,
     TransactionSynchronization,
     is_synchronization_active,
+    jms_listener,
     register_synchronization,
 )
+from pyjms.testing.app import JmsTestApp
 
 _numbers = itertools.count(1)
 
@@ -283,6 +285,25 @@ def test_a_rollback_follows_an_interruption(database: Database) -> None:
     assert database.texts() == ["b"]
 
 
+def test_a_second_interruption_ends_the_wait() -> None:
+    """It is raised at once; what is left of the rollback happens in another thread."""
+
+    def interrupt(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    ended = threading.Event()
+    last = Recording("after_completion False", ended.set)
+    manager = ResourceTransactionManager(lambda: None, lambda _: None, interrupt)
+    with pytest.raises(KeyboardInterrupt), manager.transaction():
+        register_synchronization(Recording("before_commit", interrupt))
+        register_synchronization(last)
+    assert ended.wait(20)
+    assert last.log == ROLLED_BACK
+    assert len(last.threads - {threading.current_thread()}) == 1
+    with manager.transaction():  # the loop goes on
+        pass
+
+
 def test_threads_have_transactions_of_their_own(factory: CachingConnectionFactory) -> None:
     begun: list[threading.Thread] = []
     manager = ResourceTransactionManager(
@@ -347,3 +368,29 @@ def test_a_container_calls_the_resource_in_the_thread_of_its_handler(
     with sqlite3.connect(tmp_path / "rows.db") as rows:
         assert rows.execute("SELECT text FROM orders").fetchall() == [("a",)]
     assert texts(factory, "in") == []
+
+
+async def test_a_handler_s_thread_has_its_own_block(jms_app: JmsTestApp) -> None:
+    """On the loop of the application, while the consumer's transaction goes on around it."""
+    threads: list[threading.Thread] = []
+
+    def note(*_: object) -> None:
+        threads.append(threading.current_thread())
+
+    manager = ResourceTransactionManager(note, note, note)
+
+    @jms_listener("in", id="in")
+    def handle(text: str) -> None:
+        template = JmsTemplate(ConnectionFactory(jms_app.url), session_transacted=True)
+        with manager.transaction():
+            register_synchronization(Recording("after_commit", note))
+            template.convert_and_send("out", text)
+        note()
+
+    await jms_app.start(handle)
+    await jms_app.template.convert_and_send("in", "a")
+    assert await jms_app.template.receive_and_convert("out", timeout=10) == "a"
+    await jms_app.drained("in")
+    assert len(threads) == 4  # begin, commit, after_commit, and the handler's own
+    assert len(set(threads)) == 1
+    assert threads[0] is not threading.current_thread()
