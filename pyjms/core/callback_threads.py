@@ -16,7 +16,7 @@ from anyio import to_thread
 from anyio.lowlevel import current_token
 
 from pyjms.core.closing import call
-from pyjms.core.workers import current_worker
+from pyjms.core.workers import Worker, current_worker
 
 __all__ = ["WaitingThread", "call_in_thread", "is_on_a_loop", "waiting_thread"]
 
@@ -48,14 +48,19 @@ def is_on_a_loop() -> bool:
 async def call_in_thread(function: Callable[..., Awaitable[Any] | Any], *args: Any) -> Any:
     """Call a function that may block in the thread to which it belongs; return its result.
 
-    Without one, or if it is still in an abandoned handler, it is any other thread. A coroutine
-    function is awaited on the loop.
+    Without one, or if it has ended or is still in a handler, it is any other thread: a task that
+    outlives the handler which has started it has its context variables. A coroutine function is
+    awaited on the loop.
     """
     thread, worker = waiting_thread.get(), current_worker.get()
     if thread is not None and thread.is_serving:
         result = await thread.run(function, *args)
-    elif worker is not None and worker.loop.is_current() and not worker.busy:
+    elif worker is not None and _is_free(worker):
         result = await worker.run(function, *args)
     else:
         result = await to_thread.run_sync(partial(function, *args))
     return await call(lambda: result)
+
+
+def _is_free(worker: Worker) -> bool:
+    return worker.loop.is_current() and not worker.busy and not worker.closed

@@ -179,6 +179,7 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._ended = anyio.Event()
         self.busy = False
+        self.closed = False
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
         """Run `function(*args)` in the thread and return its result, or raise what it raises.
@@ -281,6 +282,7 @@ class Worker:
 
     def close(self) -> None:
         """Let the thread end when it has nothing left to do. Returns at once."""
+        self.closed = True
         if self._thread is None:
             self._ended.set()
         self._calls.put(None)

@@ -10,6 +10,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from pyjms._wakeup import LoopHandle
+from pyjms.core.callback_threads import call_in_thread
 from pyjms.core.workers import Worker, call_in_worker, current_worker
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.listener.handler.message_listener import ListenerCall, listener_name
@@ -188,3 +189,34 @@ async def test_a_thread_may_call_what_belongs_to_the_loop():
         await worker.run(on_loop, None)
     worker.close()
     assert await worker.join(5)
+
+
+@pytest.mark.parametrize("state", ["free", "closed", "busy"])
+async def test_what_a_thread_has_registered_is_called_in_it_while_it_is_free(state):
+    """A task that outlives its handler, or one beside it, does not wait for that thread."""
+    worker = Worker("mine")
+    token = current_worker.set(worker)
+    entered, released = anyio.Event(), threading.Event()
+    try:
+        mine = await worker.run(threading.current_thread)
+        if state == "closed":
+            worker.close()
+        async with anyio.create_task_group() as tasks:
+            if state == "busy":
+                handle = LoopHandle()
+
+                def hold():
+                    handle.call_soon(entered.set)
+                    released.wait(20)
+
+                tasks.start_soon(worker.run, hold)
+                await entered.wait()
+            with anyio.fail_after(20):
+                thread = await call_in_thread(threading.current_thread)
+            released.set()
+        assert (thread is mine) is (state == "free")
+        assert thread is not threading.current_thread()
+    finally:
+        released.set()
+        current_worker.reset(token)
+        worker.close()
