@@ -11,6 +11,7 @@ from tests.kit.soak.account import Account
 from tests.kit.soak.attacks import ATTACKS
 from tests.kit.soak.configuration import memory_bound
 from tests.kit.soak.events import Event, EventLog, read_events
+from tests.kit.soak.flows import FLOWS as SOAK_FLOWS
 from tests.kit.soak.flows import Endpoint, Flow, Reader
 from tests.kit.soak.outcome import idleness_failures, memory_failures
 from tests.kit.soak.plan import DISTURBANCES, Disturbance, plan, timely
@@ -20,18 +21,28 @@ STRICT = Endpoint("strict", ordered=True)
 WEAK = Endpoint("weak", flagged=False)
 LOSSY = Endpoint("lossy", lossy=True)
 MORTAL = Endpoint("mortal")
+UNANSWERED = Endpoint("unanswered", refuses_duplicates_only=True)
 DEAD = Endpoint("mortal-dead", dead_letters_of="mortal")
 FLOWS = [
     Flow(end.name, f"queue://{end.name}", (Reader(end, f"queue://{end.name}"),))
     for end in (STRICT, WEAK, LOSSY)
 ]
-FLOWS.append(
-    Flow("mortal", "queue://mortal", (Reader(MORTAL, "queue://mortal"), Reader(DEAD, "queue://d")))
-)
+DUPLICATES = Endpoint("unanswered-dead", dead_letters_of="unanswered")
+FLOWS += [
+    Flow(
+        end.name,
+        f"queue://{end.name}",
+        (Reader(end, f"queue://{end.name}"), Reader(dead, "queue://d")),
+    )
+    for end, dead in ((MORTAL, DEAD), (UNANSWERED, DUPLICATES))
+]
 
 
 def judge(story: str) -> Account:
-    """Account for events, one a line, a second apart; `N s` lets time pass."""
+    """Account for events, one a line, a second apart; `N s` lets time pass.
+
+    The connections of consumers were made before the first event, or at the time that ends a line.
+    """
     events: list[Event] = []
     now = 0.0
     for line in filter(None, map(str.strip, story.splitlines())):
@@ -68,6 +79,34 @@ BROKEN = {
         end strict strict/s 0
         pause mortal
         open strict strict/s 0 again""",
+    "lost behind an acknowledgement in doubt, over a new connection": f"""{sent("strict", 0)}
+        open strict strict/s 0 first
+        end strict strict/s 0
+        down
+        open strict strict/s 0 again whole 5.5""",
+    "lost by a rollback behind an acknowledgement in doubt": f"""{sent("strict", 0)}
+        open strict strict/s 0 first
+        end strict strict/s 0
+        down
+        open strict strict/s 0 again whole 5.5
+        back strict strict/s 0 5.5""",
+    "lost behind an acknowledgement in doubt, long after a pause": f"""{sent("strict", 0)}
+        open strict strict/s 0 first
+        end strict strict/s 0
+        pause steady
+        resumed steady
+        20 s
+        open strict strict/s 0 again""",
+    "refused, and no duplicate": f"""{sent("unanswered", 0)}
+        open unanswered unanswered/s 0 first
+        back unanswered unanswered/s 0
+        got unanswered-dead unanswered/s 0 first""",
+    "delivered again after its acknowledgement, over a new connection": f"""{sent("strict", 0)}
+        open strict strict/s 0 first
+        end strict strict/s 0
+        done strict strict/s 0
+        down
+        open strict strict/s 0 again whole 6.5""",
     "doubled without JMSRedelivered": f"""{sent("strict", 0)}
         got strict strict/s 0 first
         got strict strict/s 0 first""",
@@ -139,6 +178,37 @@ PERMITTED = {
         end strict strict/s 0
         pause steady
         open strict strict/s 0 first""",
+    "received late by a client that was resumed late": f"""{sent("strict", 0)}
+        pause steady
+        open strict strict/s 0 again
+        end strict strict/s 0
+        100 s
+        resumed steady
+        open strict strict/s 0 first""",
+    "received late, over the connection to a broker that is down": f"""{sent("strict", 0)}
+        down
+        open strict strict/s 0 again whole 3.5
+        end strict strict/s 0 3.5
+        open strict strict/s 0 first whole 0.5""",
+    "rolled back late, over the connection to a broker that is down": f"""{sent("strict", 0)}
+        open strict strict/s 0 first whole 0.5
+        down
+        open strict strict/s 0 again whole 4.5
+        end strict strict/s 0 4.5
+        back strict strict/s 0 0.5""",
+    "received late, behind an acknowledgement that was answered": f"""{sent("strict", 0)}
+        down
+        open strict strict/s 0 again whole 3.5
+        end strict strict/s 0 3.5
+        done strict strict/s 0 3.5
+        open strict strict/s 0 first whole 0.5""",
+    "a duplicate that its consumer refused": f"""{sent("unanswered", 0)}
+        open unanswered unanswered/s 0 first
+        end unanswered unanswered/s 0
+        down
+        open unanswered unanswered/s 0 again whole 5.5
+        back unanswered unanswered/s 0 5.5
+        got unanswered-dead unanswered/s 0 first""",
     "rolled back late by a paused client, behind an acknowledgement in doubt": f"""{sent("strict", 0)}
         open strict strict/s 0 first
         open strict strict/s 0 again
@@ -177,6 +247,13 @@ PERMITTED = {
 @pytest.mark.parametrize("story", PERMITTED)
 def test_what_is_permitted_is_not_a_finding(story: str) -> None:
     assert judge(PERMITTED[story]).findings == []
+
+
+def test_dead_letters_are_consumed_where_acknowledgements_are_not_answered() -> None:
+    readers = [reader for flow in SOAK_FLOWS for reader in flow.readers]
+    unanswered = {each.endpoint.name for each in readers if not each.waits}
+    assert unanswered
+    assert unanswered <= {each.endpoint.dead_letters_of for each in readers}
 
 
 def test_memory_above_the_bound_is_found() -> None:

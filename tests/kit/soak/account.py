@@ -8,15 +8,40 @@ Events of consumers: `got E P N FLAG` handles a message for good; `open E P N FL
 that is acknowledged later, then `end E P N` before the acknowledgement or commit, `done E P N`
 when that is confirmed, `back E P N` before a rollback. `cut E`: the consumer's connection was lost.
 
-Events of the supervisor: `down` of the broker, and `disturb "pause NAME" SECONDS` of a process.
+Each of these may end in SINCE, the time at which the connection was made that the message came
+over.
 
-A client that was paused may handle what it had received before, though the broker has given it to
-another one meanwhile: of several deliveries any one may be without JMSRedelivered, and the first
-seconds after a pause prove nothing about acknowledgements, answered ones or not.
+Events of the supervisor: `down` of the broker; `disturb "pause NAME" SECONDS` of a process, and
+`resumed NAME`, which is later than planned if the broker is just being started again.
+
+What is lost. Of a message whose send was confirmed the last word counts, of all its consumers:
+
+    last word                       the message is
+    =============================   ==============================================================
+    none                            lost
+    `got`, `done`                   handled: nothing takes that back
+    `end`                           handled; written before the acknowledgement, so that a client
+                                    that is killed behind it has written it
+    `open`, `back`                  lost: at the end the queues are drained, and the broker has to
+                                    deliver again what was not acknowledged
+
+Two things could make the last word a wrong one where acknowledgements are not answered (`end`,
+never `done`), and would report messages as lost that were handled:
+
+- A client that was paused, or that has not noticed yet that its broker is down, handles what it
+  had received before, though another one has got it and acknowledged it meanwhile. Such a delivery
+  or rollback is old and takes no acknowledgement back. It is known by the pause, or by a `down`
+  between SINCE and the event. Of several deliveries any one may be without JMSRedelivered then.
+- A client acknowledges, and the broker dies before it has the acknowledgement. It delivers the
+  message to a second client, whose `open` or `back` becomes the last word when it is killed, and
+  then to the first one again, which refuses it as a duplicate. So it ends as a dead letter, and the
+  dead letters of such a queue are consumed, too. One that no consumer has ever acknowledged is
+  a finding: only a duplicate may be refused there (`Endpoint.refuses_duplicates_only`).
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -37,6 +62,8 @@ LATE: Final = 60.0
 STALE: Final = 10.0
 """Seconds after a pause in which a client may handle what it had received before."""
 PAUSE: Final = "pause "
+SINCE_AT: Final = {"got": 5, "open": 5, "back": 3}
+"""The fields of events before the time at which the consumer's connection was made."""
 
 
 class Finding(NamedTuple):
@@ -64,6 +91,15 @@ class Batch(NamedTuple):
     last: int
 
 
+@dataclass
+class Pause:
+    """A pause of the processes whose names begin like this."""
+
+    name: str
+    since: float
+    until: float = math.inf
+
+
 class Gap(NamedTuple):
     """Numbers that a subscriber did not get while it was connected."""
 
@@ -84,6 +120,8 @@ class Lane:
     """The highest number so far."""
     cuts: int = 0
     """How often the consumer's connection had been lost when that came."""
+    ended: set[int] = field(default_factory=set)
+    """The numbers that a consumer has acknowledged, answered or not."""
 
     def grow(self, number: int) -> None:
         missing = number + 1 - len(self.state)
@@ -110,7 +148,7 @@ class Account:
         self._lanes: dict[tuple[str, str], Lane] = {}
         self._cuts: Counter[str] = Counter()
         self._downs: list[float] = []
-        self._pauses: list[tuple[str, float, float]] = []
+        self._pauses: list[Pause] = []
         self._doubles: list[Double] = []
         self._gaps: list[Gap] = []
         self._batches: list[Batch] = []
@@ -118,7 +156,7 @@ class Account:
             "try": self._tried, "ok": self._confirmed, "doubt": self._in_doubt,
             "never": self._never, "batch": self._batch, "got": self._got, "open": self._opened,
             "end": self._ending, "done": self._done, "back": self._back, "cut": self._cut,
-            "down": self._down, "disturb": self._disturbed,
+            "down": self._down, "disturb": self._disturbed, "resumed": self._resumed,
         }  # fmt: skip
 
     def take(self, events: Iterable[Event]) -> None:
@@ -164,7 +202,7 @@ class Account:
         self._received(event, OPEN)
 
     def _received(self, event: Event, state: int) -> None:
-        name, producer, text, flag, damage = event.fields
+        name, producer, text, flag, damage = event.fields[:5]
         number, endpoint = int(text), self.endpoints[name]
         lane = self._lanes.setdefault((name, producer), Lane())
         lane.grow(number)
@@ -177,8 +215,8 @@ class Account:
         before = lane.state[number]
         if before == UNSEEN:
             self._first(endpoint, lane, producer, number)
-        elif before == FINAL and self._is_stale(event):
-            self.counts["handled late by paused clients"] += 1
+        elif before == FINAL and self._is_old(event):
+            self.counts["handled late"] += 1
         elif before == FINAL:
             self._find("delivered again after its acknowledgement", name, producer, number)
         if flag == "again":
@@ -192,13 +230,19 @@ class Account:
 
     def _is_settled(self, before: int, event: Event) -> bool:
         """Whether a delivery takes nothing back: an old one says nothing of a later answer."""
-        return before in (HANDLED, FINAL) or (before == MAYBE and self._is_stale(event))
+        return before in (HANDLED, FINAL) or (before == MAYBE and self._is_old(event))
 
-    def _is_stale(self, event: Event) -> bool:
-        return any(
-            event.source.startswith(name) and since <= event.time <= until + STALE
-            for name, since, until in self._pauses
+    def _is_old(self, event: Event) -> bool:
+        """Whether the message may have been given to another consumer before this happened."""
+        return self._is_of_lost_broker(event) or any(
+            event.source.startswith(pause.name) and pause.since <= event.time <= pause.until + STALE
+            for pause in self._pauses
         )
+
+    def _is_of_lost_broker(self, event: Event) -> bool:
+        """Whether the broker that the message came from was down before this happened."""
+        fields = event.fields[SINCE_AT[event.kind] :]
+        return bool(fields and self._downs) and float(fields[0]) < self._downs[-1]
 
     def _first(self, endpoint: Endpoint, lane: Lane, producer: str, number: int) -> None:
         cuts = self._cuts[endpoint.name]
@@ -211,8 +255,10 @@ class Account:
         lane.last = max(lane.last, number)
 
     def _settle(self, event: Event, state: int) -> None:
-        name, producer, number = event.fields
+        name, producer, number = event.fields[:3]
         lane = self._lanes[name, producer]
+        if state in (MAYBE, FINAL):
+            lane.ended.add(int(number))
         if lane.state[int(number)] not in (HANDLED, FINAL):
             lane.state[int(number)] = state
 
@@ -223,7 +269,7 @@ class Account:
         self._settle(event, FINAL)
 
     def _back(self, event: Event) -> None:
-        name, producer, number = event.fields
+        name, producer, number = event.fields[:3]
         before = self._lanes[name, producer].state[int(number)]
         if not self._is_settled(before, event):
             self._settle(event, BACK)
@@ -238,10 +284,14 @@ class Account:
         self._downs.append(event.time)
 
     def _disturbed(self, event: Event) -> None:
-        kind, seconds = event.fields
+        kind = event.fields[0]
         if kind.startswith(PAUSE):
-            end = event.time + float(seconds)
-            self._pauses.append((kind.removeprefix(PAUSE), event.time, end))
+            self._pauses.append(Pause(kind.removeprefix(PAUSE), event.time))
+
+    def _resumed(self, event: Event) -> None:
+        for pause in self._pauses:
+            if pause.name == event.fields[0] and pause.until == math.inf:
+                pause.until = event.time
 
     def _find(self, rule: str, endpoint: str, producer: str, number: int) -> None:
         self.counts[rule] += 1
@@ -279,19 +329,17 @@ class Account:
                 lane.grow(len(sent) - 1)
                 dead = self._lanes.get((self._dead.get(endpoint.name, ""), producer), Lane())
                 dead.grow(len(sent) - 1)
-                self._judge_lane(endpoint, producer, sent, lane.state, dead.state)
+                self._judge_lane(endpoint, producer, lane, dead)
 
     def _judge_lane(
-        self,
-        endpoint: Endpoint,
-        producer: str,
-        sent: bytearray,
-        handled: bytearray,
-        dead: bytearray,
+        self, endpoint: Endpoint, producer: str, lane: Lane, dead_letters: Lane
     ) -> None:
-        for number, status in enumerate(sent):
+        handled, dead = lane.state, dead_letters.state
+        for number, status in enumerate(self._sent[producer]):
             if handled[number] == FINAL and dead[number]:
                 self._find("acknowledged, and a dead letter", endpoint.name, producer, number)
+            if dead[number] and endpoint.refuses_duplicates_only and number not in lane.ended:
+                self._find("refused, and no duplicate", endpoint.name, producer, number)
             self.counts["dead letters"] += dead[number] != UNSEEN
             state = max(handled[number], dead[number])
             if state >= MAYBE:

@@ -21,6 +21,8 @@ class Endpoint:
     """Messages may be missed while the consumer is not connected, and only then."""
     flagged: bool = True
     """A second delivery has JMSRedelivered, after a restart of the broker, too."""
+    refuses_duplicates_only: bool = False
+    """A dead letter is a duplicate of what one of its consumers has acknowledged."""
     dead_letters_of: str | None = None
     """The endpoint that it has the dead letters of: together they get every message."""
 
@@ -84,7 +86,7 @@ def _dead_letters(endpoint: Endpoint) -> Reader:
 
 
 _AUTO = Endpoint("auto")
-_CLIENT = Endpoint("client")
+_CLIENT = Endpoint("client", refuses_duplicates_only=True)
 _TRANSACTED = Endpoint("transacted")
 _EXCLUSIVE = Endpoint("exclusive", ordered=True)
 _GROUPS = Endpoint("groups", ordered=True)
@@ -110,7 +112,10 @@ FLOWS: Final = (
     Flow(
         "client",
         "queue://soak.client",
-        (Reader(_CLIENT, "queue://soak.client", "client", count=2, mortal=True, waits=False),),
+        (
+            Reader(_CLIENT, "queue://soak.client", "client", count=2, mortal=True, waits=False),
+            _dead_letters(_CLIENT),
+        ),
     ),
     Flow(
         "transacted",

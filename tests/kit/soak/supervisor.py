@@ -195,7 +195,7 @@ class Soak:
             case ["pause", name]:
                 child: Child = getattr(self, name)
                 child.pause()
-                self._after(seconds, child.resume)
+                self._after(seconds, lambda: self._resume(name, child))
             case ["write" | "sync" as call, "fails"]:
                 self.broker.tell(f"fail {call} EIO 1")
                 self._disk_fails = True
@@ -209,6 +209,11 @@ class Soak:
                 self._after(seconds, lambda: self._tell_broker("slow 0"))
             case _:
                 raise AssertionError(f"nobody knows how to do: {kind}")
+
+    def _resume(self, name: str, child: Child) -> None:
+        """Let it go on, and note when: a restart of the broker may have delayed that for long."""
+        child.resume()
+        self.log.write("resumed", name)
 
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
         self._later.append((time.monotonic() + seconds, action))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -31,6 +32,8 @@ class Link:
         self.endpoint: str | None = None
         """The endpoint whose consumer it has, if it is told of interruptions."""
         self.connection: ActiveMQConnection
+        self.since = 0.0
+        """When it was connected to the broker from which its messages come."""
 
     def transport_interrupted(self, error: Exception) -> None:
         self.interruptions += 1
@@ -38,7 +41,11 @@ class Link:
             self.log.write("cut", self.endpoint)
 
     def transport_resumed(self) -> None:
-        """Nothing to do: what counts is that there was an interruption."""
+        self.note_connected()
+
+    def note_connected(self) -> None:
+        """Note that messages come over a new connection from now on."""
+        self.since = time.monotonic()
 
 
 class Links:
@@ -87,6 +94,7 @@ class Links:
         factory = ConnectionFactory(url, client_id=f"soak-{name}".replace("/", "-"))
         connection = await factory.create_connection()
         link.connection = connection
+        link.note_connected()
         connection.add_transport_listener(link)
         async with connection:
             yield link

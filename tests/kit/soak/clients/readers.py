@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -15,27 +15,39 @@ from tests.kit.soak.flows import Reader
 
 __all__ = ["read"]
 
-Received = list[tuple[str, int]]
+
+class Noted(NamedTuple):
+    """A message that came."""
+
+    producer: str
+    number: int
+    since: str
+    """When the connection was made that it came over."""
 
 
-def note(link: Link, kind: str, reader: Reader, message: Message) -> tuple[str, int]:
-    """Write that a message came; return its sender and number."""
+Received = list[Noted]
+
+
+def note(link: Link, kind: str, reader: Reader, message: Message) -> Noted:
+    """Write that a message came, and over which connection."""
     assert isinstance(message, BytesMessage)
     link.links.heard()
     properties = message.properties
     producer, number = str(properties["soak_producer"]), int(str(properties["soak_number"]))
+    noted = Noted(producer, number, f"{link.since:.6f}")
     whole = checksum_of(message.get_body(bytes) or b"") == properties["soak_crc"]
     link.log.write(
         kind, reader.endpoint.name, producer, number,
         "again" if message.redelivered else "first", "whole" if whole else "damaged",
+        noted.since,
     )  # fmt: skip
-    return producer, number
+    return noted
 
 
 def settle(link: Link, kind: str, reader: Reader, received: Received) -> None:
     """Write what became of messages that were received."""
-    for producer, number in received:
-        link.log.write(kind, reader.endpoint.name, producer, number)
+    for noted in received:
+        link.log.write(kind, reader.endpoint.name, *noted)
 
 
 async def read(link: Link, reader: Reader, chance: random.Random) -> None:
