@@ -1,8 +1,9 @@
-"""populateJMSXUserID: stamps each message with its sender's login name. (activemq-broker B5)"""
+"""populateJMSXUserID: stamps each message with its sender. (activemq-broker B5)"""
 
 from __future__ import annotations
 
 from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
@@ -11,10 +12,20 @@ __all__ = ["UserIDBroker"]
 
 
 class UserIDBroker(BrokerFilter):
-    """Overwrites the user id of each message, so that clients cannot forge it."""
+    """Overwrites the user id of each message, so that clients cannot forge it.
+
+    It is the login name, or `of_principal` the name of the authenticated user: with client
+    certificates and mapped logins they differ.
+    """
+
+    def __init__(self, next_broker: Broker, *, of_principal: bool = False) -> None:
+        super().__init__(next_broker)
+        self._of_principal = of_principal
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
-        user_name = exchange.context.user_name
+        context = exchange.context
+        security = context.security if self._of_principal else None
+        user_name = context.user_name if security is None else security.user_name
         if message.user_id != user_name:
             message.user_id = user_name
             message.raw = None

@@ -92,6 +92,7 @@ class RegionBroker(InnermostBroker):
         self.selector_limits = selector_limits
         self.selector_meter = selector_meter
         self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
+        self.expires_for_active_durables = False
         self.root: Broker = self
         """The outer end of the chain, set by the code that builds the chain."""
         self.destination_interceptor: Callable[[BrokerDestination], BrokerDestination] | None = None

@@ -38,6 +38,8 @@ class RegionServices(Protocol):
     """Counts what consumers' selectors spend together; None: that is not limited."""
 
     slow_consumers: SlowConsumers
+    expires_for_active_durables: bool
+    """Whether the expiry scan also removes what waits for durable subscriptions in use."""
 
     def next_sequence_id(self) -> int:
         """Return the next broker-wide message number."""

@@ -106,6 +106,20 @@ class BrokerAttributes:
             "Whether messages get their sender's login name as JMSXUserID.", "populateJMSXUserID"
         ),
     ] = False
+    use_authenticated_principal_for_jmsx_user_id: Annotated[
+        bool,
+        Attribute(
+            "Whether that is the user that authentication found, not the client's text.",
+            "useAuthenticatedPrincipalForJMSXUserID",
+        ),
+    ] = False
+    enable_message_expiration_on_active_durable_subs: Annotated[
+        bool,
+        Attribute(
+            "Whether the expiry scan also removes what waits for durable subscriptions in use.",
+            "enableMessageExpirationOnActiveDurableSubs",
+        ),
+    ] = False
     allow_temp_auto_creation_on_send: Annotated[
         bool,
         Attribute(

@@ -56,6 +56,7 @@ def create_region(
         selector_meter=SelectorMeter(rate) if rate else None,
         temp_store=stores.temp_store,
     )
+    region.expires_for_active_durables = config.enable_message_expiration_on_active_durable_subs
     virtual = virtual_destinations_of(config)
     if virtual:
         interceptor = VirtualDestinationInterceptor(region, virtual)
@@ -102,7 +103,12 @@ def build_filter_chain(
                 lambda transaction: recovered_work(region, transaction),
             ),
         ),
-        (config.populate_jmsx_user_id, UserIDBroker),
+        (
+            config.populate_jmsx_user_id,
+            lambda inner: UserIDBroker(
+                inner, of_principal=config.use_authenticated_principal_for_jmsx_user_id
+            ),
+        ),
         *((True, _installer_of(plugin, management)) for plugin in config.plugins),
         (True, StopGuard),
     ]

@@ -9,6 +9,7 @@ from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQMessage,
+    BrokerInfo,
     ConnectionInfo,
     ConsumerId,
     ConsumerInfo,
@@ -173,6 +174,37 @@ async def test_who_subscribes_gets_what_is_the_case_and_nobody_else_does(connect
             assert message.target_consumer_id == consumer
         await late.nothing_dispatched()
     await bystander.nothing_dispatched()
+
+
+@pytest.mark.fact("activemq-broker V-A2")
+async def test_each_kind_of_state_is_told_again_to_who_subscribes(broker_with) -> None:
+    async with broker_with(use_virtual_dest_subs=True) as (_, client):
+        for temporary in (TemporaryQueue(f"{client.name}:1"), TemporaryTopic(f"{client.name}:2")):
+            await client.destination(temporary)
+        for destination in (Queue("q"), Topic("t")):
+            await client.producer(destination)
+            await client.consumer(destination)
+        await client.consumer(Queue("Consumer.a.VirtualTopic.v"))
+        for suffix, kind, count in (
+            ("Connection", ConnectionInfo, 1),
+            ("Queue", DestinationInfo, 2),
+            ("Topic", DestinationInfo, 1),
+            ("TempQueue", DestinationInfo, 1),
+            ("TempTopic", DestinationInfo, 1),
+            ("Consumer.Queue.>", ConsumerInfo, 2),
+            ("Consumer.Topic.t", ConsumerInfo, 1),
+            ("Producer.Queue.q", ProducerInfo, 1),
+            ("Producer.Topic.>", ProducerInfo, 1),
+            ("VirtualDestination.Consumer.Topic.VirtualTopic.>", ConsumerInfo, 1),
+            ("NetworkBridge", BrokerInfo, 0),  # there are no bridges whose state could be told
+        ):
+            consumer = await client.consumer(Topic(A + suffix), prefetch_size=100)
+            for _ in range(count):
+                message = await client.message()
+                assert isinstance(message.data_structure, kind), suffix
+                assert message.target_consumer_id == consumer
+            await client.nothing_dispatched()
+            await client.remove(consumer)
 
 
 @pytest.mark.fact("activemq-broker V-A3")

@@ -13,9 +13,10 @@ import pytest
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.types import Long
+from pyjms.testing.clock import VirtualClock
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, ConsumerControl
-from pyjms.wire.openwire.primitives import encode_map
+from pyjms.wire.openwire.primitives import decode_text, encode_map
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.testing import EmbeddedTestBroker
@@ -23,6 +24,12 @@ from tests.kit.raw_client import RawClient
 
 Q = Queue("q")
 Started = Callable[..., AbstractAsyncContextManager[tuple[EmbeddedTestBroker, RawClient]]]
+
+
+@pytest.fixture
+async def clock() -> AsyncIterator[VirtualClock]:
+    async with VirtualClock() as clock:
+        yield clock
 
 
 @pytest.fixture
@@ -77,6 +84,33 @@ async def test_the_user_is_in_the_message(started: Started, wanted: bool) -> Non
         await client.consumer(Q)
         await client.send(Q, "x")
         assert (await client.message()).user_id == ("joe" if wanted else None)
+
+
+@pytest.mark.fact("activemq-broker T24")
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_messages_of_active_durable_subscriptions_expire(
+    started: Started, clock: VirtualClock, wanted: bool
+) -> None:
+    key = f"enable_message_expiration_on_active_durable_subs: {str(wanted).lower()}"
+    async with started(key, "policies: [{destination: 'topic://>', expire_messages_period: 1s}]") as (
+        broker,
+        client,
+    ):
+        offline = await client.consumer(Topic("t"), subscription_name="offline")
+        await client.remove(offline)
+        await client.consumer(Topic("t"), subscription_name="active", prefetch_size=1)
+        producer = await client.producer()
+        for text, expiration in (("first", 0), ("expires", clock.time_ms() + 500), ("last", 0)):
+            message = client.text(producer, Topic("t"), text)
+            message.expiration = expiration
+            await client.request(message)
+        await clock.advance(2)
+        durables = broker.service.region_broker.subscriptions.durable_subscriptions()
+        waiting = {each.key.subscription_name: each.pending_count for each in durables}
+        assert waiting == {"offline": 2, "active": 1 if wanted else 2}
+        first = await client.dispatched()
+        await client.ack(first)
+        assert decode_text((await client.message()).content) == "last"
 
 
 @pytest.mark.parametrize("persistent", ["true", "false"])

@@ -29,7 +29,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
     missing = [name for name in ("pyjms", command[0]) if shutil.which(name, path=path) is None]
     if missing:
-        pytest.skip(f"not installed: {missing[0]}")
+        pytest.skip(f"no {missing[0]}: pip install pyjms-framework, apt-get install bash")
     return subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, "PATH": path}
     )

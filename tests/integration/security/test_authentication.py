@@ -74,6 +74,25 @@ async def test_guests_have_neither_user_nor_password(secured: StartSecured) -> N
                 await other.request(ConnectionInfo(other.connection_id, other.name, password, name))
 
 
+@pytest.mark.fact("activemq-broker B5")
+@pytest.mark.parametrize("of_principal", [None, False, True])
+async def test_messages_name_the_login_or_the_authenticated_user(
+    secured: StartSecured, of_principal: bool | None
+) -> None:
+    guests = simple(user("alice"), anonymous_access_allowed=True, anonymous_user="guest")
+    settings = {} if of_principal is None else {"populate_jmsx_user_id": True}
+    async with secured(
+        guests, use_authenticated_principal_for_jmsx_user_id=bool(of_principal), **settings
+    ) as broker:
+        reader = await broker.client("alice")
+        await reader.consumer(Queue("q"))
+        for name in ("alice", None):
+            await (await broker.client(name)).send(Queue("q"), "x")
+        seen = [(await reader.message()).user_id for _ in range(2)]
+    principals = ["alice", "guest"] if of_principal else ["alice", None]
+    assert seen == ([None, None] if of_principal is None else principals)
+
+
 @pytest.mark.fact("activemq-broker C2")
 async def test_a_refused_client_is_disconnected_after_two_seconds(secured: StartSecured) -> None:
     async with secured(simple(user("alice"))) as broker:

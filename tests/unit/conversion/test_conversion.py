@@ -54,7 +54,10 @@ def test_broker_attributes_and_limits(convert) -> None:
            <ioExceptionHandler><defaultIOExceptionHandler ignoreAllErrors="true"/></ioExceptionHandler>
         """,
         'brokerName="b1" schedulerSupport="true" schedulePeriodForDestinationPurge="10500" '
-        'populateJMSXUserID="true" useVirtualDestSubs="true" maxSchedulerRepeatAllowed="5"',
+        'populateJMSXUserID="true" useVirtualDestSubs="true" '
+        'useAuthenticatedPrincipalForJMSXUserID="true" '
+        'enableMessageExpirationOnActiveDurableSubs="true" '
+        'maxSchedulerRepeatAllowed="5"',
     )
     assert lost(conversion) == []
     assert values(conversion) == {
@@ -63,6 +66,8 @@ def test_broker_attributes_and_limits(convert) -> None:
         "schedule_period_for_destination_purge": "10500ms",
         "populate_jmsx_user_id": True,
         "use_virtual_dest_subs": True,
+        "use_authenticated_principal_for_jmsx_user_id": True,
+        "enable_message_expiration_on_active_durable_subs": True,
         "max_scheduler_repeat_allowed": 5,
         "system_usage": {
             "send_fail_if_no_space_after_timeout": "3s",

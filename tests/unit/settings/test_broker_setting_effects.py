@@ -84,6 +84,12 @@ SHOWN: Final = {
     "BrokerSettings.populate_jmsx_user_id": (
         "integration/broker/test_key_effects.py::test_the_user_is_in_the_message"
     ),
+    "BrokerSettings.use_authenticated_principal_for_jmsx_user_id": (
+        "integration/security/test_authentication.py::test_messages_name_the_login_or_the_authenticated_user"
+    ),
+    "BrokerSettings.enable_message_expiration_on_active_durable_subs": (
+        "integration/broker/test_key_effects.py::test_messages_of_active_durable_subscriptions_expire"
+    ),
     "BrokerSettings.allow_temp_auto_creation_on_send": (
         "integration/broker/test_destination_limits.py::test_temporary_destinations_are_swept_only_if_sends_create_them"
     ),

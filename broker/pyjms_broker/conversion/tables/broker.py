@@ -74,10 +74,6 @@ BROKER: Final = Spec(
         "producerSystemUsagePortion": "it only matters with splitSystemUsageForProducersConsumers",
     },
     lost={
-        "enableMessageExpirationOnActiveDurableSubs": Lost(
-            "messages for active durable subscriptions expire when they are dispatched",
-            same_as="false",
-        ),
         "keepDurableSubsActive": Lost(
             "durable subscriptions are always kept in memory", same_as="true"
         ),
@@ -105,9 +101,6 @@ BROKER: Final = Spec(
         "tmpDataDirectory": Lost(
             "messages that do not fit in memory go to tmp_storage in the broker's data directory",
             "mount another disk there",
-        ),
-        "useAuthenticatedPrincipalForJMSXUserID": Lost(
-            "JMSXUserID is always the login name", same_as="false"
         ),
         "useLocalHostBrokerName": Lost(
             "the name is not taken from the host", "set broker_name", same_as="false"

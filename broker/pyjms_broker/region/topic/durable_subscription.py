@@ -343,11 +343,11 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.store_acknowledgement(NO_TRANSACTION, reference, reference.dead_letter)
 
     def expire_messages(self, limit: int) -> None:
-        """Remove the expired ones of the first `limit` waiting messages, while inactive.
+        """Remove the expired ones of the first `limit` waiting messages.
 
-        (activemq-broker T24)
+        While it is active only if the broker says so. (activemq-broker T24)
         """
-        if self.is_active:
+        if self.is_active and not self.broker.expires_for_active_durables:
             return
         page = [reference for reference, _ in zip(self._pending, range(limit), strict=False)]
         for reference in page:
