@@ -92,7 +92,9 @@ async def test_messages_of_active_durable_subscriptions_expire(
     started: Started, clock: VirtualClock, wanted: bool
 ) -> None:
     key = f"enable_message_expiration_on_active_durable_subs: {str(wanted).lower()}"
-    async with started(key, "policies: [{destination: 'topic://>', expire_messages_period: 1s}]") as (
+    async with started(
+        key, "policies: [{destination: 'topic://>', expire_messages_period: 1s}]"
+    ) as (
         broker,
         client,
     ):

@@ -20,7 +20,7 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.jms.bodies import MapMessage, TextMessage
-from pyjms.jms.destination import Queue
+from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 
@@ -277,6 +277,41 @@ async def test_a_received_message_can_be_sent_on(client: Any) -> None:
     (received,) = await client.take("next")
     assert client.delivery(received) == "x#1"
     assert await client.left("q") == []
+
+
+@pytest.mark.fact("activemq-broker B15")
+async def test_consumers_of_the_process_share_no_message_with_each_other_or_the_sender(
+    client: Any,
+) -> None:
+    """vm:// passes commands on as objects: what one changes, nobody else may see."""
+    session = await client.session()
+    topic = Topic("shared")
+    consumers = [await session.create_consumer(topic) for _ in range(2)]
+    producer = await session.create_producer(topic)
+    sent = session.create_map_message()
+    sent["text"], sent["list"] = "as sent", [1]
+    sent.properties["colour"] = "red"
+    await producer.send(sent)
+    sent["text"], sent.properties["colour"] = "later", "blue"
+    first = await consumers[0].receive(timeout=5)
+    assert first is not None
+    assert (first["text"], first["list"], dict(first.properties)) == (
+        "as sent",
+        [1],
+        {"colour": "red"},
+    )
+    first["list"].append(2)
+    first.clear_body()
+    first.clear_properties()
+    first["text"] = first.properties["colour"] = "mine"
+    second = await consumers[1].receive(timeout=5)
+    assert second is not None
+    assert (second["text"], second["list"], dict(second.properties)) == (
+        "as sent",
+        [1],
+        {"colour": "red"},
+    )
+    assert (sent["text"], dict(sent.properties)) == ("later", {"colour": "blue"})
 
 
 async def test_without_copy_a_sent_message_becomes_read_only(client: Any) -> None:
