@@ -91,11 +91,12 @@ class SessionResources:
         self._producers[producer.producer_id] = producer
         self._connection.add_producer(producer)
 
-    def producer_closed(self, producer_id: ProducerId) -> None:
-        """Remove a producer and tell the broker."""
+    def producer_closed(self, producer_id: ProducerId, *, is_registered: bool = True) -> None:
+        """Remove a producer and tell the broker, if it may know it."""
         self._producers.pop(producer_id, None)
         self._connection.remove_producer(producer_id)
-        self._connection.oneway_if_open(RemoveInfo(producer_id))
+        if is_registered:
+            self._connection.oneway_if_open(RemoveInfo(producer_id))
 
     def add_browser(self, browser: ActiveMQQueueBrowser) -> None:
         """Add a browser, to be closed with the session."""

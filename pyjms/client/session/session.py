@@ -45,6 +45,7 @@ from pyjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
+    RequestTimeoutException,
 )
 from pyjms.jms.api import MessageListener
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -151,8 +152,11 @@ class ActiveMQSession(UnitOfWork):
         self.resources.add_producer(producer)
         try:
             await self.connection.request(producer.info)
-        except BaseException:
-            self.resources.producer_closed(producer.producer_id)
+        except BaseException as error:
+            refused = isinstance(error, JMSException) and not isinstance(
+                error, RequestTimeoutException
+            )
+            self.resources.producer_closed(producer.producer_id, is_registered=not refused)
             raise
         return producer
 

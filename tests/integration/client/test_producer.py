@@ -416,3 +416,21 @@ async def test_a_full_destination_that_fails_sends_is_a_resource_error(clock: An
         with pytest.raises(ResourceAllocationException):
             for _ in range(40):
                 await producer.send(session.create_text_message("x" * 1000))
+
+
+async def test_a_producer_that_the_broker_refuses_is_no_failure_of_the_connection(
+    client: Any,
+) -> None:
+    """It is not registered, so it is not removed either: the broker would report an error."""
+    failures: list[BaseException] = []
+    async with await client.factory().create_connection() as other:
+        other.exception_listener = failures.append
+        await other.start()
+        asker = await client.session()
+        gone = await asker.create_temporary_queue()
+        await asker.delete_temporary(gone)
+        session = await other.create_session()
+        with pytest.raises(JMSException):
+            await session.create_producer(gone)
+        await session.create_producer(Queue("q"))  # an answer comes after errors sent before
+        assert failures == []
