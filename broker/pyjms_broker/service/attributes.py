@@ -151,6 +151,22 @@ class BrokerAttributes:
             minimum=1,
         ),
     ] = _LIMITS.per_user
+    offline_durable_subscriber_timeout: Annotated[
+        float,
+        Attribute(
+            "How long a durable subscription may be without a consumer; 0: for ever.",
+            "offlineDurableSubscriberTimeout",
+            Unit.SECONDS,
+        ),
+    ] = 0.0
+    offline_durable_subscriber_task_schedule: Annotated[
+        float,
+        Attribute(
+            "Time between two looks for those without; 0: none.",
+            "offlineDurableSubscriberTaskSchedule",
+            Unit.SECONDS,
+        ),
+    ] = 300.0
     schedule_period_for_destination_purge: Annotated[
         float,
         Attribute(

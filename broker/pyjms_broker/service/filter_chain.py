@@ -11,6 +11,7 @@ from pyjms_broker.advisory.messages import AdvisoryProducer
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.filter import BrokerPlugin
 from pyjms_broker.chain.composite import CompositeDestinationBroker
+from pyjms_broker.chain.offline_subscriptions import OfflineSubscriptionsBroker
 from pyjms_broker.chain.stop_guard import StopGuard
 from pyjms_broker.chain.user_id import UserIDBroker
 from pyjms_broker.management import ManagedPlugin, Management
@@ -89,6 +90,16 @@ def build_filter_chain(
                 if config.use_virtual_dest_subs
                 else (),
                 virtual_demand_of_queues=config.use_virtual_dest_subs_on_creation,
+            ),
+        ),
+        (
+            config.offline_durable_subscriber_timeout > 0
+            and config.offline_durable_subscriber_task_schedule > 0,
+            lambda inner: OfflineSubscriptionsBroker(
+                inner,
+                region,
+                config.offline_durable_subscriber_timeout,
+                config.offline_durable_subscriber_task_schedule,
             ),
         ),
         (True, lambda inner: RangesBroker(inner, region)),

@@ -115,6 +115,36 @@ async def test_messages_of_active_durable_subscriptions_expire(
         assert decode_text((await client.message()).content) == "last"
 
 
+@pytest.mark.fact("activemq-broker T22")
+@pytest.mark.parametrize(
+    ("keys", "left"),
+    [
+        (("10s", "1s"), ["back", "used"]),
+        (("10s", "30s"), ["back", "gone", "lost", "used"]),  # nobody has looked yet
+        (("0", "1s"), ["back", "gone", "lost", "used"]),
+        (("10s", "0"), ["back", "gone", "lost", "used"]),
+        (("25s", "1s"), ["back", "gone", "lost", "used"]),
+    ],
+)
+async def test_offline_durable_subscriptions_are_removed(
+    started: Started, clock: VirtualClock, keys: tuple[str, str], left: list[str]
+) -> None:
+    timeout, schedule = keys
+    async with started(
+        f"offline_durable_subscriber_timeout: {timeout}",
+        f"offline_durable_subscriber_task_schedule: {schedule}",
+    ) as (broker, client):
+        await client.consumer(Topic("t"), subscription_name="used")
+        for name in ("lost", "gone", "back"):
+            await client.remove(await client.consumer(Topic("t"), subscription_name=name))
+        await client.send(Topic("t"), "x")
+        for _ in range(2):
+            await clock.advance(8)
+            await client.remove(await client.consumer(Topic("t"), subscription_name="back"))
+        durables = broker.service.region_broker.subscriptions.durable_subscriptions()
+        assert sorted(each.key.subscription_name for each in durables) == left
+
+
 @pytest.mark.parametrize("persistent", ["true", "false"])
 async def test_messages_survive_a_restart_of_a_persistent_broker(
     started: Started, tmp_path: Path, persistent: str

@@ -57,6 +57,7 @@ def test_broker_attributes_and_limits(convert) -> None:
         'populateJMSXUserID="true" useVirtualDestSubs="true" '
         'useAuthenticatedPrincipalForJMSXUserID="true" '
         'enableMessageExpirationOnActiveDurableSubs="true" '
+        'offlineDurableSubscriberTimeout="86400000" offlineDurableSubscriberTaskSchedule="-1" '
         'maxSchedulerRepeatAllowed="5"',
     )
     assert lost(conversion) == []
@@ -66,6 +67,8 @@ def test_broker_attributes_and_limits(convert) -> None:
         "schedule_period_for_destination_purge": "10500ms",
         "populate_jmsx_user_id": True,
         "use_virtual_dest_subs": True,
+        "offline_durable_subscriber_timeout": "24h",
+        "offline_durable_subscriber_task_schedule": 0,
         "use_authenticated_principal_for_jmsx_user_id": True,
         "enable_message_expiration_on_active_durable_subs": True,
         "max_scheduler_repeat_allowed": 5,

@@ -99,6 +99,12 @@ SHOWN: Final = {
     "BrokerSettings.maximum_destinations_per_user": (
         "integration/broker/test_destination_limits.py::test_a_user_creates_only_so_many_destinations"
     ),
+    "BrokerSettings.offline_durable_subscriber_timeout": (
+        "integration/broker/test_key_effects.py::test_offline_durable_subscriptions_are_removed"
+    ),
+    "BrokerSettings.offline_durable_subscriber_task_schedule": (
+        "integration/broker/test_key_effects.py::test_offline_durable_subscriptions_are_removed"
+    ),
     "BrokerSettings.schedule_period_for_destination_purge": (
         "integration/broker/test_destination_limits.py::test_nothing_is_removed_unless_broker_and_policy_say_so"
     ),

@@ -29,11 +29,6 @@ _NETWORK: Final = Lost(
     "there are no networks of brokers",
     "connect clients to each broker, or use one broker with a slave that shares its store",
 )
-_OFFLINE_SUBSCRIBERS: Final = Lost(
-    "offline durable subscriptions are not removed after a time",
-    "remove them with `unsubscribe`, or by the management operation destroy",
-    same_as="-1",
-)
 _PAIR: Final = Lost(
     "pairs of master and slave without a shared store were removed from ActiveMQ",
     "let both brokers share the store: its lock decides which one is the master",
@@ -45,6 +40,10 @@ _SPLIT: Final = Lost(
 
 BROKER: Final = Spec(
     BrokerSettings,
+    values={
+        "offlineDurableSubscriberTimeout": {"-1": 0},
+        "offlineDurableSubscriberTaskSchedule": {"-1": 0},
+    },
     keys={"dataDirectoryFile": "data_directory", "schedulerDirectoryFile": "scheduler_directory"},
     no_effect={
         "useJmx": _JMX,
@@ -68,8 +67,6 @@ BROKER: Final = Spec(
         "schedulePeriodForDiskUsageCheck": "a full disk is noticed when something is written",
         "diskUsageCheckRegrowThreshold": "a full disk is noticed when something is written",
         "waitForSlaveTimeout": "it only matters with waitForSlave",
-        "offlineDurableSubscriberTaskSchedule": "it only matters with "
-        "offlineDurableSubscriberTimeout",
         "consumerSystemUsagePortion": "it only matters with splitSystemUsageForProducersConsumers",
         "producerSystemUsagePortion": "it only matters with splitSystemUsageForProducersConsumers",
     },
@@ -80,7 +77,6 @@ BROKER: Final = Spec(
         "monitorConnectionSplits": Lost(
             "a connection id that comes twice is always refused", same_as="false"
         ),
-        "offlineDurableSubscriberTimeout": _OFFLINE_SUBSCRIBERS,
         "passiveSlave": _PAIR,
         "waitForSlave": _PAIR,
         "shutdownOnMasterFailure": _PAIR,

@@ -1,0 +1,90 @@
+"""Removes durable subscriptions that no consumer has used for too long. (activemq-broker T22)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
+from pyjms.errors import JMSException
+from pyjms.wire.openwire.commands import ConsumerInfo, RemoveSubscriptionInfo
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.message import SubscriptionKey
+
+if TYPE_CHECKING:
+    from pyjms_broker.region.region_broker import RegionBroker
+
+__all__ = ["OfflineSubscriptionsBroker"]
+
+logger = get_logger(__name__)
+
+
+class OfflineSubscriptionsBroker(BrokerFilter):
+    """Looks every `period` seconds for subscriptions that are offline since `timeout` seconds.
+
+    The time of a subscription that is offline at the broker's start begins there. Source: ActiveMQ
+    offlineDurableSubscriberTimeout, offlineDurableSubscriberTaskSchedule.
+    """
+
+    def __init__(
+        self, next_broker: Broker, region: RegionBroker, timeout: float, period: float
+    ) -> None:
+        super().__init__(next_broker)
+        self._region = region
+        self._timeout = timeout
+        self._period = period
+        self._offline_since: dict[SubscriptionKey, float] = {}
+        self._task: _wakeup.BackgroundTask | None = None
+
+    async def start(self) -> None:
+        await self.next.start()
+        self._note()
+        self._task = _wakeup.spawn(self._sweep_for_ever, name="removal of offline subscriptions")
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await task.wait()
+        await self.next.stop()
+
+    def remove_consumer(
+        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+    ) -> None:
+        """Note when a subscription loses its consumer."""
+        self.next.remove_consumer(context, info, last_delivered_sequence_id)
+        if info.subscription_name is not None and context.client_id is not None:
+            key = SubscriptionKey(context.client_id, info.subscription_name)
+            self._offline_since[key] = _clock.now()
+
+    def _note(self) -> None:
+        """Bring the times up to date: drop those in use or gone, begin those that are new."""
+        offline = {
+            each.key
+            for each in self._region.subscriptions.durable_subscriptions()
+            if not each.is_active
+        }
+        now = _clock.now()
+        self._offline_since = {key: self._offline_since.get(key, now) for key in offline}
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            await _clock.sleep(self._period)
+            self._note()
+            for key, since in tuple(self._offline_since.items()):
+                if _clock.now() - since >= self._timeout:
+                    await self._remove(key)
+
+    async def _remove(self, key: SubscriptionKey) -> None:
+        region = self._region
+        logger.info("Durable subscription %s of client %s is offline for too long", *key[::-1])
+        info = RemoveSubscriptionInfo(
+            client_id=key.client_id, subscription_name=key.subscription_name
+        )
+        try:
+            await wait_for(region.root.remove_subscription(region.context, info))
+        except JMSException as error:  # such as: it is in use again
+            logger.warning("It is not removed: %s", error)
