@@ -47,8 +47,8 @@ class WireFormatInfo(Command):
         marshalled_properties: bytes | None = None,
     ) -> None:
         self.magic = magic
-        self.version: int = version
-        self.marshalled_properties: bytes | None = marshalled_properties
+        self.version = version
+        self.marshalled_properties = marshalled_properties
     # fmt: on
     # end generated
 
@@ -90,7 +90,7 @@ class ControlCommand(BaseCommand):
         self, command: str | None = None, command_id: int = 0, response_required: bool = False,
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
-        self.command: str | None = command
+        self.command = command
     # fmt: on
     # end generated
 
@@ -151,12 +151,12 @@ class ConsumerControl(BaseCommand):
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
         self.destination = destination
-        self.close: bool = close
+        self.close = close
         self.consumer_id = consumer_id
-        self.prefetch: int = prefetch
-        self.flush: bool = flush
-        self.start: bool = start
-        self.stop: bool = stop
+        self.prefetch = prefetch
+        self.flush = flush
+        self.start = start
+        self.stop = stop
     # fmt: on
     # end generated
 
@@ -187,15 +187,15 @@ class ConnectionControl(BaseCommand):
         response_required: bool = False,
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
-        self.close: bool = close
-        self.exit: bool = exit
-        self.fault_tolerant: bool = fault_tolerant
-        self.resume: bool = resume
-        self.suspend: bool = suspend
-        self.connected_brokers: str | None = connected_brokers
-        self.reconnect_to: str | None = reconnect_to
-        self.rebalance_connection: bool = rebalance_connection
-        self.token: bytes | None = token
+        self.close = close
+        self.exit = exit
+        self.fault_tolerant = fault_tolerant
+        self.resume = resume
+        self.suspend = suspend
+        self.connected_brokers = connected_brokers
+        self.reconnect_to = reconnect_to
+        self.rebalance_connection = rebalance_connection
+        self.token = token
     # fmt: on
     # end generated
 
@@ -218,7 +218,7 @@ class ProducerAck(BaseCommand):
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
         self.producer_id = producer_id
-        self.size: int = size
+        self.size = size
     # fmt: on
     # end generated
 
@@ -235,8 +235,8 @@ class PartialCommand(Command):
     )
 
     def __init__(self, command_id: int = 0, data: bytes | None = None) -> None:
-        self.command_id: int = command_id
-        self.data: bytes | None = data
+        self.command_id = command_id
+        self.data = data
     # fmt: on
     # end generated
 
@@ -269,7 +269,7 @@ class ReplayCommand(BaseCommand):
         response_required: bool = False,
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
-        self.first_nak_number: int = first_nak_number
-        self.last_nak_number: int = last_nak_number
+        self.first_nak_number = first_nak_number
+        self.last_nak_number = last_nak_number
     # fmt: on
     # end generated

@@ -75,8 +75,8 @@ class MessagePull(BaseCommand):
         self.command_id, self.response_required = command_id, response_required
         self.consumer_id = consumer_id
         self.destination = destination
-        self.timeout: int = timeout
-        self.correlation_id: str | None = correlation_id
+        self.timeout = timeout
+        self.correlation_id = correlation_id
         self.message_id = message_id
     # fmt: on
     # end generated
@@ -110,7 +110,7 @@ class MessageDispatch(BaseCommand):
         self.consumer_id = consumer_id
         self.destination = destination
         self.message = message
-        self.redelivery_counter: int = redelivery_counter
+        self.redelivery_counter = redelivery_counter
         self.rollback_cause: BaseException | None = None
     # fmt: on
     # end generated
@@ -147,10 +147,10 @@ class MessageAck(BaseCommand):
         self.destination = destination
         self.transaction_id = transaction_id
         self.consumer_id = consumer_id
-        self.ack_type: int = ack_type
+        self.ack_type = ack_type
         self.first_message_id = first_message_id
         self.last_message_id = last_message_id
-        self.message_count: int = message_count
+        self.message_count = message_count
         self.poison_cause = poison_cause
     # fmt: on
     # end generated
@@ -178,7 +178,7 @@ class MessageDispatchNotification(BaseCommand):
         self.command_id, self.response_required = command_id, response_required
         self.consumer_id = consumer_id
         self.destination = destination
-        self.delivery_sequence_id: int = delivery_sequence_id
+        self.delivery_sequence_id = delivery_sequence_id
         self.message_id = message_id
     # fmt: on
     # end generated
@@ -204,6 +204,6 @@ class TransactionInfo(BaseCommand):
         self.command_id, self.response_required = command_id, response_required
         self.connection_id = connection_id
         self.transaction_id = transaction_id
-        self.type: int = type
+        self.type = type
     # fmt: on
     # end generated

@@ -29,8 +29,8 @@ class DiscoveryEvent(DataStructure):
     def __init__(
         self, service_name: str | None = None, broker_name: str | None = None,
     ) -> None:
-        self.service_name: str | None = service_name
-        self.broker_name: str | None = broker_name
+        self.service_name = service_name
+        self.broker_name = broker_name
     # fmt: on
     # end generated
 
@@ -55,7 +55,7 @@ class BrokerSubscriptionInfo(BaseCommand):
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
         self.broker_id = broker_id
-        self.broker_name: str | None = broker_name
+        self.broker_name = broker_name
         self.subscription_infos = subscription_infos
     # fmt: on
     # end generated

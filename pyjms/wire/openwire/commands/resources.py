@@ -48,8 +48,8 @@ class NetworkBridgeFilter(DataStructure):
         consumer_ttl: int = 0,
     ) -> None:
         self.network_broker_id = network_broker_id
-        self.message_ttl: int = message_ttl
-        self.consumer_ttl: int = consumer_ttl
+        self.message_ttl = message_ttl
+        self.consumer_ttl = consumer_ttl
     # fmt: on
     # end generated
 
@@ -101,23 +101,23 @@ class ConsumerInfo(BaseCommand):
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
         self.consumer_id = consumer_id
-        self.browser: bool = browser
+        self.browser = browser
         self.destination = destination
-        self.prefetch_size: int = prefetch_size
-        self.maximum_pending_message_limit: int = maximum_pending_message_limit
-        self.dispatch_async: bool = dispatch_async
-        self.selector: str | None = selector
-        self.client_id: str | None = client_id
-        self.subscription_name: str | None = subscription_name
-        self.no_local: bool = no_local
-        self.exclusive: bool = exclusive
-        self.retroactive: bool = retroactive
-        self.priority: int = priority
+        self.prefetch_size = prefetch_size
+        self.maximum_pending_message_limit = maximum_pending_message_limit
+        self.dispatch_async = dispatch_async
+        self.selector = selector
+        self.client_id = client_id
+        self.subscription_name = subscription_name
+        self.no_local = no_local
+        self.exclusive = exclusive
+        self.retroactive = retroactive
+        self.priority = priority
         self.broker_path = broker_path
         self.additional_predicate = additional_predicate
-        self.network_subscription: bool = network_subscription
-        self.optimized_acknowledge: bool = optimized_acknowledge
-        self.no_range_acks: bool = no_range_acks
+        self.network_subscription = network_subscription
+        self.optimized_acknowledge = optimized_acknowledge
+        self.no_range_acks = no_range_acks
         self.network_consumer_path = network_consumer_path
     # fmt: on
     # end generated
@@ -146,8 +146,8 @@ class ProducerInfo(BaseCommand):
         self.producer_id = producer_id
         self.destination = destination
         self.broker_path = broker_path
-        self.dispatch_async: bool = dispatch_async
-        self.window_size: int = window_size
+        self.dispatch_async = dispatch_async
+        self.window_size = window_size
     # fmt: on
     # end generated
 
@@ -175,8 +175,8 @@ class DestinationInfo(BaseCommand):
         self.command_id, self.response_required = command_id, response_required
         self.connection_id = connection_id
         self.destination = destination
-        self.operation_type: int = operation_type
-        self.timeout: int = timeout
+        self.operation_type = operation_type
+        self.timeout = timeout
         self.broker_path = broker_path
     # fmt: on
     # end generated
@@ -201,7 +201,7 @@ class RemoveInfo(BaseCommand):
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
         self.object_id = object_id
-        self.last_delivered_sequence_id: int = last_delivered_sequence_id
+        self.last_delivered_sequence_id = last_delivered_sequence_id
     # fmt: on
     # end generated
 
@@ -224,7 +224,7 @@ class RemoveSubscriptionInfo(BaseCommand):
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
         self.connection_id = connection_id
-        self.subscription_name: str | None = subscription_name
-        self.client_id: str | None = client_id
+        self.subscription_name = subscription_name
+        self.client_id = client_id
     # fmt: on
     # end generated

@@ -32,7 +32,7 @@ class Response(BaseCommand):
         self, correlation_id: int = 0, command_id: int = 0, response_required: bool = False,
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
-        self.correlation_id: int = correlation_id
+        self.correlation_id = correlation_id
     # fmt: on
     # end generated
 
@@ -119,6 +119,6 @@ class IntegerResponse(Response):
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
         self.correlation_id = correlation_id
-        self.result: int = result
+        self.result = result
     # fmt: on
     # end generated
