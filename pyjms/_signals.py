@@ -17,10 +17,12 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
-from pyjms._wakeup import spawn
+from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import IllegalStateException
 
 __all__ = ["act_on_signals", "require_main_thread", "stop_on_signals"]
+
+_TASK: Final = "pyjms signals"
 
 _SAME_SIGNAL: Final = 0.5
 """Seconds after the first signal during which another one says nothing new."""
@@ -36,15 +38,8 @@ async def stop_on_signals(
     logs that `work` is being finished; one after half a second or later ends the process.
     """
     watching = anyio.Event()
-    watcher = spawn(_watch, stopping, watching, logger, work, name="pyjms signals")
-    try:
-        while not (watching.is_set() or watcher.done):
-            await checkpoint()
+    async with _watched(watching, spawn(_watch, stopping, watching, logger, work, name=_TASK)):
         yield
-    finally:
-        watcher.cancel()
-        with anyio.CancelScope(shield=True):
-            await watcher.wait()
 
 
 async def _watch(
@@ -83,7 +78,13 @@ async def act_on_signals(
         yield
         return
     watching = anyio.Event()
-    watcher = spawn(_act, calls, watching, logger, name="pyjms signals")
+    async with _watched(watching, spawn(_act, calls, watching, logger, name=_TASK)):
+        yield
+
+
+@asynccontextmanager
+async def _watched(watching: anyio.Event, watcher: BackgroundTask) -> AsyncIterator[None]:
+    """Begin the block when `watcher` handles its signals, and end it after the block."""
     try:
         while not (watching.is_set() or watcher.done):
             await checkpoint()
