@@ -30,6 +30,7 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,6 +38,7 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
     ActiveMQBytesMessage,
@@ -152,6 +154,14 @@ class Peer:
             return True
         return True
 
+    def ends_early(self, size: int) -> bool:
+        """Read; return whether the connection ends before so many bytes."""
+        self.socket.settimeout(1)
+        with suppress(OSError):
+            while size > 0 and (data := self.socket.recv(1 << 20)):
+                size -= len(data)
+        return size > 0
+
     def message(self, destination: Destination, body: bytes = b"", **fields: Any) -> Command:
         message = ActiveMQTextMessage() if fields.pop("text", False) else ActiveMQBytesMessage()
         message.producer_id = self.producer_id
@@ -188,10 +198,11 @@ class Attack(NamedTuple):
 
 
 class Attacker:
-    """The port to attack, and what the broker refused."""
+    """The ports to attack, and what the broker refused."""
 
-    def __init__(self, port: int, patience: float) -> None:
+    def __init__(self, port: int, stomp_port: int, patience: float) -> None:
         self.port = port
+        self.stomp_port = stomp_port
         self.deadline = time.monotonic() + patience
         self.refused = 0
         self.peers: list[Peer] = []
@@ -294,6 +305,44 @@ def unfinished_frames(attacker: Attacker) -> None:
                 client.send_bytes(data)
 
 
+def unread_message(attacker: Attacker) -> None:
+    """20 consumers of a topic that do not read, and a message of 30 MB."""
+    for _ in range(20):
+        attacker.peer().connect().consume(Topic("unread"))
+    sender = attacker.peer().connect()
+    sender.ask(sender.message(Topic("unread"), bytes(30_000_000)))
+    sender.ask(ProducerInfo(ProducerId(sender.name, 1, 2)))
+
+
+def unread_messages(attacker: Attacker) -> None:
+    """40 consumers of as many topics that do not read, and a message of 30 MB for each."""
+    sender = attacker.peer().connect()
+    lazy = []
+    for number in range(40):
+        lazy.append(attacker.peer().connect())
+        lazy[-1].consume(Topic(f"unread{number}"))
+        with attacker.refusable():
+            sender.ask(sender.message(Topic(f"unread{number}"), bytes(30_000_000)))
+    time.sleep(2)
+    attacker.refused += sum(each.ends_early(30_000_000) for each in lazy)
+
+
+def compressed_texts(attacker: Attacker) -> None:
+    """A compressed text of 92 KB that inflates to 95 MB, for 20 STOMP subscribers of a topic."""
+    subscribers = []
+    for _ in range(20):
+        client = socket.create_connection(("127.0.0.1", attacker.stomp_port), timeout=PATIENCE)
+        subscribers.append(client)
+        client.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
+        client.recv(1 << 16)
+        client.sendall(b"SUBSCRIBE\nid:1\ndestination:/topic/texts\nreceipt:1\n\n\0")
+        client.recv(1 << 16)
+    text = zlib.compress(struct.pack(">i", GIANT) + b"a" * GIANT, 9)
+    sender = attacker.peer().connect()
+    sender.ask(sender.message(Topic("texts"), text, text=True, compressed=True))
+    sender.ask(ProducerInfo(ProducerId(sender.name, 1, 2)))
+
+
 def selector(text: str, **properties: object) -> Callable[[Attacker], None]:
     def attack(attacker: Attacker) -> None:
         client, sender = attacker.peer().connect(), attacker.peer().connect()
@@ -327,6 +376,9 @@ ATTACKS: Final = {
     "100 composites of 1,000 names": Attack(composites),
     "a message with 24 million properties": Attack(giant_properties),
     "20 unfinished frames of 95 MB": Attack(unfinished_frames),
+    "a message of 30 MB for 20 that do not read": Attack(unread_message),
+    "40 messages of 30 MB for 40 that do not read": Attack(unread_messages),
+    "a compressed text of 95 MB for 20 of STOMP": Attack(compressed_texts),
     "REPLACE with a backtracking pattern": Attack(
         selector("REPLACE(s, 'a.*b|a', 'x') = 'y'", s="a" * 5000)
     ),
@@ -357,10 +409,12 @@ def serve(directory: str, handles: int) -> None:
 async def _serve(directory: str) -> None:
     service = BrokerService("attacked", data_directory=directory, memory_limit=MEMORY)
     service.add_connector("tcp://127.0.0.1:0")
+    with suppress(JMSException):  # an old commit has no STOMP
+        service.add_connector("stomp://127.0.0.1:0")
     await service.start()
-    url = service.connectors[0].connect_uri
+    ports = [each.connect_uri.rpartition(":")[2].split("?")[0] for each in service.connectors]
     watched = LoopWatch()
-    threading.Thread(target=watched.answer, args=(url,), daemon=True).start()
+    threading.Thread(target=watched.answer, args=(" ".join(ports),), daemon=True).start()
     await watched.tick()
 
 
@@ -378,9 +432,9 @@ class LoopWatch:
             self.longest = max(self.longest, now - self.last - TICK)
             self.last = now
 
-    def answer(self, url: str) -> None:
-        """Print the URL, then figures for each line that comes; the process ends with its input."""
-        print(url, flush=True)
+    def answer(self, ports: str) -> None:
+        """Print the ports, then figures for each line of the input, with which the process ends."""
+        print(ports, flush=True)
         for _ in sys.stdin:
             running = time.monotonic() - self.last
             figures = [max(self.longest, running), memory("VmHWM:"), memory("VmRSS:")]
@@ -482,13 +536,13 @@ def measure(attack: Attack, patience: float) -> Figures:
     """Run one attack against a broker of its own."""
     with tempfile.TemporaryDirectory() as directory:
         broker = _start("--serve", directory, str(attack.handles or 0))
-        port = int(_line(broker).strip().rpartition(":")[2].split("?")[0])
+        port, stomp_port = [*map(int, _line(broker).split()), 0][:2]
         canary = _start("--canary", str(port), str(attack.body))
         try:
             _line(canary)
             time.sleep(1)
             _, _, before = _report(broker)
-            attacker = Attacker(port, patience)
+            attacker = Attacker(port, stomp_port, patience)
             is_bound = False
             try:
                 attack.run(attacker)

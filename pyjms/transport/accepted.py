@@ -11,6 +11,7 @@ from anyio.streams.tls import TLSAttribute
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.tcp import TcpTransport, peer_address
 from pyjms.transport.tls import TlsContext, accept_tls
+from pyjms.transport.unsent import UnsentBudget
 from pyjms.wire.format import WireFormat
 from pyjms.wire.openwire.frame_budget import UnfinishedFrame
 
@@ -36,13 +37,15 @@ def accepted_tcp(
     tls: TlsContext | None = None,
     layered: UnfinishedFrame | None = None,
     discard: Callable[[], object] | None = None,
+    unsent_budget: UnsentBudget | None = None,
 ) -> TcpTransport[C]:
     """Return a transport of an accepted connection, not started.
 
     With `tls`, starting begins with a handshake, which may take `timeout` seconds. `discard()`
     drops, at the end of the connection, what `wire_format` has of a frame that has arrived in part.
     `unfinished` is the frame that `wire_format` counts, `layered` that of a layer of `stream`, such
-    as WebSocket; `scheme` is that of the client's address in messages.
+    as WebSocket; `scheme` is that of the client's address in messages. `unsent_budget` counts the
+    long values that wait to be written.
     """
     remote = peer_address(stream, scheme)
 
@@ -67,6 +70,7 @@ def accepted_tcp(
         on_closed=on_closed,
     )
     tcp.peer_certificate = _certificate(stream)
+    tcp.unsent_budget = unsent_budget
     if unfinished is not None:
         unfinished.fail = tcp.fail
         if layered is not None:

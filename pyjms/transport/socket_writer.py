@@ -14,6 +14,9 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
@@ -24,6 +27,8 @@ from pyjms.transport.writer import HIGH_WATER, LOW_WATER, CoalescingWriter
 
 __all__ = ["LayeredSocketWriter", "SocketWriter", "writer_for"]
 
+_PARTS: Final = 64
+"""Long values and what lies between them that are sent at once."""
 _LAYER_CHUNK = 256 * 1024
 """Bytes that pass through a layer at once: a large message must not hold up the loop."""
 
@@ -119,24 +124,46 @@ class SocketWriter(CoalescingWriter):
 
     def _send(self) -> None:
         self.may_answer = False
-        buffer = self.buffer
-        if not buffer or self._dead or self._full:
+        if self._dead or self._full or (self.unsent.waiting and not self._send_unsent()):
             return
+        buffer = self.buffer
+        if not buffer:
+            return
+        size = len(buffer)
+        sent = self._sent(size, self._socket.send, buffer)
+        if sent == size:
+            buffer.clear()
+            self._notify_space()
+            return
+        del buffer[:sent]
+
+    def _send_unsent(self) -> bool:
+        """Send what comes before `buffer`; return whether the socket has taken all of it."""
+        unsent = self.unsent
+        while unsent.waiting:
+            parts = list(islice(unsent.waiting, _PARTS))
+            size = sum(map(len, parts))
+            sent = self._sent(size, self._socket.sendmsg, parts)
+            unsent.sent(sent)
+            if sent < size:
+                break
+        self._notify_space()
+        return not unsent.waiting
+
+    def _sent(self, size: int, send: Callable[[Any], int], data: object) -> int:
+        """Return how many of `size` bytes the socket has taken; if not all, the task is woken."""
         try:
-            sent = self._socket.send(buffer)
+            sent = send(data)
         except BlockingIOError:
             sent = 0
         except OSError as error:
             self._error = error
             self._wake.set()
-            return
-        if sent == len(buffer):
-            buffer.clear()
-            self._notify_space()
-            return
-        del buffer[:sent]
-        self._full = True
-        self._wake.set()
+            return 0
+        if sent < size:
+            self._full = True
+            self._wake.set()
+        return sent
 
 
 class LayeredSocketWriter(SocketWriter):
@@ -168,7 +195,9 @@ class LayeredSocketWriter(SocketWriter):
     def _encode(self) -> bool:
         """Encode what is to be sent next; return whether there is anything."""
         buffer = self.buffer
-        if len(buffer) > _LAYER_CHUNK:
+        if self.unsent.waiting:
+            self._encoded = self._layer.send(self.unsent.take(_LAYER_CHUNK))
+        elif len(buffer) > _LAYER_CHUNK:
             self._encoded = self._layer.send(buffer[:_LAYER_CHUNK])
             del buffer[:_LAYER_CHUNK]
         elif buffer:

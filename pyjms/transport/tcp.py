@@ -10,7 +10,7 @@ While the listener has paused reading, decoded commands stay in `_received` and 
 read, so the peer feels the back-pressure.
 
 Writing. `oneway` encodes into the writer's buffer; the writer sends the buffer once a turn of
-the loop (`CoalescingWriter`).
+the loop (`CoalescingWriter`). Long values are queued beside it without a copy (`unsent`).
 
 Failure. There is one channel: whatever goes wrong in the reader, the writer, the wire format or
 the listener ends in `fail`, which reports it to `listener.on_exception` once, unless `stop()`
@@ -21,9 +21,8 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import anyio
@@ -36,10 +35,12 @@ from pyjms._wakeup import BackgroundTask, LoopHandle, Turn, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation, RemoteProtocolError
 from pyjms.transport.base import Transport
 from pyjms.transport.options import TcpOptions
+from pyjms.transport.socket_options import apply_options, set_of_stream, set_option
 from pyjms.transport.socket_reader import SocketReader, reader_for
 from pyjms.transport.socket_writer import SocketWriter, writer_for
+from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.writer import CoalescingWriter
-from pyjms.wire.format import WireFormat
+from pyjms.wire.format import SharingWireFormat, WireFormat
 
 __all__ = ["CLOSE_TIMEOUT", "TcpTransport", "open_socket", "peer_address", "read_on_demand"]
 
@@ -48,7 +49,6 @@ logger = get_logger(__name__)
 CLOSE_TIMEOUT = 5.0
 """Seconds that `stop()` lets a slow peer take what is queued."""
 _CHUNK = 65536
-_INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 C = TypeVar("C")
 
@@ -114,6 +114,13 @@ class TcpTransport(Transport[C]):
         on_closed: Callable[[], object] | None = None,
     ) -> None:
         self.wire_format = wire_format
+        self._encode: Callable[[bytearray, C], Iterable[tuple[int, bytes]] | None] = (
+            wire_format.encode_shared
+            if isinstance(wire_format, SharingWireFormat)
+            else wire_format.encode_into
+        )
+        self.unsent_budget: UnsentBudget | None = None
+        """What counts the long values that wait to be written; set it before `start()`."""
         self.options = options
         self.received_bytes = 0
         self.sent_commands = 0
@@ -164,11 +171,13 @@ class TcpTransport(Transport[C]):
         if self._secure is not None:
             read_on_demand(self._stream)
             self._stream = await self._secure(self._stream)
-        _apply(self._stream, self.options)
+        apply_options(self._stream, self.options)
         read_on_demand(self._stream)
         inherits(self)
         self._loop = LoopHandle()
         self._writer = writer_for(self._stream)
+        if self.unsent_budget is not None:
+            self._writer.unsent.count_in(self.unsent_budget, self._fail_unsent)
         name = f"pyjms {self._remote}"
         self._writer_task = spawn(self._writer.run, name=f"{name} writer", on_error=self.fail)
         self._reader_task = spawn(
@@ -211,9 +220,11 @@ class TcpTransport(Transport[C]):
         if writer is None or self._stopped or self._error is not None:
             raise self._unusable()
         idle = not writer.buffer
-        self.wire_format.encode_into(writer.buffer, command)
+        shared = self._encode(writer.buffer, command)
         self.sent_commands += 1
-        if idle:
+        if shared:
+            writer.splice(shared)
+        elif idle:
             writer.wake()
 
     def flush(self) -> None:
@@ -257,9 +268,9 @@ class TcpTransport(Transport[C]):
         if self.options.tcp_no_delay is not None:
             return
         if isinstance(self._writer, SocketWriter):
-            _set_option(self._writer.socket, socket.IPPROTO_TCP, socket.TCP_NODELAY, int(on))
+            set_option(self._writer.socket, socket.IPPROTO_TCP, socket.TCP_NODELAY, int(on))
         elif self._stream is not None:
-            _set(self._stream, socket.IPPROTO_TCP, socket.TCP_NODELAY, int(on))
+            set_of_stream(self._stream, socket.IPPROTO_TCP, socket.TCP_NODELAY, int(on))
 
     def fail(self, error: BaseException) -> None:
         """End the transport because of `error` and report it to the listener.
@@ -283,6 +294,12 @@ class TcpTransport(Transport[C]):
                 anyio.aclose_forcefully, self._stream, name=f"pyjms {self._remote} closer"
             )
         self.listener.on_exception(failure)
+
+    def _fail_unsent(self, error: Exception) -> None:
+        """End the transport, whose peer does not read; also while it is being stopped."""
+        self.fail(error)
+        if self._writer is not None:
+            self._writer.abandon()
 
     async def _read(self, stream: ByteStream) -> None:
         """Read through the stream until its socket can be read directly, if ever."""
@@ -374,27 +391,3 @@ def read_on_demand(stream: ByteStream) -> None:
     pause = getattr(getattr(stream, "_transport", None), "pause_reading", None)
     if pause is not None:
         pause()
-
-
-def _apply(stream: ByteStream, options: TcpOptions) -> None:
-    size = options.socket_buffer_size
-    _set(stream, socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_size or size)
-    _set(stream, socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_size or size)
-    _set(stream, socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(options.keep_alive))
-    if options.tcp_no_delay is not None:
-        _set(stream, socket.IPPROTO_TCP, socket.TCP_NODELAY, int(options.tcp_no_delay))
-    if options.so_linger is not None:
-        on = int(options.so_linger >= 0)
-        linger = struct.pack("ii", on, max(options.so_linger, 0))
-        _set(stream, socket.SOL_SOCKET, socket.SO_LINGER, linger)
-
-
-def _set(stream: ByteStream, level: int, option: int, value: int | bytes) -> None:
-    raw = stream.extra(SocketAttribute.raw_socket, None)
-    if raw is not None:
-        _set_option(raw, level, option, value)
-
-
-def _set_option(raw: socket.socket, level: int, option: int, value: int | bytes) -> None:
-    if raw.fileno() >= 0 and (level == socket.SOL_SOCKET or raw.family in _INTERNET):
-        raw.setsockopt(level, option, value)

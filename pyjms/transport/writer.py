@@ -10,19 +10,29 @@ its own. `CoalescingWriter` sends from a task, through any byte stream. `SocketW
     closing    any        the buffer is empty        run() returns
     dead       dropped                               drained() returns
 
+Long values are queued beside the buffer without being copied (`splice`), since other connections
+may have them to send, too.
+
 Back-pressure: above the high-water mark `congested` is true and `drained()` waits until the
 low-water mark. The gap between them keeps a producer from being woken for every frame.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 import anyio
 from anyio.abc import ByteSendStream
+
+from pyjms.transport.unsent import UnsentParts
 
 __all__ = ["HIGH_WATER", "LOW_WATER", "CoalescingWriter"]
 
 HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
+_CHUNK: Final = 256 * 1024
+"""Bytes of a long value that a stream is given at once."""
 
 
 class CoalescingWriter:
@@ -32,6 +42,8 @@ class CoalescingWriter:
         self, stream: ByteSendStream, high_water: int = HIGH_WATER, low_water: int = LOW_WATER
     ) -> None:
         self.buffer = bytearray()
+        self.unsent = UnsentParts()
+        """Long values and what comes before them; `buffer` follows."""
         self.sending = 0
         """The number of bytes that are being sent."""
         self.may_answer = False
@@ -47,7 +59,12 @@ class CoalescingWriter:
     @property
     def congested(self) -> bool:
         """Whether more than the high-water mark is queued."""
-        return len(self.buffer) + self.sending > self._high_water
+        return self.queued > self._high_water
+
+    @property
+    def queued(self) -> int:
+        """The number of bytes that the stream has not taken yet."""
+        return len(self.buffer) + self.unsent.size + self.sending
 
     @property
     def writing(self) -> bool:
@@ -57,6 +74,18 @@ class CoalescingWriter:
     def wake(self) -> None:
         """Schedule a send of what `buffer` holds. Cheap if one is scheduled already."""
         self._wake.set()
+
+    def splice(self, values: Iterable[tuple[int, bytes]]) -> None:
+        """Put long values at positions of `buffer`, in order, and schedule a send.
+
+        They are not copied.
+        """
+        buffer, at = self.buffer, 0
+        for position, value in values:
+            self.unsent.add(buffer[at:position], value)
+            at = position
+        self.buffer = buffer[at:]
+        self.wake()
 
     def flush(self) -> None:
         """Send what `buffer` holds without waiting for more, if the peer may await it.
@@ -71,9 +100,8 @@ class CoalescingWriter:
             anyio.BrokenResourceError, anyio.ClosedResourceError, OSError: the stream broke.
         """
         while True:
-            while self.buffer:
-                data = bytes(self.buffer)
-                self.buffer.clear()
+            while self.unsent.waiting or self.buffer:
+                data = self._next_chunk()
                 self.sending = len(data)
                 await self._stream.send(data)
                 self.sending = 0
@@ -83,6 +111,13 @@ class CoalescingWriter:
             self._wake = anyio.Event()
             await self._wake.wait()
 
+    def _next_chunk(self) -> bytes:
+        if self.unsent.waiting:
+            return self.unsent.take(_CHUNK)
+        data = bytes(self.buffer)
+        self.buffer.clear()
+        return data
+
     async def drained(self) -> None:
         """Wait until no more than the low-water mark is queued, or the writer was abandoned."""
         while self.congested and not self._dead:
@@ -91,7 +126,8 @@ class CoalescingWriter:
             await self._space.wait()
 
     def _notify_space(self) -> None:
-        if self._space is not None and len(self.buffer) <= self._low_water:
+        left = len(self.buffer) + self.unsent.size
+        if self._space is not None and left <= self._low_water:
             self._space.set()
             self._space = None
 
@@ -104,6 +140,7 @@ class CoalescingWriter:
         """Drop what is queued and end all waits for space: the stream is dead."""
         self._dead = True
         self.buffer.clear()
+        self.unsent.clear()
         if self._space is not None:
             self._space.set()
             self._space = None

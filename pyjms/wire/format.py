@@ -9,9 +9,9 @@ exchange of commands (handshake, heartbeats, matching responses to requests) bel
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
-__all__ = ["WireFormat"]
+__all__ = ["SharingWireFormat", "WireFormat"]
 
 C = TypeVar("C")
 
@@ -33,4 +33,19 @@ class WireFormat(Protocol[C]):
         Raises:
             RemoteProtocolError: the peer broke the protocol. `completed` of the error holds the
                 commands of `data` that came before the fault; every later call raises again.
+        """
+
+
+@runtime_checkable
+class SharingWireFormat(WireFormat[C], Protocol[C]):
+    """A codec whose frames may have long values that need not be copied for each connection."""
+
+    def encode_shared(self, buffer: bytearray, command: C) -> list[tuple[int, bytes]] | tuple[()]:
+        """Append the frame of `command` to `buffer`, except long values.
+
+        Returns:
+            The values, in order, and the positions of `buffer` that they come before.
+
+        Raises:
+            LocalProtocolError: as for `encode_into`.
         """

@@ -46,7 +46,7 @@ def waiting_bytes(connection) -> int:
     while hasattr(transport, "next"):
         transport = transport.next
     writer = transport._writer
-    return len(writer.buffer) + writer.sending
+    return writer.queued
 
 
 class SlowMachine(_clock.SystemClock):

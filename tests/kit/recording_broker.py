@@ -10,6 +10,7 @@ import pytest
 from pyjms import _clock
 from pyjms.transport.mock import RecordingListener
 from pyjms.transport.openwire.correlator import ResponseCorrelator
+from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -131,6 +132,7 @@ class Host:
         self.broker: Broker = self.recording
         self.connections = ConnectionRegistry()
         self.frame_budget = FrameBudget(0, 30, _clock.now)
+        self.unsent_budget = UnsentBudget(0, 30)
         self.stops = 0
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from pyjms import _clock
 from pyjms._wakeup import spawn
+from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerId, ProducerId
 from pyjms.wire.openwire.frame_budget import FrameBudget
@@ -67,6 +68,10 @@ class BrokerHost(Protocol):
     @property
     def frame_budget(self) -> FrameBudget:
         """The memory for frames that have arrived in part."""
+
+    @property
+    def unsent_budget(self) -> UnsentBudget:
+        """The memory for long messages that clients have not read yet."""
 
     @property
     def connection_info_timeout(self) -> float:

@@ -199,6 +199,22 @@ class BrokerAttributes:
             Unit.SECONDS,
         ),
     ] = 30.0
+    unsent_frames_limit: Annotated[
+        int,
+        Attribute(
+            "Memory for long messages that clients do not read; 0: unlimited.",
+            "unsentFramesLimit",
+            Unit.BYTES,
+        ),
+    ] = 512 * 1024 * 1024
+    frame_write_timeout: Annotated[
+        float,
+        Attribute(
+            "How long reading such a message may take while others need its memory.",
+            "frameWriteTimeout",
+            Unit.SECONDS,
+        ),
+    ] = 30.0
     connection_info_timeout: Annotated[
         float,
         Attribute(

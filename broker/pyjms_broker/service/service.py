@@ -19,6 +19,7 @@ from pyjms._ids import IdGenerator
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import IllegalStateException
+from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerId, ProducerId
 from pyjms.wire.openwire.frame_budget import FrameBudget
@@ -92,6 +93,8 @@ class BrokerService(BrokerConfiguration):
         self.frame_budget = FrameBudget(
             self.unfinished_frames_limit, self.frame_read_timeout, _clock.now
         )
+        self.unsent_budget = UnsentBudget(self.unsent_frames_limit, self.frame_write_timeout)
+        """The memory for long messages that clients have not read yet: `used` of `limit` bytes."""
         self.broker_id = BrokerId(IdGenerator().generate())
         self.connections = ConnectionRegistry()
         self.connectors: list[TransportConnector] = []

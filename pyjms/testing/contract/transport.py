@@ -16,7 +16,14 @@ from pyjms.errors import ConnectionFailedException
 from pyjms.transport.base import TransportListener
 from pyjms.transport.mock import RecordingListener
 from pyjms.transport.openwire import RequestTransport
-from pyjms.wire.openwire.commands import Command, ControlCommand, Response
+from pyjms.wire.openwire.commands import (
+    ActiveMQBytesMessage,
+    BrokerInfo,
+    Command,
+    ControlCommand,
+    ProducerId,
+    Response,
+)
 
 __all__ = ["EndListener", "PeerTransport", "TransportContract", "TransportEnds"]
 
@@ -95,6 +102,25 @@ class TransportContract:
         for n in range(1000):
             assert (await ends.at_peer.next(ControlCommand)).command == f"out {n}"
             assert (await ends.at_client.next(ControlCommand)).command == f"in {n}"
+
+    async def test_long_messages_arrive_in_order_between_short_commands(
+        self, ends: TransportEnds
+    ) -> None:
+        sizes = (3_000_000, 70_000, 10, 65_537, 1_000_000)
+        bodies = [bytes([number]) * size for number, size in enumerate(sizes)]
+        producer_id = ProducerId("c", 1, 1)
+        for number, body in enumerate(bodies):
+            for end in (ends.client, ends.peer):
+                end.oneway(ActiveMQBytesMessage(producer_id=producer_id, content=body))
+                end.oneway(ControlCommand(str(number)))
+        for heard in (ends.at_peer, ends.at_client):
+            for number in range(len(bodies)):
+                await heard.next(ActiveMQBytesMessage)
+                assert (await heard.next(ControlCommand)).command == str(number)
+            messages = [c for c in heard.commands if isinstance(c, ActiveMQBytesMessage)]
+            assert [message.content for message in messages] == bodies
+            kinds = [type(c) for c in heard.commands if not isinstance(c, BrokerInfo)]
+            assert kinds[-2 * len(bodies) :] == [ActiveMQBytesMessage, ControlCommand] * len(bodies)
 
     async def test_requests_get_their_responses(self, ends: TransportEnds) -> None:
         ends.respond_to_requests()

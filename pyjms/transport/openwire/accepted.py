@@ -12,6 +12,7 @@ from pyjms.transport.openwire.factory import negotiated_transport
 from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.tls import TlsContext
+from pyjms.transport.unsent import UnsentBudget
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.frame_budget import FrameBudget, UnfinishedFrame
@@ -27,6 +28,7 @@ def accepted_transport(
     tls: TlsContext | None = None,
     scheme: str | None = None,
     layered: UnfinishedFrame | None = None,
+    unsent_budget: UnsentBudget | None = None,
 ) -> Transport[Command]:
     """Return a broker's transport for a connection that it accepted, not started.
 
@@ -34,7 +36,7 @@ def accepted_transport(
     frames of all its connections that have arrived in part. With `tls`, starting begins with a
     handshake, which has `connectAttemptTimeout` as the negotiation after it. `scheme` is
     that of the client's address; `layered` counts the frames of a layer of `stream`, such as
-    WebSocket.
+    WebSocket, and `unsent_budget` what all clients have not read yet.
     """
     accept = partial(
         accepted_tcp,
@@ -44,6 +46,7 @@ def accepted_transport(
         timeout=options.connect_attempt_timeout,
         tls=tls,
         layered=layered,
+        unsent_budget=unsent_budget,
     )
     if options.other_format is not None:
         return _StartedFirst(accept(options.other_format()))

@@ -14,7 +14,7 @@ from typing import Final
 
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.mutf8 import encode_mutf8
-from pyjms.wire.limits import MAX_STRING_SIZE
+from pyjms.wire.limits import LARGE_FRAME, MAX_STRING_SIZE
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     MessageAck,
@@ -59,9 +59,14 @@ _Named = tuple[Structure | None, Structure | None, bytes]
 class FastWriter:
     """The fast writer of one connection, with its memo of encoded ids and destinations."""
 
-    __slots__ = ("_acked", "_dispatched", "_memo", "_producer", "_sent")
+    __slots__ = ("_acked", "_dispatched", "_memo", "_producer", "_sent", "_shared")
 
-    def __init__(self) -> None:
+    def __init__(self, shared: list[tuple[int, bytes]] | None = None) -> None:
+        """Create a writer that writes to `shared` the long values of frames, and their positions.
+
+        They are left out of the frames. None: nothing is left out.
+        """
+        self._shared = shared
         self._memo: dict[Structure, bytes] = {}
         # the objects that the latest command of each kind named, and their bytes
         self._dispatched: _Named = (None, None, _NULL + _NULL)
@@ -119,7 +124,10 @@ class FastWriter:
         elif message.raw is not None:
             out.append(1)
             out.append(message.TYPE)
-            out += message.raw
+            if len(message.raw) > LARGE_FRAME and self._shared is not None:
+                self._shared.append((len(out), message.raw))
+            else:
+                out += message.raw
         else:
             out.append(1)
             out += _HEAD.pack(message.TYPE, message.command_id, message.response_required)
@@ -230,7 +238,10 @@ class FastWriter:
             out.append(0)
         else:
             out += _LENGTH.pack(1, len(value))
-            out += value
+            if len(value) > LARGE_FRAME and self._shared is not None and type(value) is bytes:
+                self._shared.append((len(out), value))
+            else:
+                out += value
 
     def nullable(self, value: Structure | None) -> bytes:
         """Return the bytes of a nullable value: flag, type, fields."""

@@ -79,6 +79,7 @@ class OpenWireFormat:
         self._max_sent_size = _LARGEST_FRAME
         self._read_cache: ReadCache | None = None
         self._write_cache: WriteCache | None = None
+        self._shared: list[tuple[int, bytes]] = []
         self._fast_reader: FastReader | None = None
         self._fast_writer: FastWriter | None = None
         self._buffer = ReceiveBuffer()
@@ -116,7 +117,7 @@ class OpenWireFormat:
             self._write_cache = WriteCache(agreed.cache_size)
         elif not self._tight and agreed.version == CURRENT_VERSION:
             self._fast_reader = FastReader()
-            self._fast_writer = FastWriter()
+            self._fast_writer = FastWriter(self._shared)
         return agreed
 
     def encode(self, command: Command) -> bytes:
@@ -136,21 +137,36 @@ class OpenWireFormat:
         Raises:
             LocalProtocolError: as for `encode`.
         """
+        for position, value in reversed(self.encode_shared(buffer, command)):
+            buffer[position:position] = value
+
+    def encode_shared(
+        self, buffer: bytearray, command: Command
+    ) -> list[tuple[int, bytes]] | tuple[()]:
+        """Append the frame of `command` to `buffer` without its long values, and return these.
+
+        Each comes with its position in `buffer`. An error leaves `buffer` unchanged.
+
+        Raises:
+            LocalProtocolError: as for `encode`.
+        """
         start = len(buffer)
         head = 4 if self._size_prefix else 0
         buffer += b"\0\0\0\0"[:head]
         try:
             if self._fast_writer is None or not self._fast_writer.write_frame(buffer, command):
-                buffer += self._writer().frame(command)
+                self._write_frame(buffer, command)
         except LocalProtocolError:
-            del buffer[start:]
+            self._undo_frame(buffer, start)
             raise
         except (struct.error, AttributeError, TypeError, ValueError, OverflowError) as e:
-            del buffer[start:]
+            self._undo_frame(buffer, start)
             raise LocalProtocolError(f"{type(command).__name__} cannot be written: {e}") from e
         size = len(buffer) - start - head
+        if self._shared:
+            size += sum(len(value) for _, value in self._shared)
         if size > self._max_sent_size:
-            del buffer[start:]
+            self._undo_frame(buffer, start)
             self._forget_frame()
             raise LocalProtocolError(
                 f"Frame of {size} bytes is larger than the {self._max_sent_size} agreed on",
@@ -158,6 +174,22 @@ class OpenWireFormat:
             )
         if head:
             _I32.pack_into(buffer, start, size)
+        if not self._shared:
+            return ()
+        shared = self._shared.copy()
+        self._shared.clear()
+        return shared
+
+    def _write_frame(self, buffer: bytearray, command: Command) -> None:
+        writer = self._writer()
+        frame = writer.frame(command)
+        moved = len(buffer) + len(frame) - len(writer.out)
+        self._shared += [(moved + position, value) for position, value in writer.shared]
+        buffer += frame
+
+    def _undo_frame(self, buffer: bytearray, start: int) -> None:
+        del buffer[start:]
+        self._shared.clear()
 
     def receive_data(self, data: bytes) -> list[Command]:
         """Return the commands that `data`, cut anywhere, completes.
@@ -243,7 +275,7 @@ class OpenWireFormat:
 
     def _writer(self) -> Writer:
         cls = TightWriter if self._tight else LooseWriter
-        return cls(self._version, self._stack_trace, self._write_cache)
+        return cls(self._version, self._stack_trace, self._write_cache, is_sharing=True)
 
     def _forget_frame(self) -> None:
         if self._write_cache is not None:

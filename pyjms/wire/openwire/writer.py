@@ -14,7 +14,12 @@ from typing import Any, Final
 
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.mutf8 import encode_mutf8
-from pyjms.wire.limits import MAX_NESTING_DEPTH, MAX_STRING_SIZE, MAX_TIGHT_STRING_SIZE
+from pyjms.wire.limits import (
+    LARGE_FRAME,
+    MAX_NESTING_DEPTH,
+    MAX_STRING_SIZE,
+    MAX_TIGHT_STRING_SIZE,
+)
 from pyjms.wire.openwire.cache import NOT_STORED, WriteCache
 from pyjms.wire.openwire.commands import Throwable
 from pyjms.wire.openwire.commands.kinds import (
@@ -48,10 +53,23 @@ _LONGEST_MESSAGE: Final = 1024
 
 
 class Writer(ABC):
-    """Writes one frame. Create a LooseWriter or a TightWriter per frame."""
+    """Writes one frame. Create a LooseWriter or a TightWriter per frame.
 
-    def __init__(self, version: int, stack_trace: bool, cache: WriteCache | None = None) -> None:
+    If `is_sharing`, long byte fields are left out of the frame, for the caller to put in.
+    """
+
+    def __init__(
+        self,
+        version: int,
+        stack_trace: bool,
+        cache: WriteCache | None = None,
+        *,
+        is_sharing: bool = False,
+    ) -> None:
         self.out = bytearray()
+        self.shared: list[tuple[int, bytes]] = []
+        """What was left out, and where in `out`, with which the frame ends, it belongs."""
+        self.is_sharing = is_sharing
         self.version = version
         self.stack_trace = stack_trace
         self.cache = cache
@@ -172,7 +190,10 @@ class Writer(ABC):
         self._flag(value is not None)
         if value is not None:
             self.out += _I32.pack(len(value))
-            self.out += value
+            if len(value) > LARGE_FRAME and self.is_sharing and type(value) is bytes:
+                self.shared.append((len(self.out), value))
+            else:
+                self.out += value
 
     def _magic(self, value: bytes) -> None:
         if len(value) != _MAGIC_SIZE:
@@ -244,8 +265,15 @@ class LooseWriter(Writer):
 class TightWriter(Writer):
     """Writes tight encoding. (openwire-encoding 3)"""
 
-    def __init__(self, version: int, stack_trace: bool, cache: WriteCache | None = None) -> None:
-        super().__init__(version, stack_trace, cache)
+    def __init__(
+        self,
+        version: int,
+        stack_trace: bool,
+        cache: WriteCache | None = None,
+        *,
+        is_sharing: bool = False,
+    ) -> None:
+        super().__init__(version, stack_trace, cache, is_sharing=is_sharing)
         self._bits = bytearray()
         self._bit = 0
 

@@ -8,7 +8,7 @@ behind it may have come with it. Before that, frames of at most 64 KiB are accep
 from __future__ import annotations
 
 from pyjms.errors import LocalProtocolError
-from pyjms.wire.limits import MAX_FRAME_SIZE
+from pyjms.wire.limits import LARGE_FRAME, MAX_FRAME_SIZE
 from pyjms.wire.openwire.frame_budget import UnfinishedFrame
 from pyjms.wire.stomp.frames import (
     HEART_BEAT,
@@ -74,9 +74,22 @@ class StompFormat:
         Raises:
             LocalProtocolError: the version cannot express a header, or the command is not a line.
         """
+        for position, value in self.encode_shared(buffer, command):
+            buffer[position:position] = value
+
+    def encode_shared(
+        self, buffer: bytearray, command: Frame
+    ) -> list[tuple[int, bytes]] | tuple[()]:
+        """Append a frame to `buffer` without its body if that is long, and return this.
+
+        It comes with its position in `buffer`.
+
+        Raises:
+            LocalProtocolError: as for `encode_into`.
+        """
         if command is HEART_BEAT:
             buffer += b"\n"
-            return
+            return ()
         name = command.command
         if not name or not name.isalnum():
             raise LocalProtocolError(f"{name!r:.100} is not a command of STOMP")
@@ -87,5 +100,10 @@ class StompFormat:
         # a Java string may have half of a surrogate pair, which UTF-8 cannot express
         buffer += "\n".join(lines).encode("utf-8", "replace")
         buffer += b"\n\n"
+        if len(command.body) > LARGE_FRAME:
+            shared = [(len(buffer), command.body)]
+            buffer += b"\0\n"
+            return shared
         buffer += command.body
         buffer += b"\0\n"
+        return ()

@@ -12,6 +12,7 @@ __all__ = ["memory_bound", "write_configuration"]
 MIB: Final = 1 << 20
 MEMORY_LIMIT: Final = 48 * MIB
 UNFINISHED: Final = 24 * MIB
+UNSENT: Final = 24 * MIB
 WAITING: Final = 16 * MIB
 DESTINATIONS: Final = 2500
 BASE: Final = 80 * MIB
@@ -29,7 +30,7 @@ def memory_bound() -> int:
     with the process in part. Destinations and connections are limited in their numbers.
     """
     numbers = DESTINATIONS * PER_DESTINATION + CONNECTIONS * PER_CONNECTION
-    return BASE + numbers + 2 * (MEMORY_LIMIT + UNFINISHED + WAITING)
+    return BASE + numbers + 2 * (MEMORY_LIMIT + UNFINISHED + UNSENT + WAITING)
 
 
 def write_configuration(path: Path, port: int) -> None:
@@ -39,9 +40,11 @@ def write_configuration(path: Path, port: int) -> None:
         "broker_name": "soak",
         "scheduler_support": True,
         "unfinished_frames_limit": UNFINISHED,
+        "unsent_frames_limit": UNSENT,
         "maximum_destinations": DESTINATIONS,
         "maximum_destinations_per_connection": 1000,
         "frame_read_timeout": "5s",
+        "frame_write_timeout": "5s",
         "connection_info_timeout": "10s",
         "schedule_period_for_destination_purge": "5s",
         "system_usage": {

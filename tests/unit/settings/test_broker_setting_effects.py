@@ -41,6 +41,12 @@ SHOWN: Final = {
         "adversarial/test_unfinished_frames.py::test_unfinished_frames_share_a_limited_memory"
     ),
     "BrokerSettings.frame_read_timeout": (f"{OWN}::test_slow_frames_make_room_after_their_time"),
+    "BrokerSettings.unsent_frames_limit": (
+        "adversarial/test_unread_messages.py::test_nobody_waits_for_those_who_do_not_read"
+    ),
+    "BrokerSettings.frame_write_timeout": (
+        "adversarial/test_unread_messages.py::test_nobody_waits_for_those_who_do_not_read"
+    ),
     "BrokerSettings.maximum_selector_steps": (
         "integration/broker/test_key_effects.py::test_a_selector_that_costs_too_much_takes_nothing"
     ),

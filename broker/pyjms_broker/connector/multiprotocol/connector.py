@@ -83,6 +83,7 @@ class MultiProtocolConnector(ProtocolConnector):
                 self._ids.generate(),
                 scheme=self.client_scheme,
                 layered=layered,
+                unsent_budget=self.host.unsent_budget,
             )
         return accepted_transport(
             stream,
@@ -91,4 +92,5 @@ class MultiProtocolConnector(ProtocolConnector):
             budget,
             scheme=self.client_scheme,
             layered=layered,
+            unsent_budget=self.host.unsent_budget,
         )

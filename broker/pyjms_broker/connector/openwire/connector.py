@@ -45,6 +45,7 @@ class OpenWireConnector(ProtocolConnector):
             self._wire_format,
             self.host.frame_budget,
             self._tls,
+            unsent_budget=self.host.unsent_budget,
         )
         serve(self.host, self, transport)
 

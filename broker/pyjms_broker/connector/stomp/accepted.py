@@ -6,6 +6,7 @@ from anyio.abc import ByteStream
 
 from pyjms.transport.accepted import accepted_tcp
 from pyjms.transport.tls import TlsContext
+from pyjms.transport.unsent import UnsentBudget
 from pyjms.wire.openwire.frame_budget import FrameBudget, UnfinishedFrame
 from pyjms.wire.stomp.format import StompFormat
 from pyjms_broker.connector.stomp.options import StompOptions
@@ -23,11 +24,12 @@ def accepted_stomp(
     scheme: str,
     tls: TlsContext | None = None,
     layered: UnfinishedFrame | None = None,
+    unsent_budget: UnsentBudget | None = None,
 ) -> StompTransport:
     """Return the transport of a client, not started.
 
     `connection_id` is the id of its JMS connection; `layered` counts the frames of a layer of
-    `stream`, such as WebSocket.
+    `stream`, such as WebSocket, and `unsent_budget` what all clients have not read yet.
     """
     unfinished = UnfinishedFrame(frame_budget)
     wire_format = StompFormat(options.max_frame_size, unfinished)
@@ -41,5 +43,6 @@ def accepted_stomp(
         tls=tls,
         layered=layered,
         discard=wire_format.discard,
+        unsent_budget=unsent_budget,
     )
     return StompTransport(tcp, wire_format, options, connection_id)

@@ -51,5 +51,6 @@ class StompConnector(ProtocolConnector):
             self._ids.generate(),
             scheme=self.client_scheme,
             tls=self._tls,
+            unsent_budget=self.host.unsent_budget,
         )
         serve(self.host, self, transport)

@@ -9,7 +9,7 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert
-from pyjms.wire.limits import MAX_PROPERTY_VALUES, inflate, inflate_sized
+from pyjms.wire.limits import LARGE_FRAME, MAX_PROPERTY_VALUES, inflate, inflate_sized
 from pyjms.wire.openwire.commands import (
     ActiveMQBytesMessage,
     ActiveMQMessage,
@@ -27,7 +27,7 @@ from pyjms_broker.connector.stomp.transformation import (
 )
 from pyjms_broker.connector.stomp.values import MAXIMUM_INT, boolean, integer
 
-__all__ = ["to_frame", "to_message"]
+__all__ = ["LATEST_BODY", "to_frame", "to_message"]
 
 logger = get_logger(__name__)
 
@@ -35,8 +35,10 @@ _DEFAULT_PRIORITY: Final = 4
 _HIGHEST_PRIORITY: Final = 9
 _INFLATED: Final = 4 * 1024 * 1024
 _INFLATED_RATIO: Final = 32
-"""A compressed body is inflated to `_INFLATED` bytes, or so many times its size: each subscriber
-has its own copy, which no limit of memory counts."""
+"""A compressed body is inflated to `_INFLATED` bytes, or so many times its size: no limit of memory
+counts what it becomes before it waits for a client."""
+_PROPERTIES: Final = 1024 * 1024
+"""Bytes of properties that become headers; they are converted and copied for each subscriber."""
 
 _STRIPPED: Final = frozenset(
     {
@@ -95,6 +97,33 @@ _KINDS: Final[dict[str, type[ActiveMQMessage]]] = {
     "text": ActiveMQTextMessage,
     "bytes": ActiveMQBytesMessage,
 }
+
+
+class _LatestBody:
+    """The latest long body that was converted: the subscribers of a topic share it."""
+
+    def __init__(self) -> None:
+        self._latest: tuple[bytes | None, bytes] = (None, b"")
+
+    def of(self, message: ActiveMQMessage) -> bytes:
+        """Return the body of a message, converted if it is not the latest one.
+
+        Raises:
+            JMSException: it cannot be read.
+        """
+        content, body = self._latest
+        if message.content is None or message.content is not content:
+            body = _content(message)
+            if len(body) > LARGE_FRAME:
+                self._latest = (message.content, body)
+        return body
+
+    def forget(self) -> None:
+        """Keep nothing in memory: all subscribers have the message."""
+        self._latest = (None, b"")
+
+
+LATEST_BODY: Final = _LatestBody()
 
 
 def to_message(frame: Frame, names: DestinationNames) -> ActiveMQMessage:
@@ -175,16 +204,11 @@ def to_frame(
         headers["redelivered"] = "true"
     body: bytes | None = None
     try:
-        properties = (
-            decode_map(message.marshalled_properties or b"", MAX_PROPERTY_VALUES)
-            if (message.marshalled_properties)
-            else {}
-        )
-        for name, value in properties.items():
+        for name, value in _properties(message).items():
             headers.setdefault(name, _property_text(value))
         body = _transformed(message, headers, transformation)
         if body is None:
-            body = _content(message)
+            body = LATEST_BODY.of(message)
     except JMSException as error:
         logger.warning("%s cannot be read for a STOMP client: %s", message.message_id, error)
         headers["transformation-error"] = error.reason
@@ -200,6 +224,17 @@ def to_frame(
             len(headers) - len(expressible),
         )
     return Frame("MESSAGE", expressible, body)
+
+
+def _properties(message: ActiveMQMessage) -> dict[str, Any]:
+    marshalled = message.marshalled_properties
+    if not marshalled:
+        return {}
+    if len(marshalled) > _PROPERTIES:
+        raise JMSException(
+            f"The properties have {len(marshalled)} bytes; {_PROPERTIES} can become headers"
+        )
+    return decode_map(marshalled, MAX_PROPERTY_VALUES)
 
 
 def _transformed(

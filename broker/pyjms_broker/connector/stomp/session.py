@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from pyjms._logger import get_logger
 from pyjms.errors import ConnectionFailedException, JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
+from pyjms.wire.limits import LARGE_FRAME
 from pyjms.wire.openwire.commands import (
     BaseCommand,
     Command,
@@ -39,7 +40,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.stomp.frames import V1_2, Frame
 from pyjms_broker.connector.stomp.destinations import DestinationNames
 from pyjms_broker.connector.stomp.heart_beat import Periods
-from pyjms_broker.connector.stomp.messages import to_frame
+from pyjms_broker.connector.stomp.messages import LATEST_BODY, to_frame
 from pyjms_broker.connector.stomp.subscriptions import Subscription
 
 __all__ = ["ClientEnd", "FrameHandler", "State", "StompSession"]
@@ -278,6 +279,8 @@ class StompSession:
             frame = Frame("MESSAGE", headers)
         else:
             frame = to_frame(dispatch, message, self.names, version, subscription.transformation)
+            if len(frame.body) > LARGE_FRAME:
+                self.end.call_next(LATEST_BODY.forget)
         if subscription.identifier is not None:
             frame.headers["subscription"] = subscription.identifier
         if message is not None:

@@ -15,6 +15,7 @@ from pyjms.wire.openwire.commands import (
     MessageDispatch,
     MessageId,
 )
+from pyjms.wire.openwire.primitives import encode_map
 from pyjms.wire.stomp.frames import Frame
 from pyjms_broker.connector.stomp.destinations import DestinationNames
 from pyjms_broker.connector.stomp.messages import to_frame
@@ -56,6 +57,15 @@ def test_a_small_message_does_not_become_a_giant_one(
     frame = frame_of(message)
     assert len(frame.body) == (size if size < 4 * 1024 * 1024 else 0)
     assert ("transformation-error" in frame.headers) == (not frame.body)
+
+
+def test_giant_properties_do_not_become_headers(caplog: pytest.LogCaptureFixture) -> None:
+    for size in (1_000_000, 1_100_000):
+        properties = encode_map({"p": "x" * size})
+        frame = frame_of(ActiveMQTextMessage(marshalled_properties=properties))
+        refused = "transformation-error" in frame.headers
+        assert refused == (size > 1024 * 1024) == ("p" not in frame.headers)
+    assert "can become headers" in caplog.text
 
 
 def test_a_large_message_of_text_is_inflated() -> None:

@@ -144,6 +144,46 @@ def test_encode_into_appends():
     assert contents(receiver.receive_data(bytes(buffer))) == contents(conversation())
 
 
+@pytest.mark.parametrize("form", [*FORMS, {"version": 11}])
+def test_long_values_are_left_out_of_shared_frames(form):
+    sender, receiver = pair(**form)
+    body, properties = bytes(70_000), b"\0\0\0\1\0\1x\t\0\1y" + bytes(65_536)
+    sent = MessageDispatch(
+        ConsumerId("c", 1, 1),
+        Queue("q"),
+        message(content=body, marshalled_properties=properties, correlation_id="id"),
+        redelivery_counter=3,
+    )
+    buffer = bytearray()
+    sender.encode_into(buffer, sent)
+    whole = len(buffer)
+    shared = sender.encode_shared(buffer, sent)
+    assert [value for _, value in shared] == [body, properties]
+    assert all(value is own for (_, value), own in zip(shared, (body, properties), strict=True))
+    assert len(buffer) - whole < 500
+    for position, value in reversed(shared):
+        buffer[position:position] = value
+    received = receiver.receive_data(bytes(buffer))
+    assert contents(received) == contents([sent, sent])
+
+
+def test_what_a_message_came_as_is_shared():
+    sender, receiver = pair()
+    (received,) = receiver.receive_data(sender.encode(message(content=bytes(70_000))))
+    ((_, value),) = receiver.encode_shared(bytearray(), MessageDispatch(message=received))
+    assert value is received.raw
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_refused_command_leaves_no_long_value_behind(form):
+    sender, receiver = pair(**form)
+    buffer = bytearray()
+    with pytest.raises(LocalProtocolError):
+        sender.encode_shared(buffer, message(content=bytes(70_000), arrival=2**63))
+    assert sender.encode_shared(buffer, KeepAliveInfo()) == ()
+    assert contents(receiver.receive_data(bytes(buffer))) == contents([KeepAliveInfo()])
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     "wrong",

@@ -1,0 +1,183 @@
+"""Long values that connections have to send, such as the bodies of messages, without copies.
+
+A value that many connections have to send is in memory once. What waits for one connection is
+limited by its writer's high-water mark and one frame; `UnsentBudget` limits the long values that
+wait for all of them together, without letting anybody else wait: it ends the connections of peers
+that do not read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+from pyjms import _clock
+from pyjms._logger import get_logger
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConnectionFailedException
+
+__all__ = ["UnsentBudget", "UnsentParts"]
+
+logger = get_logger(__name__)
+
+_SHORT_PATIENCE: Final = 1.0
+"""Seconds that a value may take while there are twice as many as allowed."""
+
+
+class _Value:
+    """A value that waits; `held` keeps its id from being used for another one."""
+
+    __slots__ = ("connections", "held")
+
+    def __init__(self, held: bytes) -> None:
+        self.held = held
+        self.connections = 1
+
+
+class UnsentBudget:
+    """Memory for long values that wait for connections: `limit` bytes (0: no limit).
+
+    While more wait, connections whose oldest value has waited for `write_timeout` seconds are
+    ended, those that wait longest first; while more than twice as much waits, after one second. One
+    value always has room, however many connections have it to send. Belongs to one loop.
+    """
+
+    def __init__(self, limit: int, write_timeout: float) -> None:
+        self.limit = limit
+        self.write_timeout = write_timeout
+        self.used = 0
+        """Bytes of the values that wait. One that several connections have to send counts once."""
+        self._values: dict[int, _Value] = {}  # by the value's id
+        self._waiting: dict[UnsentParts, float] = {}  # to the begin of its value, oldest first
+        self._enforcing: BackgroundTask | None = None
+        self._changed: anyio.Event | None = None
+
+    def begin(self, parts: UnsentParts, value: bytes) -> None:
+        """Count a value that a connection has to send."""
+        known = self._values.get(id(value))
+        if known is None:
+            self._values[id(value)] = _Value(value)
+            self.used += len(value)
+        else:
+            known.connections += 1
+        self._waiting.setdefault(parts, _clock.now())
+        if self._exceeded:
+            if self._enforcing is None or self._enforcing.done:
+                self._enforcing = spawn(self._enforce, name="limit of what peers do not read")
+            else:
+                self._notify()
+
+    def end(self, parts: UnsentParts, value: bytes, *, has_more: bool) -> None:
+        """Count a value no longer; `has_more`: the connection has other ones to send."""
+        known = self._values[id(value)]
+        known.connections -= 1
+        if not known.connections:
+            del self._values[id(value)]
+            self.used -= len(value)
+        self._waiting.pop(parts, None)
+        if has_more:
+            self._waiting[parts] = _clock.now()
+        self._notify()
+
+    @property
+    def _exceeded(self) -> bool:
+        return bool(self.limit) and self.used > self.limit and len(self._values) > 1
+
+    def _notify(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+
+    async def _enforce(self) -> None:
+        """End connections until the limit holds. A task, since senders must not be surprised."""
+        while self._exceeded:
+            parts, begun = next(iter(self._waiting.items()))
+            patience = self.write_timeout
+            if self.used > 2 * self.limit:
+                patience = min(patience, _SHORT_PATIENCE)
+            left = begun + patience - _clock.now()
+            if left <= 0:
+                parts.abort(self)
+                continue
+            self._changed = anyio.Event()
+            with _clock.timeout(left):
+                await self._changed.wait()
+            self._changed = None
+
+
+class UnsentParts:
+    """The long values that one connection has to send and the bytes between them, in order."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[memoryview] = deque()
+        """What is to be sent. Take from it by `sent` and `take` only."""
+        self.size = 0
+        """The number of bytes that are to be sent."""
+        self._values: deque[bytes | None] = deque()  # of each part; None: no long value
+        self._budget: UnsentBudget | None = None
+        self._fail: Callable[[Exception], object] = _nothing
+
+    def count_in(self, budget: UnsentBudget, fail: Callable[[Exception], object]) -> None:
+        """Count the values in `budget` from now on; `fail(error)` ends the connection."""
+        self._budget, self._fail = budget, fail
+
+    def add(self, data: bytes | bytearray, value: bytes) -> None:
+        """Add bytes, which must not change any more, and a long value behind them."""
+        if data:
+            self.waiting.append(memoryview(data))
+            self._values.append(None)
+        self.waiting.append(memoryview(value))
+        self._values.append(value)
+        self.size += len(data) + len(value)
+        if self._budget is not None:
+            self._budget.begin(self, value)
+
+    def sent(self, count: int) -> None:
+        """Remove the next `count` bytes."""
+        self.size -= count
+        while count:
+            first = self.waiting[0]
+            if count < len(first):
+                self.waiting[0] = first[count:]
+                return
+            count -= len(first)
+            self._remove_first()
+
+    def take(self, size: int) -> bytes:
+        """Remove and return at most `size` bytes."""
+        data = bytes(self.waiting[0][:size])
+        self.sent(len(data))
+        return data
+
+    def clear(self) -> None:
+        """Remove everything. Idempotent."""
+        while self.waiting:
+            self._remove_first()
+        self.size = 0
+
+    def abort(self, budget: UnsentBudget) -> None:
+        """End the connection: its peer does not read, and others need the memory."""
+        error = ConnectionFailedException(
+            f"The peer has not read a message of {len(self._long_value)} bytes in time, and "
+            f"messages of {budget.used} bytes wait, while the limit is {budget.limit}",
+            hint="unsent_frames_limit and frame_write_timeout of the broker",
+        )
+        logger.warning("A connection is ended: %s", error)
+        self._fail(error)
+        self.clear()
+
+    @property
+    def _long_value(self) -> bytes:
+        return next((value for value in self._values if value is not None), b"")
+
+    def _remove_first(self) -> None:
+        self.waiting.popleft()
+        value = self._values.popleft()
+        if value is not None and self._budget is not None:
+            self._budget.end(self, value, has_more=bool(self._long_value))
+
+
+def _nothing(_error: Exception) -> None:
+    """The connection is not counted."""
