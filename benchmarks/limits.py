@@ -311,7 +311,6 @@ def unread_message(attacker: Attacker) -> None:
         attacker.peer().connect().consume(Topic("unread"))
     sender = attacker.peer().connect()
     sender.ask(sender.message(Topic("unread"), bytes(30_000_000)))
-    sender.ask(ProducerInfo(ProducerId(sender.name, 1, 2)))
 
 
 def unread_messages(attacker: Attacker) -> None:
@@ -340,7 +339,6 @@ def compressed_texts(attacker: Attacker) -> None:
     text = zlib.compress(struct.pack(">i", GIANT) + b"a" * GIANT, 9)
     sender = attacker.peer().connect()
     sender.ask(sender.message(Topic("texts"), text, text=True, compressed=True))
-    sender.ask(ProducerInfo(ProducerId(sender.name, 1, 2)))
 
 
 def selector(text: str, **properties: object) -> Callable[[Attacker], None]:

@@ -25,6 +25,8 @@ logger = get_logger(__name__)
 
 _SHORT_PATIENCE: Final = 1.0
 """Seconds that a value may take while there are twice as many as allowed."""
+_SLOWEST: Final = 64 * 1024
+"""Bytes a second that a peer reads behind a slow network, which reads on."""
 
 
 class _Value:
@@ -40,9 +42,10 @@ class _Value:
 class UnsentBudget:
     """Memory for long values that wait for connections: `limit` bytes (0: no limit).
 
-    While more wait, connections whose oldest value has waited for `write_timeout` seconds are
-    ended, those that wait longest first; while more than twice as much waits, after one second. One
-    value always has room, however many connections have it to send. Belongs to one loop.
+    While more wait, connections with a value that has waited for `write_timeout` seconds are ended,
+    those that wait longest first, unless their peers read 64 KiB a second. While more than twice as
+    much waits, all have one second for a value. One value always has room, however many connections
+    have it to send. Belongs to one loop.
     """
 
     def __init__(self, limit: int, write_timeout: float) -> None:
@@ -63,7 +66,8 @@ class UnsentBudget:
             self.used += len(value)
         else:
             known.connections += 1
-        self._waiting.setdefault(parts, _clock.now())
+        if parts not in self._waiting:
+            self._start(parts)
         if self._exceeded:
             if self._enforcing is None or self._enforcing.done:
                 self._enforcing = spawn(self._enforce, name="limit of what peers do not read")
@@ -79,7 +83,7 @@ class UnsentBudget:
             self.used -= len(value)
         self._waiting.pop(parts, None)
         if has_more:
-            self._waiting[parts] = _clock.now()
+            self._start(parts)
         self._notify()
 
     @property
@@ -99,12 +103,23 @@ class UnsentBudget:
                 patience = min(patience, _SHORT_PATIENCE)
             left = begun + patience - _clock.now()
             if left <= 0:
-                parts.abort(self)
+                self._end_or_renew(parts, patience)
                 continue
             self._changed = anyio.Event()
             with _clock.timeout(left):
                 await self._changed.wait()
             self._changed = None
+
+    def _end_or_renew(self, parts: UnsentParts, patience: float) -> None:
+        if patience < self.write_timeout or parts.taken < self.write_timeout * _SLOWEST:
+            parts.abort(self)
+            return
+        del self._waiting[parts]
+        self._start(parts)
+
+    def _start(self, parts: UnsentParts) -> None:
+        parts.taken = 0
+        self._waiting[parts] = _clock.now()
 
 
 class UnsentParts:
@@ -115,6 +130,8 @@ class UnsentParts:
         """What is to be sent. Take from it by `sent` and `take` only."""
         self.size = 0
         """The number of bytes that are to be sent."""
+        self.taken = 0
+        """The number of bytes that were sent since the budget has begun to count a value."""
         self._values: deque[bytes | None] = deque()  # of each part; None: no long value
         self._budget: UnsentBudget | None = None
         self._fail: Callable[[Exception], object] = _nothing
@@ -137,6 +154,7 @@ class UnsentParts:
     def sent(self, count: int) -> None:
         """Remove the next `count` bytes."""
         self.size -= count
+        self.taken += count
         while count:
             first = self.waiting[0]
             if count < len(first):

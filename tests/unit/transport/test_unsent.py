@@ -99,6 +99,18 @@ async def test_who_has_read_a_value_has_time_for_the_next_one() -> None:
         assert made.ended == ["lazy"]
 
 
+@pytest.mark.parametrize("rate", [60, 70])
+async def test_peers_behind_a_slow_network_may_take_longer(rate: int) -> None:
+    async with VirtualClock() as clock:
+        made = Connections(limit=8 << 20)
+        slow = made.connection("slow", bytes(5 << 20))
+        made.connection("lazy", bytes(5 << 20))
+        for _ in range(40):
+            slow.sent(min(slow.size, rate << 10))
+            await clock.advance(1)
+        assert made.ended == (["slow"] if rate == 60 else ["lazy"])
+
+
 async def test_what_is_read_in_time_ends_the_wait() -> None:
     async with VirtualClock() as clock:
         made = Connections()
