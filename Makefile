@@ -13,6 +13,10 @@ PYTEST := $(BIN)/python -m pytest
 # A test that hangs ends its worker, and so the run: pytest-xdist may hang behind a new worker.
 PARALLEL := -n $(WORKERS) --dist loadgroup --max-worker-restart 0
 
+# Each coroutine test on asyncio and on trio, not on one of them: make test LOOPS=--every-loop
+LOOPS ?=
+PARALLEL += $(LOOPS)
+
 # How often a test that failed is run again; each is listed as RERUN. None while developing.
 # What fails then is run once more by itself: in one process, with servers of its own. Other exit
 # codes than 1, such as that of a worker that died, are final.
@@ -66,7 +70,7 @@ compiled: venv
 	$(BIN)/python -m benchmarks.compiled
 
 nightly: venv
-	TEST_EXAMPLES=10 $(PYTEST) -m "nightly or not ($(SERVERS))" --timeout 600
+	TEST_EXAMPLES=10 $(PYTEST) --every-loop -m "nightly or not ($(SERVERS))" --timeout 600
 
 # The documentation site in `site`, and the schemas of both YAML files. Without internet.
 docs: venv

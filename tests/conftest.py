@@ -1,4 +1,4 @@
-"""Every coroutine test runs on asyncio and on trio; workers share the tests out by file."""
+"""Coroutine tests run on asyncio or trio (`event_loops`); workers share the tests out by file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pyjms.testing.spark_names import run_pipeline, spark
+from tests.kit.event_loops import one_loop_each
 from tests.kit.parallel import FileOrGroupScheduling, add_groups, longest_first
 from tests.kit.plain_logs import format_logs_plainly
 from tests.kit.temporary_folders import keep_temporary_folders_in_memory
@@ -18,12 +19,25 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-loop",
+        action="store_true",
+        help="run each coroutine test on asyncio and on trio, not on one of them only",
+    )
+
+
 def pytest_configure() -> None:
     keep_temporary_folders_in_memory()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("every_loop"):
+        left_out = one_loop_each(items)
+        without = set(left_out)
+        items[:] = [item for item in items if item not in without]
+        config.hook.pytest_deselected(items=left_out)
     add_groups(items)
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         longest_first(items)

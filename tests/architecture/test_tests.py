@@ -6,9 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests.kit.event_loops import EVERY_LOOP, one_loop_each
 from tests.kit.parallel import GROUPS_BY_FIXTURE, SECONDS, SOURCE_TREE, SPARK_GROUPS, TWO_WAY_STORES
 from tests.kit.source_tree import FILES, ROOT, relative, tree
 
@@ -96,3 +99,26 @@ def test_expected_durations_are_of_groups_and_files_that_exist() -> None:
     }
     assert files < SECONDS.keys()
     assert [name for name in files if not (ROOT / name).is_file()] == []
+
+
+def test_the_files_that_run_on_every_loop_exist() -> None:
+    assert [name for name in EVERY_LOOP if not (ROOT / name).exists()] == []
+
+
+def test_a_coroutine_test_is_left_out_on_one_of_its_loops() -> None:
+    names = [f"tests/unit/wire/test_it.py::test_{n}" for n in range(40)]
+    items = [_item(f"{name}[{loop}-vm]", loop) for name in names for loop in ("asyncio", "trio")]
+    only = [_item("tests/unit/wire/test_it.py::test_one[trio]", "trio")]
+    every = [
+        _item(f"{EVERY_LOOP[0]}test_it.py::test_it[{loop}]", loop) for loop in ("asyncio", "trio")
+    ]
+    left_out = {item.nodeid for item in one_loop_each([*items, *only, *every])}
+    kept = [item for item in items if item.nodeid not in left_out]
+    assert [item.nodeid.partition("[")[0] for item in kept] == names
+    assert {item.callspec.params["anyio_backend"] for item in kept} == {"asyncio", "trio"}
+    assert left_out <= {item.nodeid for item in items}
+
+
+def _item(nodeid: str, loop: str) -> Any:
+    """Return what the choice of a test's loop reads of it."""
+    return SimpleNamespace(nodeid=nodeid, callspec=SimpleNamespace(params={"anyio_backend": loop}))

@@ -22,6 +22,14 @@ from pyjms_broker.api.message import MessageReference
 __all__ = ["BrokerFilter", "BrokerPlugin"]
 
 _NEXT: Final = attrgetter("next")
+_ONCE_A_MESSAGE: Final = (
+    "send",
+    "acknowledge",
+    "message_pull",
+    "message_consumed",
+    "message_dispatched",
+    "message_delivered",
+)
 
 
 class BrokerPlugin(Protocol):
@@ -34,11 +42,21 @@ class BrokerPlugin(Protocol):
 class BrokerFilter(Broker):
     """Passes every call to the next broker of the chain; override what matters.
 
+    A filter that leaves one of the calls of `_ONCE_A_MESSAGE` as it is here costs a message
+    nothing: its caller calls the next broker that does something. So only `_connect` sets `next`.
+
     Source: ActiveMQ BrokerFilter.
     """
 
     def __init__(self, next_broker: Broker) -> None:
+        self._connect(next_broker)
+
+    def _connect(self, next_broker: Broker) -> None:
+        """Pass all calls on to `next_broker` from now on."""
         self.next = next_broker
+        for name in _ONCE_A_MESSAGE:
+            if getattr(type(self), name) is getattr(BrokerFilter, name):
+                setattr(self, name, getattr(next_broker, name))
 
     @property
     def broker_name(self) -> str:

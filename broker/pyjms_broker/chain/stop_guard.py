@@ -80,10 +80,13 @@ class ErrorBroker(Broker):
 
 
 class StopGuard(BrokerFilter):
-    """Passes all calls on until `stop` has run, and refuses them afterwards."""
+    """Passes all calls on until `stop` has run, and refuses them afterwards.
+
+    The outermost filter: a filter around it might have been connected past it (see BrokerFilter).
+    """
 
     async def stop(self) -> None:
         try:
             await self.next.stop()
         finally:
-            self.next = ErrorBroker()
+            self._connect(ErrorBroker())

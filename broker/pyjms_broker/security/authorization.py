@@ -49,6 +49,8 @@ class UserAccess:
         self._context = context
         self.writable: set[Destination] = set()
         """Destinations that were checked: messages to them are not checked again."""
+        self.last_written: Destination | None = None
+        """The one of them that the last message went to, where most messages go."""
 
     def may(self, right: Right, destination: Destination) -> bool:
         """Whether the user has a right."""
@@ -79,6 +81,7 @@ class UserAccess:
             return  # each request is checked
         if len(self.writable) >= _REMEMBERED:
             self.writable.clear()
+            self.last_written = None
         self.writable.add(destination)
 
     def refuse(self, action: str, destination: Destination) -> NoReturn:
@@ -114,10 +117,13 @@ class AuthorizationBroker(BrokerFilter):
         context, destination = exchange.context, message.destination
         if destination is not None and not (context.is_broker or context.is_operator):
             access = _access(context)
-            if destination not in access.writable:
-                access.check_write(destination)
-                if message.reply_to is not None and _is_answered(destination):
-                    access.check_write(message.reply_to)
+            if destination is not access.last_written:
+                if destination not in access.writable:
+                    access.check_write(destination)
+                    if message.reply_to is not None and _is_answered(destination):
+                        access.check_write(message.reply_to)
+                if destination in access.writable:
+                    access.last_written = destination
         return self.next.send(exchange, message)
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
