@@ -23,6 +23,7 @@ from pyjms.jms.bodies import (
     TextMessage,
 )
 from pyjms.jms.message import JMS_DELIVERY_TIME, Acknowledger, Message
+from pyjms.jms.properties import ORIGINAL_EXPIRATION
 from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_ID
 from pyjms.jms.types import Long
 from pyjms.wire.limits import inflate, inflate_sized
@@ -48,8 +49,6 @@ __all__ = [
 
 _PERSISTENT: Final = DeliveryMode.PERSISTENT
 _NON_PERSISTENT: Final = DeliveryMode.NON_PERSISTENT
-
-_ORIGINAL_EXPIRATION: Final = "originalExpiration"
 
 
 class CommandSource:
@@ -110,7 +109,7 @@ class ReroutedSource(CommandSource):
 
     def decode_properties(self) -> dict[str, object]:
         values = super().decode_properties()
-        values.pop(_ORIGINAL_EXPIRATION, None)
+        values.pop(ORIGINAL_EXPIRATION, None)
         return values
 
 

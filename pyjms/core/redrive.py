@@ -27,11 +27,9 @@ from pyjms.jms.destination import (
     parse_destination,
 )
 from pyjms.jms.message import Message
+from pyjms.jms.properties import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE
 from pyjms.selector import selector_or_none
 from pyjms.support.dead_letters import (
-    FAILURE_CAUSE,
-    FAILURE_TEXT,
-    FAILURE_TYPE,
     ORIGINAL_DESTINATION,
     ORIGINAL_MESSAGE_ID,
     sendable_copy,

@@ -17,10 +17,28 @@ from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert, normalize_name
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.jms.typed_access import TypedGetters, TypedSetters
 
-__all__ = ["DUPLICATE_ID_PROPERTY", "MessageProperties", "PropertyHolder", "PropertySource"]
+__all__ = [
+    "DUPLICATE_ID_PROPERTY",
+    "FAILURE_CAUSE",
+    "FAILURE_TEXT",
+    "FAILURE_TYPE",
+    "ORIGINAL_EXPIRATION",
+    "MessageProperties",
+    "PropertyHolder",
+    "PropertySource",
+]
 
 DUPLICATE_ID_PROPERTY: Final = "_AMQ_DUPL_ID"
 """Artemis' name of the property with which a sender identifies repetitions of one message."""
+
+FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
+"""ActiveMQ's name of a dead letter's property with the reason; the redelivery policy is in it."""
+FAILURE_TYPE: Final = "pyjms_failure_type"
+"""The class of the reason, of our own: for people and selectors."""
+FAILURE_TEXT: Final = "pyjms_failure_text"
+"""The text of the reason alone, of our own."""
+ORIGINAL_EXPIRATION: Final = "originalExpiration"
+"""ActiveMQ's name of a dead letter's property with the expiration that the message had."""
 
 
 class PropertySource(Protocol):

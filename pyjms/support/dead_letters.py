@@ -22,20 +22,15 @@ from pyjms.errors import MessageFormatException
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
+from pyjms.jms.properties import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE
 
 __all__ = [
-    "FAILURE_CAUSE",
-    "FAILURE_TEXT",
-    "FAILURE_TYPE",
     "ORIGINAL_DESTINATION",
     "ORIGINAL_MESSAGE_ID",
     "send_dead_letter",
     "sendable_copy",
 ]
 
-FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
-FAILURE_TYPE: Final = "pyjms_failure_type"
-FAILURE_TEXT: Final = "pyjms_failure_text"
 ORIGINAL_DESTINATION: Final = "pyjms_original_destination"
 ORIGINAL_MESSAGE_ID: Final = "pyjms_original_message_id"
 

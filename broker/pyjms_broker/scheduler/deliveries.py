@@ -12,13 +12,12 @@ from typing import Final
 from pyjms import _clock
 from pyjms._ids import IdGenerator
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue
-from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
 from pyjms.jms.scheduled import AMQ_SCHEDULED_ID, PYJMS_NEXT_TIME
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.copying import copy_command
-from pyjms_broker.region.dead_letter.dead_letters import FAILURE_CAUSE
 from pyjms_broker.scheduler.schedule_properties import SCHEDULE_PROPERTIES, properties_of
 from pyjms_broker.store.jobs.api import ScheduledJob
 

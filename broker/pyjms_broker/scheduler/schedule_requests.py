@@ -16,6 +16,7 @@ from typing import Final
 
 from pyjms._logger import get_logger
 from pyjms.errors import JMSException, LocalProtocolError, MessageFormatException
+from pyjms.jms.properties import FAILURE_CAUSE
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.broker import Broker
@@ -23,7 +24,6 @@ from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.region.dead_letter.dead_letters import FAILURE_CAUSE
 from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.queue.queue import Queue
 from pyjms_broker.region.region_broker import RegionBroker

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from pyjms_broker.cli.management.changes import DryRun, Limit, Selector, confirm
+from pyjms.cli.messages.options import Selector
+from pyjms_broker.cli.management.changes import DryRun, Limit, confirm
 from pyjms_broker.cli.management.client import Attributes, ManagementClient
 from pyjms_broker.cli.management.options import Json, Yes, management_command
 
 __all__ = ["retry"]
-
-_CAUSE: Final = "dlqDeliveryFailureCause"
 
 
 @management_command("retry")
@@ -162,5 +161,7 @@ def _print_dead_letters(
 
 
 def _cause(message: Mapping[str, object]) -> str:
+    from pyjms.jms.properties import FAILURE_CAUSE
+
     texts = message.get("StringProperties")
-    return str(texts.get(_CAUSE, "-")) if isinstance(texts, Mapping) else "-"
+    return str(texts.get(FAILURE_CAUSE, "-")) if isinstance(texts, Mapping) else "-"

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from pyjms import _clock
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
+from pyjms.jms.properties import FAILURE_CAUSE
 from pyjms.selector import selector_or_none
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import MessageReference
@@ -19,7 +20,6 @@ from pyjms_broker.console.model.paging import Page
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.messages import is_selected
 from pyjms_broker.management.transfer import find
-from pyjms_broker.region.dead_letter.dead_letters import FAILURE_CAUSE
 from pyjms_broker.region.queue.queue import Queue
 
 __all__ = [

@@ -8,7 +8,13 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
-from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.jms.properties import (
+    DUPLICATE_ID_PROPERTY,
+    FAILURE_CAUSE,
+    FAILURE_TEXT,
+    FAILURE_TYPE,
+    ORIGINAL_EXPIRATION,
+)
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms.wire.openwire.primitives import encode_map
@@ -23,7 +29,6 @@ if TYPE_CHECKING:
     from pyjms_broker.region.services import RegionServices
 
 __all__ = [
-    "FAILURE_CAUSE",
     "dead_letter",
     "send_to_dead_letter_queue",
     "throwable_text",
@@ -34,11 +39,6 @@ _NO_LISTENERS_ERROR: Final = "java.lang.Throwable"
 
 logger = get_logger(__name__)
 
-FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
-FAILURE_TYPE: Final = "pyjms_failure_type"
-FAILURE_TEXT: Final = "pyjms_failure_text"
-"""Our own, for people and selectors; ActiveMQ's text begins with the redelivery policy."""
-ORIGINAL_EXPIRATION: Final = "originalExpiration"
 ORIGINAL_DELIVERY_MODE: Final = "originalDeliveryMode"
 NON_PERSISTENT: Final = "NON_PERSISTENT"
 

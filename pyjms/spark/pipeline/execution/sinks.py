@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import MapType
 
 from pyjms.errors import ConfigurationException
-from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
 from pyjms.spark.columns import MESSAGE_COLUMNS
 from pyjms.spark.jms.sink.rows import BODIES, SINK_COLUMNS
 from pyjms.spark.pipeline.definition.values import DEFAULT_DEAD_LETTER
@@ -106,7 +106,7 @@ def dead_letter_rows(invalid: DataFrame, pipeline: Pipeline) -> DataFrame:
         *(
             part
             for name, value in {
-                "dlqDeliveryFailureCause": F.col(REASON),
+                FAILURE_CAUSE: F.col(REASON),
                 "PyJMSPipeline": F.lit(pipeline.name),
                 "PyJMSOriginalMessageID": F.col("message_id"),
                 "PyJMSOriginalDestination": F.col(_DESTINATION),
@@ -117,7 +117,7 @@ def dead_letter_rows(invalid: DataFrame, pipeline: Pipeline) -> DataFrame:
     )
     original = F.map_filter(
         F.coalesce("properties", F.create_map().cast(_STRING_MAP)),
-        lambda name, _: ~name.rlike(_DROPPED_PROPERTIES) & (name != "dlqDeliveryFailureCause"),
+        lambda name, _: ~name.rlike(_DROPPED_PROPERTIES) & (name != FAILURE_CAUSE),
     )
     selected = [
         F.lit(pipeline.dead_letter or DEFAULT_DEAD_LETTER).alias(_DESTINATION),
