@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from pyjms_broker.console.actions.form import Action, Form, Question, checked, messages_text, was
@@ -24,22 +25,17 @@ def _ask_delete_message(form: Form) -> Question:
     return Question(title, facts, "Delete message")
 
 
-async def _copy_message(form: Form) -> str:
+async def _to_target(operation: str, done: str, why_not: str, form: Form) -> str:
     message_id, target = form.required("id"), form.required("target")
     return checked(
-        await form.destination("copyMessageTo", message_id, target),
-        f"The message {message_id} was copied to {target}.",
-        f"The message {message_id[:200]} was not copied: it has left the queue",
+        await form.destination(operation, message_id, target),
+        f"The message {message_id} was {done} to {target}.",
+        f"The message {message_id[:200]} was not {done}: {why_not}",
     )
 
 
-async def _move_message(form: Form) -> str:
-    message_id, target = form.required("id"), form.required("target")
-    return checked(
-        await form.destination("moveMessageTo", message_id, target),
-        f"The message {message_id} was moved to {target}.",
-        f"The message {message_id[:200]} was not moved: a consumer has it, or it has left",
-    )
+_copy_message = partial(_to_target, "copyMessageTo", "copied", "it has left the queue")
+_move_message = partial(_to_target, "moveMessageTo", "moved", "a consumer has it, or it has left")
 
 
 async def _retry_message(form: Form) -> str:
