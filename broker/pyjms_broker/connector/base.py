@@ -27,6 +27,7 @@ __all__ = [
     "MAXIMUM_PER_CONNECTION",
     "BrokerHost",
     "ServedConnection",
+    "ServiceIdentity",
     "TransportConnector",
     "stop_all",
 ]
@@ -42,8 +43,8 @@ ActiveMQ has no limit.
 """
 
 
-class BrokerHost(Protocol):
-    """The part of the broker service that connectors and their connections use."""
+class ServiceIdentity(Protocol):
+    """What both connectors and management views need to know of the broker service."""
 
     @property
     def broker_name(self) -> str: ...
@@ -57,6 +58,10 @@ class BrokerHost(Protocol):
 
     @property
     def connections(self) -> ConnectionRegistry: ...
+
+
+class BrokerHost(ServiceIdentity, Protocol):
+    """The part of the broker service that connectors and their connections use."""
 
     @property
     def rollback_only_on_async_exception(self) -> bool:

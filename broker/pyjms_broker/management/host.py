@@ -11,19 +11,16 @@ from pyjms._ids import IdGenerator
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
-    BrokerId,
     ConnectionId,
     MessageId,
     ProducerId,
 )
-from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion, checked
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.internal_destinations import is_internal
-from pyjms_broker.connector.base import TransportConnector
-from pyjms_broker.connector.connection_registry import ConnectionRegistry
+from pyjms_broker.connector.base import ServiceIdentity, TransportConnector
 from pyjms_broker.management.names import Names
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.region_broker import RegionBroker
@@ -34,27 +31,14 @@ __all__ = ["Managed", "ManagedBroker", "ManagementContext"]
 T = TypeVar("T")
 
 
-class ManagedBroker(Protocol):
+class ManagedBroker(ServiceIdentity, Protocol):
     """The part of the broker service that the views use."""
 
     restart_requested: bool
     """Whether the caller should start the broker again once it has stopped."""
 
     @property
-    def broker_name(self) -> str: ...
-
-    @property
-    def broker_id(self) -> BrokerId: ...
-
-    @property
-    def broker(self) -> Broker:
-        """The outermost filter of the filter chain."""
-
-    @property
     def region_broker(self) -> RegionBroker: ...
-
-    @property
-    def connections(self) -> ConnectionRegistry: ...
 
     @property
     def connectors(self) -> list[TransportConnector]: ...
