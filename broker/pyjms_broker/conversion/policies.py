@@ -56,13 +56,10 @@ def _section_of(
     specs: Mapping[str, Spec], key: str, draft: Draft, element: Element, path: Path
 ) -> None:
     """Convert a strategy, which is a section with a type."""
-    strategy = only_child(draft, element)
+    strategy = _known_strategy(draft, element, specs)
     if strategy is None:
         return
-    spec = specs.get(strategy.name)
-    if spec is None:
-        _name_unknown(draft, strategy, specs)
-        return
+    spec = specs[strategy.name]
     here = (*path, key)
     draft.put(here, {}, strategy)
     convert_attributes(draft, strategy, spec, here)
@@ -73,18 +70,23 @@ def _word_of(
     words: Mapping[str, str], key: str, draft: Draft, element: Element, path: Path
 ) -> None:
     """Convert a strategy, which is a word."""
-    strategy = only_child(draft, element)
+    strategy = _known_strategy(draft, element, words)
     if strategy is None:
         return
-    word = words.get(strategy.name)
-    if word is None:
-        _name_unknown(draft, strategy, words)
-        return
-    draft.put((*path, key), word, strategy)
+    draft.put((*path, key), words[strategy.name], strategy)
     if strategy.name in CHOICES_NOTES:
         draft.findings.note(strategy, CHOICES_NOTES[strategy.name])
     for name, text in strategy.attributes.items():
         name_lost(draft, strategy, CHOICES_LOST.get(name, _NO_ATTRIBUTES), name, text)
+
+
+def _known_strategy(draft: Draft, element: Element, known: Mapping[str, object]) -> Element | None:
+    """Return the strategy in `element`; one that is not known is a finding, and None."""
+    strategy = only_child(draft, element)
+    if strategy is not None and strategy.name not in known:
+        _name_unknown(draft, strategy, known)
+        return None
+    return strategy
 
 
 def _name_unknown(draft: Draft, element: Element, known: Mapping[str, object]) -> None:
