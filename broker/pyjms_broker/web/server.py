@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-from collections.abc import Iterator
 from typing import Final
 
 import sniffio
-import uvicorn
 from anyio.abc import SocketAttribute, SocketListener
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from pyjms._fork import inherits, let_go_of_socket
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ConfigurationException
+from pyjms.observability.embedded_server import EmbeddedServer
 from pyjms.transport.tls import shared_context
 from pyjms_broker.connector.file_handles import FileHandles
 from pyjms_broker.connector.listening import check_exposure, listen
@@ -32,19 +29,8 @@ __all__ = ["WebServer"]
 
 logger = get_logger(__name__)
 
-_KEEP_ALIVE: Final = 15
-"""Seconds that a connection may be idle between two requests."""
-_GRACE: Final = 3
-"""Seconds that requests have to end when the server stops."""
 _HEAD_SIZE: Final = 64 * 1024
 """Size of a request's line and headers."""
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the broker's process."""
-        yield
 
 
 class WebServer:
@@ -59,8 +45,7 @@ class WebServer:
         self._host = host
         self._configuration = configuration
         self._listeners: list[SocketListener] = []
-        self._server: uvicorn.Server | None = None
-        self._task: BackgroundTask | None = None
+        self._server: EmbeddedServer | None = None
         self.app: ASGIApp | None = None
         """The site, for ASGI; None before the start."""
         self.context = WebContext(host, configuration)
@@ -93,27 +78,18 @@ class WebServer:
         configuration = self._configuration
         site = Starlette(routes=routes_of(self.context), exception_handlers=exception_handlers)
         self.app = Gate(site, self.context)
-        config = uvicorn.Config(
+        server = EmbeddedServer(
             self.app,
+            "web server",
             http=limited_protocol(
                 configuration.maximum_connections,
                 configuration.request_timeout,
                 FileHandles(self._host.reserved_file_handles),
             ),
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=_GRACE,
             h11_max_incomplete_event_size=_HEAD_SIZE,
         )
-        config.load()
-        if configuration.tls is not None:
-            config.ssl = await shared_context(configuration.tls, server_side=True).current()
+        tls = configuration.tls
+        context = None if tls is None else await shared_context(tls, server_side=True).current()
         self._listeners = await listen(
             configuration.host,
             configuration.port,
@@ -123,11 +99,8 @@ class WebServer:
             change="web: port, or web: host",
         )
         inherits(self)
-        self._server = server = _Server(config)
-        server.lifespan = config.lifespan_class(config)
-        sockets = [each.extra(SocketAttribute.raw_socket) for each in self._listeners]
-        await server.startup(sockets)
-        self._task = spawn(server.main_loop, name="web server")
+        self._server = server
+        await server.start(self._listeners, context)
 
     def check_exposure(self) -> None:
         """Check that only this machine can connect while the broker knows no users.
@@ -145,11 +118,7 @@ class WebServer:
         server, self._server = self._server, None
         if server is None:
             return
-        server.should_exit = True
-        sockets = [each.extra(SocketAttribute.raw_socket) for each in self._listeners]
-        await server.shutdown(sockets)
-        if self._task is not None:
-            await self._task.wait()
+        await server.stop()
         await self.context.close()
 
     def forked(self) -> None:

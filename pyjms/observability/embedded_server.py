@@ -1,0 +1,79 @@
+"""uvicorn in the event loop of an application or a broker, which keeps its own signal handling."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import uvicorn
+from anyio.abc import SocketAttribute, SocketListener
+
+from pyjms._wakeup import BackgroundTask, spawn
+
+__all__ = ["EmbeddedServer"]
+
+_KEEP_ALIVE: Final = 15
+"""Seconds that a connection may be idle between two requests."""
+_GRACE: Final = 3
+"""Seconds that requests have to end when the server stops."""
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the process that the server is a part of."""
+        yield
+
+
+class EmbeddedServer:
+    """Serves an ASGI application on sockets that listen already. Belongs to one asyncio loop.
+
+    Args:
+        app: the ASGI application.
+        name: the name of its task.
+        options: further options of `uvicorn.Config`.
+    """
+
+    def __init__(self, app: Any, name: str, **options: Any) -> None:
+        self._config = uvicorn.Config(
+            app,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=_GRACE,
+            **options,
+        )
+        self._config.load()
+        self._name = name
+        self._server: uvicorn.Server | None = None
+        self._sockets: list[Any] = []
+        self._task: BackgroundTask | None = None
+
+    async def start(
+        self, listeners: Iterable[SocketListener], ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        """Answer the requests that come to `listeners`, with TLS if there is a context."""
+        if ssl_context is not None:
+            self._config.ssl = ssl_context
+        self._server = server = _Server(self._config)
+        server.lifespan = self._config.lifespan_class(self._config)
+        self._sockets = [each.extra(SocketAttribute.raw_socket) for each in listeners]
+        await server.startup(self._sockets)
+        self._task = spawn(server.main_loop, name=self._name)
+
+    async def stop(self) -> None:
+        """End all requests after some seconds at most, and close the sockets. Idempotent."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.should_exit = True
+        await server.shutdown(self._sockets)
+        if self._task is not None:
+            await self._task.wait()
