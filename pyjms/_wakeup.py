@@ -5,7 +5,7 @@ only, but a connection's reader outlives the call that opened it. And on the pat
 anyio's streams and cancel scopes cost about twice what a bare callback and a bare future do.
 
 - `spawn` starts a task that outlives the call that made it. Its failure is never lost: it goes to
-  `on_error`, or to the log.
+  `on_error`, or to the log. `end_tasks` ends such tasks.
 - `LoopHandle` is a loop as other threads see it: `call_soon` runs a function on it from any
   thread, `WakeQueue` does so once for a burst of calls.
 - `Waiter` lets one task wait for one event; on asyncio it is a bare future and a bare timer.
@@ -48,6 +48,7 @@ __all__ = [
     "Turn",
     "Waiter",
     "WakeQueue",
+    "end_tasks",
     "loop_options",
     "spawn",
 ]
@@ -127,6 +128,19 @@ def spawn(
         _asyncio_tasks.add(native)
         native.add_done_callback(_asyncio_tasks.discard)
     return task
+
+
+async def end_tasks(*tasks: BackgroundTask | None) -> None:
+    """Cancel tasks and wait until all have ended; None stands for a task that was not started.
+
+    Does not wait where there is nothing to end. Call it on the tasks' loop. Cancellable: the tasks
+    are cancelled even so.
+    """
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    for task in running:
+        await task.wait()
 
 
 class Turn:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.annotation.jms_scheduled import NEVER, Schedule
 from pyjms.core.scheduling.scheduler import JmsScheduler
 from pyjms.errors import ConfigurationException, JMSException, UnsupportedOperationException
@@ -96,9 +96,7 @@ class Schedules:
         """Give up what waits. The jobs stay at the brokers. Idempotent."""
         task, self._task = self._task, None
         self._waiting.clear()
-        if task is not None:
-            task.cancel()
-            await task.wait()
+        await end_tasks(task)
 
     async def _keep(self) -> None:
         seen = {id(c): self._restorations(c) for c, _ in self._jobs}

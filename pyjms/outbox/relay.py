@@ -27,7 +27,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pyjms import _clock
 from pyjms._logger import get_logger, one_line
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.core.closing import close_quietly
 from pyjms.core.template import JmsTemplate
 from pyjms.core.workers import Worker
@@ -106,9 +106,7 @@ class OutboxRelay:
     async def stop(self) -> None:
         """Stop sending; messages that are not confirmed yet stay in the outbox. Idempotent."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await task.wait()
+        await end_tasks(task)
 
     async def run(self, template: JmsTemplate) -> None:
         """Send until it is cancelled, with connections of the template's factory."""

@@ -16,7 +16,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation
 
 __all__ = ["HIGH_WATER", "LOW_WATER", "Inbox"]
@@ -101,9 +101,7 @@ class Inbox(Generic[T]):
     async def stop(self) -> None:
         """Drop what is queued and end the task."""
         self._close()
-        if self._task is not None:
-            self._task.cancel()
-            await self._task.wait()
+        await end_tasks(self._task)
 
     def _close(self) -> None:
         self._stopped = True

@@ -31,7 +31,7 @@ from anyio.abc import ByteStream, SocketAttribute
 from pyjms import _clock
 from pyjms._fork import inherits, let_go_of_socket
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, LoopHandle, Turn, spawn
+from pyjms._wakeup import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation, RemoteProtocolError
 from pyjms.transport.base import Transport
 from pyjms.transport.options import TcpOptions
@@ -190,9 +190,7 @@ class TcpTransport(Transport[C]):
         self._stopped = True
         reader, writer, stream = self._reader_task, self._writer_task, self._stream
         try:
-            if reader is not None:
-                reader.cancel()
-                await reader.wait()
+            await end_tasks(reader)
             if self._writer is not None and writer is not None:
                 self._writer.finish()
                 with _clock.timeout(CLOSE_TIMEOUT) as flushing:

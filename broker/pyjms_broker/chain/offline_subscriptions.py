@@ -46,9 +46,7 @@ class OfflineSubscriptionsBroker(BrokerFilter):
 
     async def stop(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await task.wait()
+        await _wakeup.end_tasks(task)
         await self.next.stop()
 
     def remove_consumer(

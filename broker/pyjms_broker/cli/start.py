@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 
 from pyjms._logger import get_logger
-from pyjms._wakeup import loop_options, spawn
+from pyjms._wakeup import end_tasks, loop_options, spawn
 from pyjms.errors import ConfigurationException, IllegalStateException, JMSException
 from pyjms_broker.cli.log_format import LineFormatter
 from pyjms_broker.cli.service_manager import READY, STOPPING, notify
@@ -171,8 +171,7 @@ async def serve(service: BrokerService) -> None:
             if not stopping:
                 raise
         finally:
-            waiter.cancel()
-            await waiter.wait()
+            await end_tasks(waiter)
 
 
 def _print_addresses(service: BrokerService) -> None:

@@ -68,10 +68,7 @@ class RangesBroker(BrokerFilter):
 
     async def stop(self) -> None:
         tasks = [task for client in self._clients.values() for task in client.tasks]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            await task.wait()
+        await _wakeup.end_tasks(*tasks)
         await self.next.stop()
 
     def remove_connection(

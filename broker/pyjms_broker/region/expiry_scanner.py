@@ -62,10 +62,7 @@ class ExpiryScanner:
         """Cancel all tasks and wait for them."""
         self._is_running = False
         tasks, self._tasks = self._tasks, {}
-        for task in tasks.values():
-            task.cancel()
-        for task in tasks.values():
-            await task.wait()
+        await _wakeup.end_tasks(*tasks.values())
 
     def _start_task(self, period: float) -> None:
         if period not in self._tasks:

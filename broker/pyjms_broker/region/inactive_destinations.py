@@ -56,9 +56,7 @@ class InactiveDestinations:
     async def stop(self) -> None:
         """Stop sweeping. Idempotent."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await task.wait()
+        await _wakeup.end_tasks(task)
 
     async def _sweep_for_ever(self) -> None:
         while True:

@@ -108,10 +108,7 @@ class SlowConsumers:
         self._is_running = False
         tasks = [each.task for each in self._watched.values() if each.task is not None]
         tasks += self._removals
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            await task.wait()
+        await _wakeup.end_tasks(*tasks)
 
     def _start_task(self, watched: _Watched) -> None:
         if watched.task is None:

@@ -64,9 +64,7 @@ class SchedulerBroker(BrokerFilter):
         self._dispatching = _wakeup.spawn(self._dispatcher.run, name="message scheduler")
 
     async def stop(self) -> None:
-        if self._dispatching is not None:
-            self._dispatching.cancel()
-            await self._dispatching.wait()
+        await _wakeup.end_tasks(self._dispatching)
         await self._management.close()
         await self._dispatcher.close()
         await self.next.stop()

@@ -81,10 +81,7 @@ class Management:
 
     async def close(self) -> None:
         """Stop sending lists."""
-        for task in self._tasks:
-            task.cancel()
-        for task in tuple(self._tasks):
-            await task.wait()
+        await _wakeup.end_tasks(*self._tasks)
 
     def browse(
         self,

@@ -8,7 +8,7 @@ from functools import partial
 import anyio
 import anyio.to_thread
 
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import JMSSecurityException
 from pyjms.wire.openwire.commands import ConnectionInfo
 from pyjms_broker.api.broker import Broker
@@ -59,9 +59,7 @@ class AuthenticationBroker(BrokerFilter):
         await super().start()
 
     async def stop(self) -> None:
-        for check in tuple(self._checks):
-            check.cancel()
-            await check.wait()
+        await end_tasks(*self._checks)
         await super().stop()
 
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:

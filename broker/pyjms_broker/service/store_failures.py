@@ -17,7 +17,7 @@ from typing import Annotated, Final, Protocol
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms_broker.attribute import Attribute
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.store.api import StoreState
@@ -88,10 +88,7 @@ class StoreMonitor:
 
     async def close(self) -> None:
         """Neither open nor close connectors from now on: they are being stopped."""
-        task = self._connectors
-        if task is not None:
-            task.cancel()
-            await task.wait()
+        await end_tasks(self._connectors)
 
     def _failed(self, name: str, error: Exception | None) -> None:
         if self._handler.ignore_all_errors:

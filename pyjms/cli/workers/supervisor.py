@@ -37,7 +37,7 @@ import anyio
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.cli.workers.process import WorkerProcess
 from pyjms.listener.backoff import ExponentialBackOff
 
@@ -116,14 +116,11 @@ class Supervisor:
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._end(reloads)
-                    watcher.cancel()
-                    await watcher.wait()
+                    await end_tasks(watcher)
         return 1 if self._failed else 0
 
     async def _end(self, reloads: BackgroundTask | None) -> None:
-        if reloads is not None:
-            reloads.cancel()
-            await reloads.wait()
+        await end_tasks(reloads)
         async with anyio.create_task_group() as tasks:
             for slot in self._slots:
                 tasks.start_soon(self._close_slot, slot)
@@ -143,9 +140,7 @@ class Supervisor:
         for process in (slot.replacement, slot.process):
             if process is not None:
                 await process.stop()
-        if slot.task is not None:
-            slot.task.cancel()
-            await slot.task.wait()
+        await end_tasks(slot.task)
 
     def _give_up(self, error: BaseException) -> None:
         logger.error("The supervisor cannot go on: %s", error, exc_info=error)

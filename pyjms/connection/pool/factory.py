@@ -12,7 +12,7 @@ from pyjms import _clock
 from pyjms._fork import inherits
 from pyjms._ids import IdGenerator
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.connection.pool.connection import Credentials, PhysicalConnection, PooledConnection
 from pyjms.connection.pool.options import PoolKeywords, PoolOptions
 from pyjms.connection.pool.statistics import PoolStats
@@ -127,10 +127,8 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     async def stop(self) -> None:
         """Close all connections, used or not; `create_connection` raises until `start`."""
         self._is_stopped = True
-        if self._checker is not None:
-            self._checker.cancel()
-            await self._checker.wait()
-            self._checker = None
+        await end_tasks(self._checker)
+        self._checker = None
         await self.clear()
 
     async def clear(self) -> None:

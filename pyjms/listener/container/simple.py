@@ -13,7 +13,7 @@ import anyio
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.core.closing import close_quietly
 from pyjms.core.workers import Worker
 from pyjms.errors import JMSException
@@ -213,9 +213,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
     async def shutdown(self, timeout: float | None = None) -> None:
         """Stop for good, give running listeners `timeout` seconds (None: 1), close everything."""
         self._life_cycle.advance(ContainerEvent.SHUT_DOWN)
-        if self._reconnects is not None:
-            self._reconnects.cancel()
-            await self._reconnects.wait()
+        await end_tasks(self._reconnects)
         deadline = _clock.now() + (_PATIENCE if timeout is None else timeout)
         async with self._lock:
             with _clock.timeout(deadline - _clock.now()):  # it, too, waits for running listeners

@@ -26,7 +26,7 @@ import anyio
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.failover import in_flight
 from pyjms.transport.failover.connector import Connector
@@ -92,11 +92,7 @@ class FailoverTransport(ReconnectingTransport):
     async def stop(self) -> None:
         self._is_stopped = True
         self._current = None
-        tasks = [t for t in (self._connecting, self._maintenance, self._watch) if t is not None]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            await task.wait()
+        await end_tasks(self._connecting, self._maintenance, self._watch)
         await self._connector.stop()
         if self._peer is not None:
             await self._peer.stop()

@@ -24,7 +24,7 @@ from functools import partial
 import anyio
 
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.failover import in_flight
 from pyjms.transport.fanout.branch import Branch
@@ -100,10 +100,7 @@ class FanoutTransport(ReconnectingTransport):
         self._error = self._error or in_flight.stopped(self.remote_address)
         self._is_started = False
         self._notify()
-        for task in self._starting:
-            task.cancel()
-        for task in self._starting:
-            await task.wait()
+        await end_tasks(*self._starting)
         for branch in self._branches:
             branch.owner = None
             await branch.transport.stop()

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pyjms import _clock
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.base import Transport, TransportFilter
 from pyjms.wire.openwire.commands import Command, KeepAliveInfo
@@ -91,9 +91,7 @@ class InactivityMonitor(TransportFilter[Command]):
         return self._task is not None or self.next.notices_silence
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await self._task.wait()
+        await end_tasks(self._task)
         await self.next.stop()
 
     def on_command(self, command: Command) -> None:

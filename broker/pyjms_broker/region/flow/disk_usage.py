@@ -124,9 +124,7 @@ class DiskUsage:
     async def close(self) -> None:
         """Stop polling. Idempotent."""
         task, self._poll_task = self._poll_task, None
-        if task is not None:
-            task.cancel()
-            await task.wait()
+        await _wakeup.end_tasks(task)
 
     async def _poll(self) -> None:
         while self._waiting:

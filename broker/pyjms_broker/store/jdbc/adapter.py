@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.wire.openwire.commands import ProducerId
@@ -128,9 +128,7 @@ class JDBCPersistenceAdapter:
         if not self._started:
             return
         self._started = False
-        for task in self._tasks:
-            task.cancel()
-            await task.wait()
+        await end_tasks(*self._tasks)
         self._tasks.clear()
         try:
             await self._end()

@@ -129,9 +129,7 @@ class KahaDBJobSchedulerStore:
     async def stop(self) -> None:
         """Write everything and close the store. Idempotent."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-            await task.wait()
+        await _wakeup.end_tasks(*tasks)
         self.journal.fail_fast()  # a full disk must not keep the store from closing
         if self._index is not None and self.state is not StoreState.FAILED:
             try:

@@ -49,7 +49,7 @@ import anyio.to_thread
 from pyjms import _clock
 from pyjms._forwarding import DelegatedAttribute
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
+from pyjms._wakeup import BackgroundTask, LoopHandle, end_tasks, spawn
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.reader import Skipped
@@ -226,9 +226,7 @@ class Journal:
             self._builder.close_batch()
             commit.fail_fast()
             error = await self._write_all(commit)
-            for task in self._tasks:
-                task.cancel()
-                await task.wait()
+            await end_tasks(*self._tasks)
             self._tasks.clear()
             await anyio.to_thread.run_sync(commit.stop)
             await anyio.to_thread.run_sync(self._close_files)

@@ -179,9 +179,7 @@ class MultiKahaDBPersistenceAdapter:
             ResourceAllocationException: the end of a journal could not be written.
         """
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-            await task.wait()
+        await _wakeup.end_tasks(*tasks)
         opened = self._transactions is not None
         empty = [
             a.directory for a in self._by_destination.values() if opened and not a.destinations()

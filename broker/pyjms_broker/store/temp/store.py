@@ -114,8 +114,7 @@ class TempStore:
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        writer.cancel()
-        await writer.wait()
+        await _wakeup.end_tasks(writer)
         self._open.clear()
         self._waiting.clear()
         self._obsolete.clear()

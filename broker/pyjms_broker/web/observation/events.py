@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms_broker.management.model import View
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
@@ -140,9 +140,7 @@ class _Sampler:
 
     async def close(self) -> None:
         """End the sampling."""
-        if self._task is not None:
-            self._task.cancel()
-            await self._task.wait()
+        await end_tasks(self._task)
 
 
 def _row(view: View[Any], attributes: dict[str, str]) -> _Row:

@@ -10,7 +10,7 @@ import anyio
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.factory import ConnectionFactory
@@ -176,9 +176,7 @@ class RestClients:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await self._sweeping.wait()
+        await end_tasks(self._sweeping)
         named, self._named = self._named, {}
         for client in named.values():
             await client.close()

@@ -65,9 +65,7 @@ class QueueLease:
 
     async def close(self) -> None:
         """Release the lease, if the broker can be reached."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await self._keeper.wait()
+        await _wakeup.end_tasks(self._keeper)
         if not self._is_held:
             return
         self._is_held = False

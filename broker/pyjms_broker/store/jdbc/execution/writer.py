@@ -19,7 +19,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_fixed
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
+from pyjms._wakeup import BackgroundTask, LoopHandle, end_tasks, spawn
 from pyjms.errors import JMSException
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.api import StoreState
@@ -118,8 +118,7 @@ class Writer:
         if self._thread is None:
             return
         if self._retry is not None:
-            self._retry.cancel()
-            await self._retry.wait()
+            await end_tasks(self._retry)
             if (
                 self._in_flight is not None and self._retry is not None
             ):  # else the retry has just ended

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import anyio
 
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import JMSException
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.reader import Skipped
@@ -148,9 +148,7 @@ class JournaledWriter(Writer):
 
     async def stop(self) -> None:
         self._is_stopping = True
-        if self._checkpoint is not None:
-            self._checkpoint.cancel()
-            await self._checkpoint.wait()
+        await end_tasks(self._checkpoint)
         try:
             await self._journal.close()  # units that it could not write have failed by now
         finally:

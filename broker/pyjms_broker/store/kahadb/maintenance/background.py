@@ -17,7 +17,7 @@ import anyio
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.file_lock import SharedFileLock
 from pyjms_broker.store.kahadb.maintenance.checkpoint import Checkpoint
@@ -77,10 +77,7 @@ class Maintenance:
     async def stop(self) -> None:
         """Stop the tasks and write the last checkpoint, with a cleanup if so configured."""
         self._db.on_dirty = None
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            await task.wait()
+        await end_tasks(*self._tasks)
         journal = self._db.journal
         journal.fail_fast()  # a full disk must not keep the store from stopping
         if journal.state is not StoreState.FAILED:
