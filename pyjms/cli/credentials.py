@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import typer
 
 from pyjms.errors import ConfigurationException
 
-__all__ = ["Credentials", "PasswordFile", "UrlOption", "User", "read_credentials"]
+if TYPE_CHECKING:
+    from pyjms.client.factory import ConnectionFactory
+
+__all__ = [
+    "Credentials",
+    "PasswordFile",
+    "UrlOption",
+    "User",
+    "factory_for",
+    "password_option",
+    "read_credentials",
+    "user_option",
+]
 
 UrlOption: TypeAlias = Annotated[
     str | None,
@@ -25,15 +37,29 @@ UrlOption: TypeAlias = Annotated[
         help="The broker, also ActiveMQ's. Default: tcp://localhost:61616.",
     ),
 ]
-User: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
+
+
+def user_option(*names: str) -> Any:
+    """Return the option for the user's name, with further `names` beside --user and -u."""
+    return typer.Option(
         "--user",
         "-u",
+        *names,
         envvar="PYJMS_USER",
         help="The user. The password is PYJMS_PASSWORD, in --password-file, or asked for.",
-    ),
-]
+    )
+
+
+User: TypeAlias = Annotated[str | None, user_option()]
+
+
+def password_option(name: str) -> Any:
+    """Return the option `name` for a password on the command line, where ActiveMQ has one."""
+    return typer.Option(
+        name, help="The password, as with ActiveMQ; everybody on this machine can see it."
+    )
+
+
 PasswordFile: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -87,6 +113,20 @@ def read_credentials(
         f"There is no password for user {user}",
         hint="set PYJMS_PASSWORD, or name a file with --password-file",
     )
+
+
+def factory_for(
+    url: str | None, user: str | None, password_file: Path | None, password: str | None = None
+) -> ConnectionFactory:
+    """Return the connection factory for a command's options; does not connect.
+
+    Raises:
+        ConfigurationException: as `read_credentials`, or the URL cannot be read.
+    """
+    from pyjms.client.factory import ConnectionFactory
+
+    given = read_credentials(user, password_file, password)
+    return ConnectionFactory(url, user_name=given.user, password=given.password)
 
 
 def _first_line(file: Path) -> str:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyjms.cli.configuration import ConfigOption
+
 if TYPE_CHECKING:
     from pyjms.spark.pipeline.reporting.status import PipelineStatus
 
@@ -24,14 +26,6 @@ TargetsArgument = Annotated[
         metavar="[TARGET]...",
         help="MODULE, MODULE:function, or a YAML file with SQL pipelines; by default the pipelines "
         "of application.yaml.",
-    ),
-]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        help="The settings file; by default PYJMS_CONFIG, ./application.yaml or "
-        "./config/application.yaml.",
     ),
 ]
 OnlyOption = Annotated[

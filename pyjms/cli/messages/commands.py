@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyjms.cli.credentials import PasswordFile, UrlOption, User, read_credentials
+from pyjms.cli.credentials import PasswordFile, UrlOption, User, factory_for
 from pyjms.cli.durations import duration
 from pyjms.cli.messages.options import (
     Body,
@@ -24,7 +23,6 @@ from pyjms.cli.messages.options import (
 
 if TYPE_CHECKING:
     from pyjms.cli.messages.receiving import Acknowledgement
-    from pyjms.client.factory import ConnectionFactory
     from pyjms.jms.destination import Destination
     from pyjms.jms.message import Message
 
@@ -90,7 +88,7 @@ def send(
             group=group,
             properties=dict(map(read_property, properties or [])),
         )
-        factory = _factory(url, user, password_file)
+        factory = factory_for(url, user, password_file)
         bodies = bodies_of(body, file, lines=lines, as_bytes=as_bytes, count=count)
         total = None if lines else count
         with progress("sending", total) as advance:
@@ -167,7 +165,9 @@ def receive(
             acknowledgement=_acknowledgement(ack),
             subscription=durable,
         )
-        factory = _factory(url, user, password_file, client_id=client_id)
+        factory = factory_for(url, user, password_file)
+        if client_id is not None:
+            factory.options.client_id = client_id
         if incoming.count is not None:  # others may have what this command does not print
             for kind in ("queue_prefetch", "topic_prefetch", "durable_topic_prefetch"):
                 default = getattr(factory.prefetch_policy, kind)
@@ -229,7 +229,7 @@ def browse(
             raise ConfigurationException(
                 f"{found} cannot be browsed", hint="topics keep no messages: use receive --follow"
             )
-        factory = _factory(url, user, password_file)
+        factory = factory_for(url, user, password_file)
         anyio.run(browse_all, factory, found, selector, limit, handle)
 
 
@@ -259,18 +259,6 @@ def _acknowledgement(text: str) -> Acknowledgement:
         raise ConfigurationException(
             f"--ack: there is no mode {text!r}", hint=f"modes are {', '.join(Acknowledgement)}"
         ) from None
-
-
-def _factory(
-    url: str | None, user: str | None, password_file: Path | None, *, client_id: str | None = None
-) -> ConnectionFactory:
-    from pyjms.client.factory import ConnectionFactory
-
-    given = read_credentials(user, password_file)
-    factory = ConnectionFactory(url, user_name=given.user, password=given.password)
-    if client_id is not None:
-        factory.options.client_id = client_id
-    return factory
 
 
 def _contradiction(one: str, other: str) -> Exception:

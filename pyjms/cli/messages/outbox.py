@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from pyjms.cli.credentials import PasswordFile, UrlOption, User, read_credentials
+from pyjms.cli.credentials import PasswordFile, UrlOption, User, factory_for
 
 __all__ = ["outbox_app"]
 
@@ -57,18 +57,15 @@ def relay(
     import anyio
 
     from pyjms._distribution import optional
-    from pyjms._wakeup import spawn
+    from pyjms._wakeup import end_tasks, spawn
     from pyjms.cli.terminal import one_line_errors, plural
-    from pyjms.client.factory import ConnectionFactory
     from pyjms.core.template import JmsTemplate
 
     with one_line_errors("outbox"):
         made = optional("pyjms.outbox.relay", "pyjms outbox", "sql").OutboxRelay(
             database, outbox=outbox
         )
-        given = read_credentials(user, password_file)
-        factory = ConnectionFactory(url, user_name=given.user, password=given.password)
-        template = JmsTemplate(factory)
+        template = JmsTemplate(factory_for(url, user, password_file))
 
         async def run() -> None:
             from pyjms._signals import stop_on_signals
@@ -81,8 +78,7 @@ def relay(
             async with stop_on_signals(stopping, logging.getLogger("pyjms.outbox"), "the outbox"):
                 task = spawn(made.run, template, name="pyjms outbox")
                 await stopping.wait()
-                task.cancel()
-                await task.wait()
+                await end_tasks(task)
 
         anyio.run(run)
         typer.echo(f"{plural(made.sent, 'message')} sent")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pyjms.cli.credentials import PasswordFile, UrlOption, User, read_credentials
+from pyjms.cli.credentials import PasswordFile, UrlOption, User, factory_for
 from pyjms.cli.durations import duration
 from pyjms.cli.messages.options import Selector
 
@@ -46,14 +46,12 @@ def redrive(
 
     from pyjms.cli.destinations import read_destination
     from pyjms.cli.terminal import one_line_errors, plural
-    from pyjms.client.factory import ConnectionFactory
     from pyjms.core.redrive import redrive as redrive_all
     from pyjms.core.template import JmsTemplate
 
     with one_line_errors("redrive"):
         target = None if to is None else read_destination(to)
-        given = read_credentials(user, password_file)
-        factory = ConnectionFactory(url, user_name=given.user, password=given.password)
+        factory = factory_for(url, user, password_file)
         done = anyio.run(
             lambda: redrive_all(
                 JmsTemplate(factory),

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from pyjms.cli.credentials import PasswordFile, read_credentials
+from pyjms.cli.credentials import PasswordFile, User, factory_for
+from pyjms_broker.cli.load.commands import Password
+from pyjms_broker.cli.management.selectors import Selectors, as_selector
 
 if TYPE_CHECKING:
     from pyjms.jms.destination import Queue
@@ -38,16 +40,7 @@ def browse(
         str | None,
         typer.Option("--amqurl", "--url", envvar="PYJMS_URL", metavar="URL", help="The broker."),
     ] = None,
-    msgsel: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--msgsel",
-            "--selector",
-            "-s",
-            metavar="SELECTOR",
-            help="Only messages that it matches, as in \"colour='r*',JMSPriority>3\".",
-        ),
-    ] = None,
+    msgsel: Selectors = None,
     parts: Annotated[
         list[Part] | None,
         typer.Option("-V", help="Only these parts, as in -Vheader -Vbody. Default: all."),
@@ -56,19 +49,8 @@ def browse(
         list[str] | None,
         typer.Option("--view", metavar="A,B", help="Only these fields, as in JMSMessageID,colour."),
     ] = None,
-    user: Annotated[
-        str | None,
-        typer.Option(
-            "--user",
-            "-u",
-            envvar="PYJMS_USER",
-            help="The user. The password is PYJMS_PASSWORD, in --password-file, or asked for.",
-        ),
-    ] = None,
-    password: Annotated[
-        str | None,
-        typer.Option(help="The password, as with ActiveMQ; everybody on this machine can see it."),
-    ] = None,
+    user: User = None,
+    password: Password = None,
     password_file: PasswordFile = None,
 ) -> None:
     """Print the messages of a queue as `activemq browse` does; `pyjms browse` has more formats.
@@ -79,8 +61,6 @@ def browse(
     import anyio
 
     from pyjms.cli.messages.receiving import browse_all
-    from pyjms.client.factory import ConnectionFactory
-    from pyjms_broker.cli.management.selectors import as_selector
     from pyjms_broker.cli.terminal import one_line_errors
 
     shown = set(parts or Part)
@@ -92,8 +72,7 @@ def browse(
         typer.echo("")
 
     with one_line_errors("browse"):
-        given = read_credentials(user, password_file, password)
-        factory = ConnectionFactory(url, user_name=given.user, password=given.password)
+        factory = factory_for(url, user, password_file, password)
         anyio.run(browse_all, factory, _queue(queue), as_selector(msgsel or []), None, handle)
 
 

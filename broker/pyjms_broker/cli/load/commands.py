@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from pyjms.cli.credentials import PasswordFile, read_credentials
+from pyjms.cli.credentials import PasswordFile, User, factory_for, password_option
 
-if TYPE_CHECKING:
-    from pyjms.client.factory import ConnectionFactory
-
-__all__ = ["consumer", "producer"]
+__all__ = ["Password", "consumer", "producer"]
 
 _MODES: Final = {
     "AUTO": "AUTO",
@@ -31,19 +28,7 @@ BrokerUrl: TypeAlias = Annotated[
     str | None,
     typer.Option("--brokerUrl", "--url", envvar="PYJMS_URL", metavar="URL", help="The broker."),
 ]
-User: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--user",
-        "-u",
-        envvar="PYJMS_USER",
-        help="The user. The password is PYJMS_PASSWORD, in --password-file, or asked for.",
-    ),
-]
-Password: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="The password, as with ActiveMQ; everybody on this machine can see it."),
-]
+Password: TypeAlias = Annotated[str | None, password_option("--password")]
 DestinationOption: TypeAlias = Annotated[
     str, typer.Option(help="queue://NAME, topic://NAME, or a queue NAME.")
 ]
@@ -121,7 +106,7 @@ def producer(
             text=text,
             group=group,
         )
-        factory = _factory(url, user, password, password_file)
+        factory = factory_for(url, user, password_file, password)
         typer.echo(f"Producing messages to {production.destination}")
         typer.echo(f"Using {'' if is_persistent else 'non-'}persistent messages")
         typer.echo(f"Running {parallel} parallel threads")
@@ -187,7 +172,7 @@ def consumer(
             durable=is_durable,
             verbose=verbose,
         )
-        factory = _factory(url, user, password, password_file)
+        factory = factory_for(url, user, password_file, password)
         if client_id is not None:
             factory.options.client_id = client_id
         typer.echo(f"Consuming {found}")
@@ -213,12 +198,3 @@ def _text(message: str | None, payload: Path | None, size: int) -> str | None:
         except (OSError, ValueError) as error:
             raise ConfigurationException(f"--payloadUrl: {payload}: {error}") from None
     return message if message is not None or not size else "a" * size
-
-
-def _factory(
-    url: str | None, user: str | None, password: str | None, password_file: Path | None
-) -> ConnectionFactory:
-    from pyjms.client.factory import ConnectionFactory
-
-    given = read_credentials(user, password_file, password)
-    return ConnectionFactory(url, user_name=given.user, password=given.password)

@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from pyjms.cli.messages.options import Selector
 from pyjms_broker.cli.management.client import Attributes, ManagementClient
 from pyjms_broker.cli.management.options import Yes, management_command
+from pyjms_broker.cli.management.selectors import Selectors, as_selector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-__all__ = ["DryRun", "Limit", "Selector", "confirm", "move", "purge"]
+__all__ = ["DryRun", "Limit", "confirm", "move", "purge"]
 
-Selector: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--selector", "-s", metavar="SELECTOR", help="Only messages that it matches."),
-]
 Limit: TypeAlias = Annotated[
     int | None, typer.Option("--limit", "-n", min=1, help="At most so many messages.")
 ]
@@ -33,16 +31,7 @@ def purge(
     queues: Annotated[
         list[str], typer.Argument(metavar="QUEUE...", help="Names; * stands for any characters.")
     ],
-    msgsel: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--msgsel",
-            "--selector",
-            "-s",
-            metavar="SELECTOR",
-            help="Only messages that it matches, as in \"colour='r*',JMSPriority>3\".",
-        ),
-    ] = None,
+    msgsel: Selectors = None,
     reset: Annotated[
         bool, typer.Option("--reset", help="Reset the queues' statistics, too.")
     ] = False,
@@ -50,7 +39,6 @@ def purge(
 ) -> None:
     """Remove messages of queues; asks before. Messages that consumers have stay."""
     from pyjms_broker.cli.management.names import find_destinations
-    from pyjms_broker.cli.management.selectors import as_selector
 
     selector = as_selector(msgsel or [])
     found = find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Concatenate, TypeAlias
 
 import typer
 
-from pyjms.cli.credentials import PasswordFile, read_credentials
+from pyjms.cli.credentials import PasswordFile, password_option, read_credentials, user_option
 from pyjms_broker.cli.management.client import DEFAULT_URL, ManagementClient
 
 __all__ = [
@@ -32,23 +32,8 @@ ManagementUrl: TypeAlias = Annotated[
         help="The broker's web server (Jolokia), also ActiveMQ's.",
     ),
 ]
-ManagementUser: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--user",
-        "-u",
-        "--jmxuser",
-        envvar="PYJMS_USER",
-        help="The user. The password is PYJMS_PASSWORD, in --password-file, or asked for.",
-    ),
-]
-Password: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--jmxpassword",
-        help="The password, as with ActiveMQ; everybody on this machine can see it.",
-    ),
-]
+ManagementUser: TypeAlias = Annotated[str | None, user_option("--jmxuser")]
+Password: TypeAlias = Annotated[str | None, password_option("--jmxpassword")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
-__all__ = ["as_selector"]
+import typer
+
+__all__ = ["Selectors", "as_selector"]
+
+Selectors: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--msgsel",
+        "--selector",
+        "-s",
+        metavar="SELECTOR",
+        help="Only messages that it matches, as in \"colour='r*',JMSPriority>3\".",
+    ),
+]
 
 _PART: Final = re.compile(r"""'[^']*'|"[^"]*"|[(),]|[^'"(),]+|['"]""")
 _WILDCARD: Final = re.compile(r"([^=<>]*)=\s*('.*[*?].*')", re.DOTALL)
