@@ -131,11 +131,7 @@ def spawn(
 
 
 async def end_tasks(*tasks: BackgroundTask | None) -> None:
-    """Cancel tasks and wait until all have ended; None stands for a task that was not started.
-
-    Does not wait where there is nothing to end. Call it on the tasks' loop. Cancellable: the tasks
-    are cancelled even so.
-    """
+    """Cancel tasks, and wait until all have ended. None: a task that was not started."""
     running = [task for task in tasks if task is not None]
     for task in running:
         task.cancel()

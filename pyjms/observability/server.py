@@ -19,6 +19,7 @@ logger = get_logger(__name__)
 _CONNECTIONS: Final = 100
 """Connections at once; further ones are answered 503."""
 
+
 class HealthServer:
     """Serves an ASGI application. Belongs to the application's event loop.
 
