@@ -1,56 +1,22 @@
 """Keep-alive: sends KeepAliveInfo when nothing else is sent, and detects a dead peer.
 
-One task per connection compares two counters with their values at its previous check, so no
-command pays for a timestamp. The first checks come after the negotiated initial delay; then
-reading is checked every T, the negotiated inactivity duration, and writing every T/3.
-
-- Nothing written since the last check: send KeepAliveInfo, unless a write is under way: a
-  peer that does not read has bytes enough waiting to see that we are alive.
-- Nothing received since the last check: the connection fails, unless our own side has paused
-  reading.
-- After a long halt (a suspended machine) the next check is due a whole period later, so that
-  two checks never follow each other without time for the peer to send.
-
+`pyjms.transport.silence` has the algorithm. The first checks come after the negotiated initial
+delay; then reading is checked every T, the negotiated inactivity duration, and writing every T/3.
 (activemq-edges I2, I3; openwire-encoding 16)
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.base import Transport, TransportFilter
+from pyjms.transport.silence import Checks, MonitoredTransport, wait_for_silence
 from pyjms.wire.openwire.commands import Command, KeepAliveInfo
 from pyjms.wire.openwire.format import NegotiatedSettings
 
-__all__ = ["InactivityMonitor", "MonitoredTransport"]
+__all__ = ["InactivityMonitor"]
 
 _SHORTEST_DIVIDED = 0.003  # a T of 3 ms or less is not divided for the write check
-
-
-class MonitoredTransport(Protocol):
-    """What the monitor needs of the transport below; TcpTransport has it."""
-
-    @property
-    def received_bytes(self) -> int:
-        """How many bytes have come in."""
-
-    @property
-    def sent_commands(self) -> int:
-        """How many commands have been queued for writing."""
-
-    @property
-    def writing(self) -> bool:
-        """Whether a write is under way, because the peer does not read fast enough."""
-
-    @property
-    def reading_paused(self) -> bool:
-        """Whether our own side has paused reading."""
-
-    def fail(self, error: BaseException) -> None:
-        """End the transport because of `error`."""
 
 
 class InactivityMonitor(TransportFilter[Command]):
@@ -109,30 +75,19 @@ class InactivityMonitor(TransportFilter[Command]):
 
     async def _watch(self, duration: float, initial_delay: float) -> None:
         write_period = duration / 3 if duration > _SHORTEST_DIVIDED else duration
-        monitored = self._monitored
-        received = sent = -1
-        next_write = next_read = _clock.now() + initial_delay
-        while True:
-            await _clock.sleep(max(0.0, min(next_write, next_read) - _clock.now()))
-            now = _clock.now()
-            if now >= next_write:
-                if sent == monitored.sent_commands and not monitored.writing:
-                    self._send_keep_alive()
-                sent = monitored.sent_commands
-                # from now, not from when it was due: see the theory of operation
-                next_write = now + write_period
-            if now >= next_read:
-                if received == monitored.received_bytes and not monitored.reading_paused:
-                    monitored.fail(
-                        ConnectionFailedException(
-                            f"Channel was inactive for too (>{duration * 1000:.0f}) long: "
-                            f"{self.remote_address}",
-                            hint="wireFormat.maxInactivityDuration (ms) sets the limit, 0: none",
-                        )
-                    )
-                    return
-                received = monitored.received_bytes
-                next_read = now + duration
+        await wait_for_silence(
+            self._monitored,
+            self._send_keep_alive,
+            writes=Checks(initial_delay, write_period),
+            reads=Checks(initial_delay, duration),
+        )
+        self._monitored.fail(
+            ConnectionFailedException(
+                f"Channel was inactive for too (>{duration * 1000:.0f}) long: "
+                f"{self.remote_address}",
+                hint="wireFormat.maxInactivityDuration (ms) sets the limit, 0: none",
+            )
+        )
 
     def _send_keep_alive(self) -> None:
         if self._use_keep_alive:

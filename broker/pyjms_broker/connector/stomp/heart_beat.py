@@ -1,18 +1,18 @@
 """Heart-beats: an end of line when nothing else is sent, and the end of a silent client.
 
-One task per connection compares two counters with their values at its previous check, so no frame
-pays for a timestamp. Sending is checked at half the promised period, so that the client waits no
-longer than that; receiving at the client's period times the grace multiplier, from the second
-period on, so that a silent client is disconnected after three. (activemq-edges ST13)
+`pyjms.transport.silence` has the algorithm. Sending is checked at half the promised period, so that
+the client waits no longer than that; receiving at the client's period times the grace multiplier,
+from the second period on, so that a silent client is disconnected after three. (activemq-edges
+ST13)
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from pyjms import _clock
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, RemoteProtocolError
+from pyjms.transport.silence import NEVER, Checks, wait_for_silence
 from pyjms.transport.tcp import TcpTransport
 from pyjms.wire.stomp.frames import HEART_BEAT, Frame
 from pyjms_broker.connector.stomp.values import MAXIMUM_INT, integer
@@ -74,31 +74,18 @@ class HeartBeat:
 
     async def stop(self) -> None:
         """Stop, and wait for it."""
-        if self._task is not None:
-            self._task.cancel()
-            await self._task.wait()
+        await end_tasks(self._task)
 
     async def _watch(self, write: float | None, read: float | None) -> None:
         transport = self._transport
-        received = sent = -1
-        never = float("inf")
-        now = _clock.now()
-        next_write = never if write is None else now + write
-        next_read = never if read is None else now + 2 * read
-        while True:
-            await _clock.sleep(max(0.0, min(next_write, next_read) - _clock.now()))
-            now = _clock.now()
-            if write is not None and now >= next_write:
-                if sent == transport.sent_commands and not transport.writing:
-                    transport.oneway(HEART_BEAT)
-                sent = transport.sent_commands
-                next_write = now + write
-            if read is not None and now >= next_read:
-                if received == transport.received_bytes and not transport.reading_paused:
-                    raise ConnectionFailedException(
-                        f"{transport.remote_address}: the client sent nothing for {read:g} s, "
-                        "though it promised a heart-beat",
-                        hint="transport.hbGracePeriodMultiplier lets clients take longer",
-                    )
-                received = transport.received_bytes
-                next_read = now + read
+        await wait_for_silence(
+            transport,
+            lambda: transport.oneway(HEART_BEAT),
+            writes=NEVER if write is None else Checks(write, write),
+            reads=NEVER if read is None else Checks(2 * read, read),
+        )
+        raise ConnectionFailedException(
+            f"{transport.remote_address}: the client sent nothing for {read:g} s, "
+            "though it promised a heart-beat",
+            hint="transport.hbGracePeriodMultiplier lets clients take longer",
+        )
