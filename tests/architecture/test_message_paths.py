@@ -1,4 +1,4 @@
-"""A message's way through the modules does not come back to a module that it has left.
+"""The path of a message through the modules does not come back to a module that it has left.
 
 The ways are call stacks, recorded while one message passes: from the template to the client's
 socket, from the broker's socket to the journal, and from the client's task to the handler. A reader

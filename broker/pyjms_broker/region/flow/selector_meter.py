@@ -1,13 +1,14 @@
-"""What the selectors of all consumers may spend together.
+"""Limits the steps that the selectors of all consumers take together.
 
-A budget limits what one selector takes for one message. But a message may be offered to thousands
-of consumers in one turn of the event loop, where everybody waits. So everything that selectors
-spend is counted for the whole broker. The account runs back to zero at a steady rate, but not in
-the time of an evaluation, which is long where the machine is busy. While it is full, a selector may
-take no more than `COSTLY` on a message: the consumer of one that needs more is closed, as one that
-exceeds its budget. Durable subscriptions and ranges select it later.
+`SelectorLimits` bounds one evaluation. But a message may be offered to thousands of consumers in
+one turn of the event loop, while every client waits. So the steps of all evaluations are counted
+for the whole broker. The count falls at a steady rate, though not during an evaluation, which
+takes long where the machine is busy. While it is at its limit, a selector may take no more than
+`COSTLY` steps on a message: a consumer that needs more is closed, as one that exceeds the limits
+of one evaluation. Durable subscriptions and range readers evaluate their selectors later instead.
 
-Before that, a queue whose consumers take much rests between its messages (`SelectorRest`).
+Before it comes to that, a queue whose selectors take many steps pauses between its messages
+(`SelectorRest`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TURN: Final = 0.1
 
 
 class SelectorsBusyException(SelectorLimitException):
-    """A selector is costly, and all selectors together have taken too much just now."""
+    """A selector is costly, and all selectors together are at their limit at the moment."""
 
 
 class SelectorMeter:
@@ -80,7 +81,7 @@ class SelectorMeter:
 
 
 class SelectorRest:
-    """The times in which a queue offers no messages, since their selection has taken too much."""
+    """The pauses in which a queue offers no messages, since its selectors took many steps."""
 
     def __init__(self, meter: SelectorMeter | None, resume_later: Callable[[float], None]) -> None:
         """`resume_later` is called with the seconds to wait; call `end` when they are over."""

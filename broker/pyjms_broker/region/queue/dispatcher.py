@@ -34,8 +34,8 @@ each arrival checks it.
 
 `iterate` may be called from anywhere, also from within a dispatch (an acknowledgement frees a
 window): a nested call only requests another round. Nothing here waits; a round that cannot
-continue now (a suspended store, many expired messages, a failed read) is resumed by a background
-task.
+continue now (a suspended store, many expired messages, a failed read, selectors that have taken
+much of the loop's time: `SelectorRest`) is resumed by a background task.
 
 (activemq-broker Q5 to Q10, Q16 to Q17, Q19, Q21 to Q26, Q33; ActiveMQ Queue.iterate)
 """
