@@ -11,7 +11,14 @@ from typing import ClassVar, cast
 
 from pyjms.errors import MessageFormatException
 from pyjms.jms.bytes_message import BytesMessage
-from pyjms.jms.conversions import BODY_READS, MAP_NULLS, convert, fit, normalize_named
+from pyjms.jms.conversions import (
+    BODY_READS,
+    MAP_NULLS,
+    convert,
+    fit,
+    fit_bytes,
+    normalize_named,
+)
 from pyjms.jms.message import Message
 from pyjms.jms.stream_message import StreamMessage
 from pyjms.jms.typed_access import TypedGetters, TypedSetters
@@ -190,10 +197,7 @@ class MapMessage(TypedGetters, TypedSetters, Message):
         self, name: str, value: bytes | None, offset: int = 0, length: int | None = None
     ) -> None:
         """Set a copy of `value`, or of `length` bytes of it from `offset`."""
-        data = fit(value, "bytes")
-        if isinstance(data, bytes):
-            data = data[offset:] if length is None else data[offset : offset + length]
-        self[name] = data
+        self[name] = fit_bytes(value, offset, length)
 
     def _values(self) -> dict[str, object]:
         if self._pending:

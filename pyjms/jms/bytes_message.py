@@ -15,7 +15,7 @@ from pyjms.errors import (
     MessageFormatException,
     MessageNotReadableException,
 )
-from pyjms.jms.conversions import fit, normalize, type_of
+from pyjms.jms.conversions import fit, fit_bytes, normalize, type_of
 from pyjms.jms.message import Message
 from pyjms.jms.mutf8 import decode_mutf8, encode_mutf8
 from pyjms.jms.typed_access import TypedReads
@@ -213,11 +213,11 @@ class BytesMessage(TypedReads, Message):
 
     def write_bytes(self, value: bytes, offset: int = 0, length: int | None = None) -> None:
         """Write `value`, or `length` bytes of it from `offset`."""
-        data = fit(value, "bytes")
+        data = fit_bytes(value, offset, length)
         if not isinstance(data, bytes):
             raise TypeError("write_bytes needs bytes, not None")
         body = self._writable()
-        body += data[offset:] if length is None else data[offset : offset + length]
+        body += data
 
     def write_object(self, value: object) -> None:
         """Write a number, bool, str or bytes, as the method for its type does.

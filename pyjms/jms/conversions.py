@@ -22,6 +22,7 @@ __all__ = [
     "PROPERTY_READS",
     "convert",
     "fit",
+    "fit_bytes",
     "normalize",
     "type_of",
 ]
@@ -145,6 +146,14 @@ def fit(value: object, target: str) -> object:
         quoted = type(value).__name__ if isinstance(value, str | bytes) else repr(value)
         raise MessageFormatException(f"{quoted} is not a value of type {target}")
     return fitted
+
+
+def fit_bytes(value: object, offset: int, length: int | None) -> object:
+    """Return `length` bytes of `value` from `offset`, None: all to the end; as `fit` otherwise."""
+    data = fit(value, "bytes")
+    if isinstance(data, bytes):
+        return data[offset:] if length is None else data[offset : offset + length]
+    return data
 
 
 def normalize_named(what: str, name: str, value: object, *, binary: bool) -> object:

@@ -14,7 +14,7 @@ from pyjms.errors import (
     MessageFormatException,
     MessageNotReadableException,
 )
-from pyjms.jms.conversions import BODY_READS, NULLS, convert, fit, normalize
+from pyjms.jms.conversions import BODY_READS, NULLS, convert, fit, fit_bytes, normalize
 from pyjms.jms.message import Message
 from pyjms.jms.typed_access import TypedReads
 
@@ -153,10 +153,7 @@ class StreamMessage(TypedReads, Message):
 
     def write_bytes(self, value: bytes | None, offset: int = 0, length: int | None = None) -> None:
         """Write a copy of `value` as one value, or of `length` bytes of it from `offset`."""
-        data = fit(value, "bytes")
-        if isinstance(data, bytes):
-            data = data[offset:] if length is None else data[offset : offset + length]
-        self._write(data)
+        self._write(fit_bytes(value, offset, length))
 
     def write_object(self, value: object) -> None:
         """Write a bool, int, float, str, bytes, None or one of `pyjms.jms.types`.

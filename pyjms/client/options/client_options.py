@@ -7,7 +7,7 @@ are accepted and logged once at INFO; an unknown name is an error. (activemq-edg
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypedDict
 
@@ -259,23 +259,34 @@ JMS_OPTIONS: Final[dict[str, tuple[str, Parser]]] = {
 """By URL name without `jms.`: the path of the attribute, and the parser of the text."""
 
 
+def refuse_unknown(
+    given: Mapping[str, str], known: Collection[str], kind: str, class_name: str, owner: str
+) -> None:
+    """Check that all options are known, and name the others in ActiveMQ's words.
+
+    Raises:
+        ConfigurationException: some are not.
+    """
+    unknown = {name: text for name, text in given.items() if name not in known}
+    if unknown:
+        listed = ", ".join(
+            f"{name}={'***' if is_secret(name) else text}" for name, text in unknown.items()
+        )
+        raise ConfigurationException(
+            f"There are {len(unknown)} {kind} that couldn't be set on the {class_name}."
+            " Check the options are spelled correctly."
+            f" Unknown parameters=[{{{listed}}}]. This {owner} cannot be started.",
+            hint=did_you_mean(unknown, known),
+        )
+
+
 def apply_options(given: Mapping[str, str], options: ClientOptions) -> dict[str, str]:
     """Set the options `given` (names without `jms.`); return `user_name` and `password`, if given.
 
     Raises:
         ConfigurationException: a name is unknown, or a value invalid. (activemq-edges N1)
     """
-    unknown = {name: text for name, text in given.items() if name not in _KNOWN}
-    if unknown:
-        listed = ", ".join(
-            f"{name}={'***' if is_secret(name) else text}" for name, text in unknown.items()
-        )
-        raise ConfigurationException(
-            f"There are {len(unknown)} jms options that couldn't be set on the ConnectionFactory."
-            " Check the options are spelled correctly."
-            f" Unknown parameters=[{{{listed}}}]. This connection factory cannot be started.",
-            hint=did_you_mean(unknown, _KNOWN),
-        )
+    refuse_unknown(given, _KNOWN, "jms options", "ConnectionFactory", "connection factory")
     credentials: dict[str, str] = {}
     for name in JMS_OPTIONS.keys() & given.keys():
         path, read = JMS_OPTIONS[name]

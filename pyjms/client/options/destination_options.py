@@ -11,7 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyjms._logger import get_logger
-from pyjms.client.options.client_options import ONLY_IN_ACTIVEMQ, ClientOptions
+from pyjms.client.options.client_options import (
+    ONLY_IN_ACTIVEMQ,
+    ClientOptions,
+    refuse_unknown,
+)
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination
@@ -138,15 +142,7 @@ def set_destination_options(
     """
     prefix = f"{kind}."
     given = {k[len(prefix) :]: v for k, v in destination.options.items() if k.startswith(prefix)}
-    unknown = {name: text for name, text in given.items() if name not in table}
-    if unknown:
-        listed = ", ".join(f"{name}={text}" for name, text in unknown.items())
-        raise ConfigurationException(
-            f"There are {len(unknown)} {kind} options that couldn't be set on the {kind}."
-            " Check the options are spelled correctly."
-            f" Unknown parameters=[{{{listed}}}]. This {kind} cannot be started.",
-            hint=did_you_mean(unknown, table),
-        )
+    refuse_unknown(given, table, f"{kind} options", kind, kind)
     for name, text in given.items():
         attribute, read = table[name]
         try:

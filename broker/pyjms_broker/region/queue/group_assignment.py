@@ -62,11 +62,7 @@ class GroupAssignment:
 
     def release(self, group_id: str) -> None:
         """Free a group of its owner, if it has one. Source: ActiveMQ Queue.removeMessageGroup."""
-        owner = self.groups.remove(group_id)
-        losing = None if owner is None else self._ring.candidates.get(owner)
-        if losing is not None:
-            losing.assigned_groups -= 1
-            self._ring.reorder(losing)
+        self._lost(self.groups.remove(group_id))
 
     def release_all(self) -> None:
         """Free all groups of their owners."""
@@ -100,11 +96,15 @@ class GroupAssignment:
     def _assign(self, group_id: str, candidate: Candidate, reference: MessageReference) -> None:
         loser = self.groups.put(group_id, candidate.subscription)
         candidate.assigned_groups += 1
-        losing = None if loser is None else self._ring.candidates.get(loser)
+        self._lost(loser)
+        _set_first_for_consumer(reference, is_first=True)
+
+    def _lost(self, owner: Subscription | None) -> None:
+        """Count that a consumer, if it is one of the queue's, has a group less."""
+        losing = None if owner is None else self._ring.candidates.get(owner)
         if losing is not None:
             losing.assigned_groups -= 1
             self._ring.reorder(losing)
-        _set_first_for_consumer(reference, is_first=True)
 
 
 def _set_first_for_consumer(reference: MessageReference, is_first: bool) -> None:

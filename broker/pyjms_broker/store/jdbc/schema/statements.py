@@ -9,6 +9,7 @@ its topic as long as it is pending for any subscription.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -80,33 +81,17 @@ class Statements:
 
         A prepared acknowledgement counts as an acknowledgement.
         """
-        m, a, k = (
-            self.tables.messages.c,
-            self.tables.acks.alias("a").c,
-            self.tables.acked.alias("k").c,
-        )
-        here = [a.container == CONTAINER, a.client_id == CLIENT_ID, a.sub_name == SUB_NAME]
-        here.append(a.last_acked_id < m.id)
-        if prioritized:
-            here.append(a.priority == m.priority)
-        acknowledged = exists().where(
-            k.container == CONTAINER,
-            k.client_id == CLIENT_ID,
-            k.sub_name == SUB_NAME,
-            k.id == m.id,
-        )
-        return and_(exists().where(*here), ~acknowledged)
+        return and_(self._beyond_mark(prioritized), ~self._acknowledged())
+
+    def _acknowledged(self, *further: Callable[[Any], ColumnElement[bool]]) -> ColumnElement[bool]:
+        """Return the condition that PYJMS_ACKED has an acknowledgement of the subscription."""
+        m, acked = self.tables.messages.c, self.tables.acked.alias("k")
+        conditions = [condition(acked.c) for condition in further]
+        return exists().where(self._mine(acked), acked.c.id == m.id, *conditions)
 
     def _not_acknowledged(self) -> ColumnElement[bool]:
         """Return the condition that PYJMS_ACKED has no committed acknowledgement."""
-        m, k = self.tables.messages.c, self.tables.acked.alias("k").c
-        return ~exists().where(
-            k.container == CONTAINER,
-            k.client_id == CLIENT_ID,
-            k.sub_name == SUB_NAME,
-            k.id == m.id,
-            k.xid.is_(None),
-        )
+        return ~self._acknowledged(lambda k: k.xid.is_(None))
 
     def _build_messages(self) -> None:
         m, d = self.tables.messages, self.tables.duplicates
@@ -363,11 +348,10 @@ class Statements:
         return and_(c.container == CONTAINER, c.client_id == CLIENT_ID, c.sub_name == SUB_NAME)
 
     def _beyond_mark(self, prioritized: bool) -> ColumnElement[bool]:
-        m, a = self.tables.messages.c, self.tables.acks.alias("a").c
-        conditions = [a.container == CONTAINER, a.client_id == CLIENT_ID, a.sub_name == SUB_NAME]
-        conditions.append(a.last_acked_id < m.id)
+        m, acks = self.tables.messages.c, self.tables.acks.alias("a")
+        conditions = [self._mine(acks), acks.c.last_acked_id < m.id]
         if prioritized:
-            conditions.append(a.priority == m.priority)
+            conditions.append(acks.c.priority == m.priority)
         return exists().where(*conditions)
 
 

@@ -40,7 +40,12 @@ from pyjms.wire.kahadb.structures import KahaCommand, KahaDestination, KahaTrans
 from pyjms.wire.openwire.commands import TransactionId
 from pyjms_broker.store.kahadb.index import DestinationIndex, TopicIndex
 from pyjms_broker.store.kahadb.index_updater import IndexUpdater
-from pyjms_broker.store.kahadb.records import RecordFormat, is_pyjms_update, message_metadata
+from pyjms_broker.store.kahadb.records import (
+    MessageMetadata,
+    RecordFormat,
+    is_pyjms_update,
+    message_metadata,
+)
 from pyjms_broker.store.kahadb.trace_records import (
     ARRIVALS,
     AUDIT,
@@ -150,24 +155,26 @@ class Replay:
 
     # -- messages
 
+    def _added(
+        self, command: commands.KahaAddMessageCommand, location: Location
+    ) -> tuple[DestinationIndex, MessageMetadata]:
+        """Return the destination of a message that a record adds, and its metadata."""
+        prioritized = bool(command.priority_supported)
+        destination = self._destination(command.destination, location, prioritized)
+        message = self._format.decode(command.message)
+        return destination, message_metadata(message, command.message_id, prioritized=prioritized)
+
     def _add(self, command: commands.KahaAddMessageCommand, location: Location) -> None:
         if command.transaction_info is not None:
             self._operation(OperationKind.ADD, command, location, command.transaction_info)
         elif location > self._covered:
-            prioritized = bool(command.priority_supported)
-            destination = self._destination(command.destination, location, prioritized)
-            message = self._format.decode(command.message)
-            metadata = message_metadata(message, command.message_id, prioritized=prioritized)
+            destination, metadata = self._added(command, location)
             self._updater.add(destination, metadata, location, hidden=False)
 
     def _update(self, command: commands.KahaUpdateMessageCommand, location: Location) -> None:
         if location <= self._covered:
             return
-        add = command.message
-        prioritized = bool(add.priority_supported)
-        destination = self._destination(add.destination, location, prioritized)
-        message = self._format.decode(add.message)
-        metadata = message_metadata(message, add.message_id, prioritized=prioritized)
+        destination, metadata = self._added(command.message, location)
         if self._updater.update(destination, metadata, location) is not None:
             return
         if not self._is_pyjms_update:  # ActiveMQ deletes the segment of the add record
