@@ -53,8 +53,11 @@ class Statements:
         self._build_messages()
         self._build_pages()
         self._build_subscriptions()
+        self._build_pending()
         self._build_prepared()
         self._build_state()
+        self._build_destinations()
+        self._build_numbering()
 
     def live(self, prioritized: bool) -> ColumnElement[bool]:
         """Return the condition that a message is pending for any subscription of its topic."""
@@ -170,12 +173,7 @@ class Statements:
         }
 
     def _build_subscriptions(self) -> None:
-        m, a, k, n = (
-            self.tables.messages,
-            self.tables.acks,
-            self.tables.acked,
-            self.tables.no_local,
-        )
+        a, k, n = self.tables.acks, self.tables.acked, self.tables.no_local
         rows = [self._mine(table) for table in (a, k, n)]
         self.insert_acks, self.insert_acked = insert(a), insert(k)
         self.insert_no_local = insert(n)
@@ -187,6 +185,33 @@ class Statements:
             for table in (a, k, n, self.tables.duplicates, self.tables.destinations)
         )
         self.marks = select(a.c.priority, a.c.last_acked_id).where(rows[0])
+        self.delete_acked_up_to = delete(k).where(
+            k.c.container == CONTAINER, k.c.id <= AFTER, k.c.xid.is_(None)
+        )
+        self.delete_acked_message = delete(k).where(
+            k.c.container == CONTAINER, k.c.id == bindparam("row_id")
+        )
+        self.keys_of_container = select(a.c.client_id, a.c.sub_name, a.c.priority).where(
+            a.c.container == CONTAINER
+        )
+        self.lowest_marks = (
+            select(a.c.priority, func.min(a.c.last_acked_id))
+            .where(a.c.container == CONTAINER)
+            .group_by(a.c.priority)
+        )
+        self.acks_rows = select(a.c.sub_dest, a.c.selector, a.c.last_acked_id, a.c.priority).where(
+            rows[0]
+        )
+        self.subscriptions = select(
+            *(a.c.container, a.c.client_id, a.c.sub_name),
+            *(a.c.sub_dest, a.c.selector, a.c.priority),
+        ).order_by(a.c.container, a.c.client_id, a.c.sub_name)
+        self.no_local = select(n)
+
+    def _build_pending(self) -> None:
+        """Build what depends on whether messages are in the order of their priority."""
+        m, a, k = self.tables.messages, self.tables.acks, self.tables.acked
+        of_marks, of_acked = self._mine(a), self._mine(k)
         self.move_mark: dict[bool, Update] = {}
         self.forget_acked: dict[bool, Delete] = {}
         self.last_acked: dict[bool, Any] = {}
@@ -198,12 +223,12 @@ class Statements:
         self.live_count: dict[bool, Any] = {}
         unhidden = and_(m.c.container == CONTAINER, m.c.xid.is_(None))
         for p in (False, True):
-            move = update(a).where(rows[0]).values(last_acked_id=bindparam("mark"))
-            forget = delete(k).where(rows[1], k.c.id <= AFTER, k.c.xid.is_(None))
+            move = update(a).where(of_marks).values(last_acked_id=bindparam("mark"))
+            forget = delete(k).where(of_acked, k.c.id <= AFTER, k.c.xid.is_(None))
             following = select(m.c.id).where(
                 unhidden, m.c.id > AFTER, self._not_acknowledged(), m.c.id.not_in(IDS)
             )
-            ahead = select(func.max(k.c.id)).where(rows[1], k.c.xid.is_(None))
+            ahead = select(func.max(k.c.id)).where(of_acked, k.c.xid.is_(None))
             if p:
                 ahead = ahead.where(k.c.priority == LEVEL)
                 move = move.where(a.c.priority == LEVEL)
@@ -221,25 +246,8 @@ class Statements:
             self.live_count[p] = select(func.count()).where(unhidden, self.live(p))
         self.row_count = select(func.count()).where(unhidden)
         self.rows_behind = select(func.count()).where(unhidden, m.c.id > AFTER)
-        self.delete_acked_up_to = delete(k).where(
-            k.c.container == CONTAINER, k.c.id <= AFTER, k.c.xid.is_(None)
-        )
-        self.delete_acked_message = delete(k).where(
-            k.c.container == CONTAINER, k.c.id == bindparam("row_id")
-        )
-        self.keys_of_container = select(a.c.client_id, a.c.sub_name, a.c.priority).where(
-            a.c.container == CONTAINER
-        )
-        self.lowest_marks = (
-            select(a.c.priority, func.min(a.c.last_acked_id))
-            .where(a.c.container == CONTAINER)
-            .group_by(a.c.priority)
-        )
         past = select(m.c.id).where(unhidden, m.c.id <= AFTER).order_by(m.c.id).limit(LIMIT)
         self.past = {False: past, True: past.where(m.c.priority == LEVEL)}
-        self.acks_rows = select(a.c.sub_dest, a.c.selector, a.c.last_acked_id, a.c.priority).where(
-            rows[0]
-        )
         self.past_single_mark = select(m.c.id, m.c.priority).where(
             unhidden, m.c.id > AFTER, m.c.id <= bindparam("mark"), m.c.priority == LEVEL
         )
@@ -269,12 +277,7 @@ class Statements:
         )
 
     def _build_state(self) -> None:
-        m, a, s, d = (
-            self.tables.messages,
-            self.tables.acks,
-            self.tables.state,
-            self.tables.destinations,
-        )
+        s = self.tables.state
         self.state = select(s.c.name, s.c.value)
         self.insert_state = insert(s)
         named = s.c.name == bindparam("state")
@@ -282,6 +285,9 @@ class Statements:
         self.raise_state = self.set_state.where(s.c.value < bindparam("new"))
         self.swap_state = self.set_state.where(s.c.value == bindparam("old"))
         self.get_state = select(s.c.value).where(named)
+
+    def _build_destinations(self) -> None:
+        m, d = self.tables.messages, self.tables.destinations
         self.destination_rows = select(
             d.c.container, d.c.epoch, d.c.last_id, d.c.msg_count, d.c.msg_size
         )
@@ -300,17 +306,26 @@ class Statements:
         self.set_destination = (
             update(d).where(mine).values(msg_count=bindparam("count"), msg_size=bindparam("bytes"))
         )
+        self.message_counts = (
+            select(m.c.container, func.count().label("messages"), func.max(m.c.id).label("last"))
+            .where(self._committed())
+            .group_by(m.c.container)
+        )
+        self.frame_size = select(func.sum(func.length(m.c.msg))).where(m.c.container == CONTAINER)
+
+    def _build_numbering(self) -> None:
+        """Build what gives the messages of a destination numbers of another range."""
+        m, a = self.tables.messages, self.tables.acks
         self.highest_without_destination = select(func.max(m.c.id)).where(
             m.c.id <= LAST_OF_NO_DESTINATION
         )
-        mine_or_hidden = or_(m.c.xid.is_(None), m.c.xid.like(REMOVAL))
         begin: Any = bindparam("begin")
         end: Any = bindparam("end")
         self.foreign_rows = (
             select(m.c.id)
             .where(
                 m.c.container == CONTAINER,
-                mine_or_hidden,
+                self._committed(),
                 or_(m.c.id <= begin, m.c.id > end),
             )
             .order_by(m.c.id)
@@ -331,17 +346,11 @@ class Statements:
             .where(a.c.container == CONTAINER, a.c.last_acked_id == bindparam("old_mark"))
             .values(last_acked_id=bindparam("new_mark"))
         )
-        self.message_counts = (
-            select(m.c.container, func.count().label("messages"), func.max(m.c.id).label("last"))
-            .where(mine_or_hidden)
-            .group_by(m.c.container)
-        )
-        self.frame_size = select(func.sum(func.length(m.c.msg))).where(m.c.container == CONTAINER)
-        self.subscriptions = select(
-            *(a.c.container, a.c.client_id, a.c.sub_name),
-            *(a.c.sub_dest, a.c.selector, a.c.priority),
-        ).order_by(a.c.container, a.c.client_id, a.c.sub_name)
-        self.no_local = select(self.tables.no_local)
+
+    def _committed(self) -> ColumnElement[bool]:
+        """Return the condition that a message was added for good; a prepared removal may hide it."""
+        m = self.tables.messages
+        return or_(m.c.xid.is_(None), m.c.xid.like(REMOVAL))
 
     def _mine(self, table: object) -> ColumnElement[bool]:
         c = table.c  # type: ignore[attr-defined]
