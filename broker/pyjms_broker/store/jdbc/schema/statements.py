@@ -348,7 +348,7 @@ class Statements:
         )
 
     def _committed(self) -> ColumnElement[bool]:
-        """Return the condition that a message was added for good; a prepared removal may hide it."""
+        """Return the condition that a message was added, which a prepared removal may hide."""
         m = self.tables.messages
         return or_(m.c.xid.is_(None), m.c.xid.like(REMOVAL))
 
