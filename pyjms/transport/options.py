@@ -1,4 +1,4 @@
-"""Options of transport URLs: name, type and default.
+"""Options of transport URLs: name, type and default; those of sockets are set here, too.
 
 Milliseconds of the URL become seconds here. Options of ActiveMQ that have no meaning in this
 implementation are accepted with one INFO line; an unknown name is an error that suggests the
@@ -8,9 +8,13 @@ does. (activemq-edges 1.1)
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from anyio.abc import ByteStream, SocketAttribute
 
 from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
@@ -26,15 +30,20 @@ __all__ = [
     "Options",
     "ServerOptions",
     "TcpOptions",
+    "apply_options",
     "boolean",
     "check_known",
     "duration",
     "integer",
     "milliseconds",
     "read_options",
+    "set_of_stream",
+    "set_option",
 ]
 
 logger = get_logger(__name__)
+
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 Options = Mapping[str, tuple[str, Callable[[str], object]]]
 """Option name in the URL -> (attribute, function that converts the text)."""
@@ -221,3 +230,30 @@ def check_known(
         uri.reported.update(new)
         without_effect = [f"{name} ({ignored[name]})" for name in new]
         logger.info("%s: accepted without effect: %s", uri.scheme, ", ".join(without_effect))
+
+
+def apply_options(stream: ByteStream, options: TcpOptions) -> None:
+    """Set the options of the socket below a stream, if there is one."""
+    size = options.socket_buffer_size
+    set_of_stream(stream, socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_size or size)
+    set_of_stream(stream, socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_size or size)
+    set_of_stream(stream, socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(options.keep_alive))
+    if options.tcp_no_delay is not None:
+        set_of_stream(stream, socket.IPPROTO_TCP, socket.TCP_NODELAY, int(options.tcp_no_delay))
+    if options.so_linger is not None:
+        on = int(options.so_linger >= 0)
+        linger = struct.pack("ii", on, max(options.so_linger, 0))
+        set_of_stream(stream, socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+
+def set_of_stream(stream: ByteStream, level: int, option: int, value: int | bytes) -> None:
+    """Set one option of the socket below a stream, if there is one."""
+    raw = stream.extra(SocketAttribute.raw_socket, None)
+    if raw is not None:
+        set_option(raw, level, option, value)
+
+
+def set_option(raw: socket.socket, level: int, option: int, value: int | bytes) -> None:
+    """Set one option of a socket, unless it is closed or of another kind."""
+    if raw.fileno() >= 0 and (level == socket.SOL_SOCKET or raw.family in _INTERNET):
+        raw.setsockopt(level, option, value)

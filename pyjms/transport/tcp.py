@@ -34,8 +34,7 @@ from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation, RemoteProtocolError
 from pyjms.transport.base import Transport
-from pyjms.transport.options import TcpOptions
-from pyjms.transport.socket_options import apply_options, set_of_stream, set_option
+from pyjms.transport.options import TcpOptions, apply_options, set_of_stream, set_option
 from pyjms.transport.socket_reader import SocketReader, reader_for
 from pyjms.transport.socket_writer import SocketWriter, writer_for
 from pyjms.transport.unsent import UnsentBudget
