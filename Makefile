@@ -29,7 +29,7 @@ endif
 # Tests that need servers which `make test` does without: see the markers in pyproject.toml.
 SERVERS := activemq or postgresql or maven or browser
 
-.PHONY: run test spark servers pythons check bench docs compiled nightly venv
+.PHONY: run test spark servers integration pythons check bench docs compiled nightly venv
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml examples/requirements.txt
@@ -53,6 +53,10 @@ spark: venv
 servers: venv
 	$(PYTEST) $(PARALLEL) -m "($(SERVERS)) and not (nightly or pythons)" $(ALONE)
 
+# Both of the above in one run: no worker waits at the end of the first.
+integration: venv
+	$(PYTEST) $(PARALLEL) -m "(spark or $(SERVERS)) and not (nightly or pythons)" $(ALONE)
+
 # Programs of users on every Python of this machine; those that are not there are skipped.
 pythons: venv
 	$(BIN)/python -m tests.kit.other_pythons
@@ -66,8 +70,9 @@ check: venv
 bench: venv
 	$(BIN)/python -m benchmarks
 
+# QUICK=--quick: without figures that mean something.
 compiled: venv
-	$(BIN)/python -m benchmarks.compiled
+	$(BIN)/python -m benchmarks.compiled $(QUICK)
 
 nightly: venv
 	TEST_EXAMPLES=10 $(PYTEST) --every-loop -m "nightly or not ($(SERVERS))" --timeout 600
