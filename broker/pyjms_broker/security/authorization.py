@@ -50,7 +50,7 @@ class UserAccess:
         self.writable: set[Destination] = set()
         """Destinations that were checked: messages to them are not checked again."""
         self.last_written: Destination | None = None
-        """The one of them that the last message went to, where most messages go."""
+        """The one of them that the last message went to."""
 
     def may(self, right: Right, destination: Destination) -> bool:
         """Whether the user has a right."""
@@ -114,16 +114,10 @@ class AuthorizationBroker(BrokerFilter):
 
     # messages
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
-        context, destination = exchange.context, message.destination
-        if destination is not None and not (context.is_broker or context.is_operator):
-            access = _access(context)
-            if destination is not access.last_written:
-                if destination not in access.writable:
-                    access.check_write(destination)
-                    if message.reply_to is not None and _is_answered(destination):
-                        access.check_write(message.reply_to)
-                if destination in access.writable:
-                    access.last_written = destination
+        access = exchange.context.access
+        # most messages go where the last one went
+        if not (isinstance(access, UserAccess) and message.destination is access.last_written):
+            _check_send(exchange.context, message)
         return self.next.send(exchange, message)
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
@@ -167,6 +161,24 @@ class AuthorizationBroker(BrokerFilter):
             if not access.may(Right.ADMIN, destination):
                 access.refuse("remove", destination)
         super().remove_destination(context, destination, timeout)
+
+
+def _check_send(context: ConnectionContext, message: ActiveMQMessage) -> None:
+    """Check that a client may send a message.
+
+    Raises:
+        JMSSecurityException: it is not allowed.
+    """
+    destination = message.destination
+    if destination is None or _is_free(context):
+        return
+    access = _access(context)
+    if destination not in access.writable:
+        access.check_write(destination)
+        if message.reply_to is not None and _is_answered(destination):
+            access.check_write(message.reply_to)
+    if destination in access.writable:
+        access.last_written = destination
 
 
 def _is_free(context: ConnectionContext) -> bool:
