@@ -160,6 +160,7 @@ class AdvisoryBroker(EventAdvisories):
         else:
             self._consumers[info.consumer_id] = info
             if info.subscription_name is not None:
+                info.client_id = info.client_id or context.client_id  # old clients leave it out
                 self._durable[context.client_id, info.subscription_name] = destination
             self._virtual_demand.consumer_added(info)
             self._advise_of_consumer(destination, info)

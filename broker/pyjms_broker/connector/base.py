@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyjms import _clock
 from pyjms._wakeup import spawn
 from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.commands import BrokerId, ProducerId
+from pyjms.wire.openwire.commands import BrokerId, BrokerInfo, Command, ProducerId
 from pyjms.wire.openwire.frame_budget import FrameBudget
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
@@ -26,6 +26,7 @@ __all__ = [
     "MAXIMUM_CONNECTIONS",
     "MAXIMUM_PER_CONNECTION",
     "BrokerHost",
+    "DuplexBridge",
     "ServedConnection",
     "ServiceIdentity",
     "TransportConnector",
@@ -103,8 +104,29 @@ class BrokerHost(ServiceIdentity, Protocol):
         (activemq-broker T27)
         """
 
+    @property
+    def networks(self) -> DuplexBridges: ...
+
     async def stop(self) -> None:
         """Stop the broker. Called for one that `vm://` created when its last client has left."""
+
+
+class DuplexBridge(Protocol):
+    """Forwards to the broker that has opened a connection, over that connection."""
+
+    def take(self, command: Command) -> None:
+        """Take a response to the bridge's requests, or an advisory."""
+
+
+class DuplexBridges(Protocol):
+    """The bridges of this kind of a broker."""
+
+    def accept(self, connection: Any, info: BrokerInfo) -> DuplexBridge:
+        """Forward to the broker that `info` describes, over the connection that it has opened.
+
+        Raises:
+            JMSException: its options cannot be read.
+        """
 
 
 class ServedConnection(Protocol):

@@ -8,6 +8,7 @@ from typing import Final
 
 from pyjms_broker.conversion.connectors import convert_connectors, convert_ssl
 from pyjms_broker.conversion.draft import Draft, Path
+from pyjms_broker.conversion.networks import convert_networks
 from pyjms_broker.conversion.persistence import convert_store
 from pyjms_broker.conversion.plugins import convert_plugins
 from pyjms_broker.conversion.policies import convert_interceptors, convert_policies
@@ -133,6 +134,7 @@ _USAGES: Final[dict[str, Handler | Lost]] = {
 }
 _CHILDREN: Final[dict[str, Handler | Lost]] = {
     **BROKER_LOST,
+    "networkConnectors": convert_networks,
     "persistenceAdapter": convert_store,
     "persistenceFactory": convert_store,
     "destinationPolicy": convert_policies,

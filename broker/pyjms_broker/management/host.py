@@ -22,6 +22,7 @@ from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.internal_destinations import is_internal
 from pyjms_broker.connector.base import ServiceIdentity, TransportConnector
 from pyjms_broker.management.names import Names
+from pyjms_broker.network import Networks
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.store.jobs.api import JobSchedulerStore
@@ -42,6 +43,9 @@ class ManagedBroker(ServiceIdentity, Protocol):
 
     @property
     def connectors(self) -> list[TransportConnector]: ...
+
+    @property
+    def networks(self) -> Networks: ...
 
     @property
     def system_usage(self) -> SystemUsage: ...

@@ -25,6 +25,7 @@ from pyjms_broker.management.views.clients import (
 from pyjms_broker.management.views.destination import TOPIC
 from pyjms_broker.management.views.health import HEALTH
 from pyjms_broker.management.views.job_scheduler import JOB_SCHEDULER
+from pyjms_broker.management.views.networks import NETWORK_BRIDGE, NETWORK_CONNECTOR
 from pyjms_broker.management.views.queue import QUEUE
 from pyjms_broker.management.views.slow_consumers import SLOW_ACK_CONSUMERS, SLOW_CONSUMERS
 from pyjms_broker.management.views.stores import PERSISTENCE_ADAPTER, store_name
@@ -158,6 +159,19 @@ def _connectors(context: ManagementContext) -> Iterator[_Entry]:
         yield context.names.connector(connector.name), CONNECTOR, connector
 
 
+def _network_connectors(context: ManagementContext) -> Iterator[_Entry]:
+    for connector in context.host.networks.connectors:
+        yield context.names.network_connector(connector.name), NETWORK_CONNECTOR, connector
+
+
+def _bridges(context: ManagementContext) -> Iterator[_Entry]:
+    for bridge in context.host.networks.bridges:
+        name = context.names.network_connector(
+            bridge.connector_name, duplex=bridge.created_by_duplex, bridge=bridge.remote_address
+        )
+        yield name, NETWORK_BRIDGE, bridge
+
+
 def _connections(context: ManagementContext) -> Iterator[_Entry]:
     for client in clients(context):
         known = client.state.context
@@ -181,6 +195,7 @@ def _producers(*, dynamic: bool) -> Callable[[ManagementContext], Iterator[_Entr
 
 _ROOT: Final = frozenset({"type", "brokerName"})
 _CONNECTOR: Final = _ROOT | {"connector", "connectorName"}
+_NETWORK: Final = _ROOT | {"connector", "networkConnectorName"}
 _DESTINATION: Final = _ROOT | {"destinationType", "destinationName"}
 _PARTS: Final[
     tuple[tuple[frozenset[str], Callable[[ManagementContext], Iterator[_Entry]]], ...]
@@ -196,6 +211,8 @@ _PARTS: Final[
     (_ROOT | {"service", "instanceName"}, _slow_consumer_strategies),
     (_ROOT | {"transactionType", "xid"}, _xa_transactions),
     (_CONNECTOR, _connectors),
+    (_NETWORK, _network_connectors),
+    (_NETWORK | {"networkBridge"}, _bridges),
     (_CONNECTOR | {"connectionViewType", "connectionName"}, _connections),
 )
 """The parts of the tree, each with the keys that the names in it have."""

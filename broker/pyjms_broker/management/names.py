@@ -77,6 +77,19 @@ class Names:
             return self.broker(endpoint="dynamicProducer", **keys)
         return self.destination(destination, endpoint="Producer", **keys)
 
+    def network_connector(
+        self, name: str, *, duplex: bool = False, bridge: str | None = None
+    ) -> ObjectName:
+        """Return a network connector's name, or that of its bridge to the address `bridge`.
+
+        `duplex`: another broker has the connector.
+        """
+        return self.broker(
+            connector="duplexNetworkConnectors" if duplex else "networkConnectors",
+            networkConnectorName=name,
+            **({} if bridge is None else {"networkBridge": bridge.replace("://", "_//")}),
+        )
+
     def connector(self, connector_name: str, **more: str) -> ObjectName:
         """Return a connector's name, or one below it with `more` keys."""
         return self.broker(

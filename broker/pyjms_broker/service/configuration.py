@@ -11,6 +11,7 @@ from pyjms.jms.destination import Destination
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.filter import BrokerPlugin
+from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
 from pyjms_broker.service.hooks import Hook
@@ -23,6 +24,7 @@ from pyjms_broker.web import WebConfiguration
 __all__ = [
     "BrokerConfiguration",
     "ConnectorConfiguration",
+    "NetworkConnectorConfiguration",
     "ServiceConfiguration",
 ]
 
@@ -61,12 +63,26 @@ class ConnectorConfiguration(Protocol):
     def allow_link_stealing(self) -> bool: ...
 
 
+class NetworkConnectorConfiguration(Protocol):
+    """A network connector as broker.yaml describes it."""
+
+    @property
+    def uri(self) -> str: ...
+
+    def attributes(self) -> NetworkConnectorAttributes:
+        """Return the rest."""
+
+
 class ServiceConfiguration(Protocol):
     """A whole broker as broker.yaml describes it."""
 
     @property
     def connectors(self) -> Sequence[ConnectorConfiguration]:
         """The connectors, in their order."""
+
+    @property
+    def network_connectors(self) -> Sequence[NetworkConnectorConfiguration]:
+        """The connectors to other brokers."""
 
     def keywords(self) -> dict[str, Any]:
         """Return the rest as keyword arguments of BrokerService, policies as a PolicyMap."""

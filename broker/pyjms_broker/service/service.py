@@ -31,6 +31,7 @@ from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.registry import create_connector
 from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.management import Management
+from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes, Networks
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.service.configuration import BrokerConfiguration, ServiceConfiguration
 from pyjms_broker.service.filter_chain import build_filter_chain, create_region
@@ -98,6 +99,7 @@ class BrokerService(BrokerConfiguration):
         self.broker_id = BrokerId(IdGenerator().generate())
         self.connections = ConnectionRegistry()
         self.connectors: list[TransportConnector] = []
+        self.networks = Networks(self)
         self.stores = BrokerStores(self, self.system_usage)
         self.management = Management(self)
         """The views of everything in the broker. See docs/management.md."""
@@ -125,6 +127,8 @@ class BrokerService(BrokerConfiguration):
         service = cls(**keywords)
         for connector in described.connectors:
             service.add_connector(connector)
+        for network in described.networks:
+            service.networks.add(network, service.networks.unnamed())
         return service
 
     @classmethod
@@ -138,6 +142,8 @@ class BrokerService(BrokerConfiguration):
         for connector in settings.connectors:
             made = service.add_connector(connector.transport_uri(), name=connector.name)
             made.allow_link_stealing |= connector.allow_link_stealing  # the URI may say so, too
+        for network in settings.network_connectors:
+            service.add_network_connector(network.uri, network.attributes())
         return service
 
     @property  # type: ignore[misc]  # dataclasses allow a property for a field, mypy does not
@@ -237,6 +243,18 @@ class BrokerService(BrokerConfiguration):
         connector = create_connector(self, parsed, name)
         self.connectors.append(connector)
         return connector
+
+    def add_network_connector(
+        self, uri: str, attributes: NetworkConnectorAttributes | None = None
+    ) -> NetworkConnector:
+        """Add a connector to other brokers, such as `static:(tcp://b:61616)`.
+
+        It is started with the broker; on a running one, `connector.start()`.
+
+        Raises:
+            JMSException: the URI cannot be read, or there is one of that name.
+        """
+        return self.networks.add(uri, attributes)
 
     async def start(self) -> None:
         """Open the store, the regions, the destinations, then the connectors.
@@ -346,6 +364,7 @@ class BrokerService(BrokerConfiguration):
             await connector.start()
             logger.info("Connector %s started: %s", connector.name, connector.connect_uri)
         broker.now_master_broker()
+        self.networks.start()
         await run_hooks(self.startup_hooks)
         logger.info("Broker %s started, at %s", self.broker_name, self.connect_uri)
 
@@ -363,6 +382,7 @@ class BrokerService(BrokerConfiguration):
                 if self._monitor is not None:
                     await self._monitor.close()
                 await self.website.stop()
+                await self.networks.stop()
                 await stop_all(self.connectors)
                 await vm_registry.unregister(self.broker_name, self)
             if scope.cancelled_caught:

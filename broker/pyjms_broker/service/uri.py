@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
@@ -29,8 +30,8 @@ logger = get_logger(__name__)
 WITHOUT_EFFECT = frozenset({"useJmx", "useShutdownHook", "dedicatedTaskRunner", "startAsync"})
 """Attributes of ActiveMQ's broker that have no effect here; accepted, and logged."""
 
+_NETWORK: Final = "network"
 _NOT_SUPPORTED = {
-    "network": "networks of brokers",
     "proxy": "proxy connectors",
 }
 
@@ -46,6 +47,8 @@ class BrokerURI:
     keywords: Mapping[str, object]
     """Keyword arguments of BrokerService."""
     connectors: tuple[TransportURI, ...]
+    networks: tuple[str, ...] = ()
+    """The URIs of network connectors: components `network:static:(tcp://b:61616)`."""
 
 
 def read_broker_uri(text: str) -> BrokerURI:
@@ -66,7 +69,15 @@ def read_broker_uri(text: str) -> BrokerURI:
                 f"This broker has no {_NOT_SUPPORTED[component.scheme]} yet: {component}",
                 hint="leave it out of the broker URI",
             )
-    return BrokerURI(keywords, uri.components)
+    networks = tuple(_inner(each) for each in uri.components if each.scheme == _NETWORK)
+    connectors = tuple(each for each in uri.components if each.scheme != _NETWORK)
+    return BrokerURI(keywords, connectors, networks)
+
+
+def _inner(component: TransportURI) -> str:
+    """Return what follows the prefix of a component, `static:(tcp://b:61616)?options`."""
+    bare = TransportURI(component.scheme, options=component.options).with_secrets()
+    return component.location + bare.removeprefix(f"{component.scheme}://")
 
 
 def keywords_from(options: Mapping[str, str]) -> dict[str, object]:

@@ -20,6 +20,7 @@ from pyjms_broker.settings.persistence import PersistenceSettings
 from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
 from pyjms_broker.settings.policies import PolicySettings
 from pyjms_broker.settings.servers.connectors import ConnectorSettings
+from pyjms_broker.settings.servers.network import NetworkConnectorSettings
 from pyjms_broker.settings.servers.web import WebSettings
 from pyjms_broker.settings.values import DestinationName, Section
 from pyjms_broker.settings.virtual import VirtualDestinationSettings
@@ -80,6 +81,8 @@ class BrokerSettings(Section, BrokerAttributes):
     """Broker plug-ins, as a list (- type: NAME) or mapping (NAME: settings); last is outermost."""
     connectors: tuple[ConnectorSettings, ...] = ()
     """Where clients connect; with none, only vm:// within the process."""
+    network_connectors: tuple[NetworkConnectorSettings, ...] = ()
+    """Other brokers that get the messages for their consumers; see docs/networks.md."""
     web: WebSettings | None = None
     """The web server: console, Jolokia, REST, metrics and health; null: none."""
     destinations: tuple[DestinationName, ...] = ()
@@ -96,7 +99,7 @@ class BrokerSettings(Section, BrokerAttributes):
         return self
 
     def keywords(self) -> dict[str, Any]:
-        """Return the keyword arguments of BrokerService; `connectors` are not among them.
+        """Return the keyword arguments of BrokerService; connectors are not among them.
 
         What is not set is left out, so that BrokerService uses its own default.
         """

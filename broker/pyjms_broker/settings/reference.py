@@ -24,6 +24,7 @@ from pyjms_broker.settings.model import BrokerSettings
 from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
 from pyjms_broker.settings.policies import IndividualDeadLetterSettings, PolicySettings
 from pyjms_broker.settings.servers.connectors import ConnectorSettings, ConnectorTlsSettings
+from pyjms_broker.settings.servers.network import NetworkConnectorSettings
 from pyjms_broker.settings.servers.web import WebSettings
 from pyjms_broker.settings.values import Bytes
 from pyjms_broker.settings.virtual import CompositeQueueSettings, VirtualTopicSettings
@@ -192,6 +193,14 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
                         },
                     ),
                 },
+            ),
+        ),
+    ),
+    "network_connectors": (
+        (
+            _Example(
+                NetworkConnectorSettings,
+                {"uri": "static:(tcp://other:61616)", "name": "other"},
             ),
         ),
     ),

@@ -171,8 +171,6 @@ async def test_a_graceful_stop_checks_its_parameters(service: BrokerService) -> 
         ("terminateJVM", [1]),
         ("disableStatistics", []),
         ("reloadLog4jProperties", []),
-        ("addNetworkConnector", ["static:(tcp://b:1)"]),
-        ("removeNetworkConnector", ["b"]),
     ],
 )
 async def test_what_the_broker_cannot_do_is_refused_with_a_reason(

@@ -51,19 +51,19 @@ async def test_activemqs_xml(tmp_path: Path, prefix: str) -> None:
 
 async def test_xml_that_is_not_wholly_supported_is_refused_with_the_list(tmp_path: Path) -> None:
     (tmp_path / "x.xml").write_text(
-        "<broker persistent='false'>\n<networkConnectors/>\n<proxyConnectors/></broker>",
+        "<broker persistent='false'>\n<jmsBridgeConnectors/>\n<proxyConnectors/></broker>",
         encoding="utf-8",
     )
     with broker_process("xbean:x.xml", cwd=tmp_path) as process:
         _, log = process.communicate(timeout=20)
     assert process.returncode == 2
-    assert "x.xml:2: <networkConnectors>: not converted: there are no networks" in log
+    assert "x.xml:2: <jmsBridgeConnectors>: not converted: there are no bridges" in log
     assert "x.xml:3: <proxyConnectors>: not converted: " in log
     assert "--ignore-unsupported" in log
     arguments = ("xbean:x.xml", "--ignore-unsupported", "--openwire", "127.0.0.1:0")
     with broker_process(*arguments, cwd=tmp_path) as process:
         await exchange_message(listening_at(process), "q")
-        assert "<networkConnectors>: not converted: " in stopped(process)
+        assert "<jmsBridgeConnectors>: not converted: " in stopped(process)
 
 
 @pytest.mark.fact("activemq-broker B16")

@@ -86,18 +86,54 @@ def test_broker_attributes_and_limits(convert) -> None:
 
 def test_attributes_without_a_counterpart_are_named_with_reason_and_hint(convert) -> None:
     conversion = convert(
-        "<networkConnectors><networkConnector uri='static:(tcp://x:1)'/></networkConnectors>",
+        "<jmsBridgeConnectors/>",
         'useJmx="true" keepDurableSubsActive="false" restartAlowed="true"',
     )
     assert lost(conversion) == [
         (2, "<broker keepDurableSubsActive>"),
         (2, "<broker restartAlowed>"),
-        (3, "<networkConnectors>"),
+        (3, "<jmsBridgeConnectors>"),
     ]
     texts = [str(each) for each in conversion.findings]
     assert texts[0].startswith(str(conversion.findings[0].origin))
     assert "there is no JMX" in texts[0] and ": note: " in texts[0]
-    assert "there are no networks of brokers; connect clients to each broker" in texts[-1]
+    assert "there are no bridges to other JMS providers; write a listener" in texts[-1]
+
+
+def test_network_connectors(convert) -> None:
+    conversion = convert(
+        """<networkConnectors>
+          <networkConnector name="west" uri="static:(tcp://x:1,tcp://y:2)" networkTTL="3"
+              duplex="true" conduitSubscriptions="false" decreaseNetworkConsumerPriority="true"
+              userName="u" password="p" useCompression="false" dispatchAsync="true">
+            <dynamicallyIncludedDestinations>
+              <queue physicalName="in.>"/><topic physicalName="news"/>
+            </dynamicallyIncludedDestinations>
+            <excludedDestinations><queue physicalName="in.secret"/></excludedDestinations>
+          </networkConnector>
+          <networkConnector uri="multicast://default"/>
+          <networkConnector name="s" uri="static:(tcp://z:1)" syncDurableSubs="true"/>
+        </networkConnectors>"""
+    )
+    assert conversion.settings["network_connectors"] == [
+        {
+            "uri": "static:(tcp://x:1,tcp://y:2)",
+            "name": "west",
+            "network_ttl": 3,
+            "duplex": True,
+            "conduit_subscriptions": False,
+            "decrease_network_consumer_priority": True,
+            "user_name": "u",
+            "password": "p",
+            "dynamically_included_destinations": ["in.>", "topic://news"],
+            "excluded_destinations": ["in.secret"],
+        },
+        {"uri": "static:(tcp://z:1)", "name": "s"},
+    ]
+    assert lost(conversion) == [
+        (12, "<networkConnector uri>"),
+        (13, "<networkConnector syncDurableSubs>"),
+    ]
 
 
 def test_the_default_of_an_unsupported_attribute_is_a_note(convert) -> None:

@@ -31,9 +31,14 @@ def test_a_broker_uri_names_connectors_the_broker_and_its_attributes() -> None:
     )
     assert "{persistant=false, foo=1}" in str(unknown.value)
     assert "did you mean 'persistent' instead of persistant?" in str(unknown.value)
-    for prefix in ("network:static:tcp://x:1", "proxy:tcp://x:1"):
-        with pytest.raises(ConfigurationException, match=r"has no .* yet"):
-            BrokerService.from_uri(f"broker:({prefix})/b")
+    with pytest.raises(ConfigurationException, match=r"has no proxy connectors yet"):
+        BrokerService.from_uri("broker:(proxy:tcp://x:1)/b")
+    networks = "network:static:tcp://x:1,network:static:(tcp://y:2)?minConnectTime=7000"
+    joined = BrokerService.from_uri(f"broker:({networks})/b").networks.connectors
+    assert [(each.name, each.uri) for each in joined] == [
+        ("NC", "static:tcp://x:1"),
+        ("NC-2", "static:(tcp://y:2)?minConnectTime=7000"),
+    ]
 
 
 @pytest.mark.fact("activemq-broker B16")

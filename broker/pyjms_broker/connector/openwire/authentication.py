@@ -30,6 +30,7 @@ def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> Co
 
 
 def _add(connection: BrokerConnection, info: ConnectionInfo, context: ConnectionContext) -> None:
+    context.network_connection = connection.serves_broker
     connection.resources.add_connection(info, context)
     if info.manageable:
         connection.send_command(ConnectionControl(connected_brokers="", reconnect_to=""))

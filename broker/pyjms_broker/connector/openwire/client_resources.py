@@ -29,12 +29,14 @@ from pyjms.wire.openwire.commands import (
     ConsumerId,
     ConsumerInfo,
     DestinationInfo,
+    LocalTransactionId,
     ProducerId,
     ProducerInfo,
     RemoveInfo,
     RemoveSubscriptionInfo,
     SessionId,
     SessionInfo,
+    TransactionId,
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
@@ -117,6 +119,12 @@ class ClientResources:
         """Return the JMS connection and session of a producer or consumer, as `connection`."""
         state = self.connection(connection_of(resource_id), action)
         return state, state.session(session_of(resource_id), action)
+
+    def connection_of(self, transaction_id: TransactionId) -> ConnectionState | None:
+        """Return the JMS connection that runs a transaction; of an XA one, any."""
+        if isinstance(transaction_id, LocalTransactionId) and transaction_id.connection_id:
+            return self.connections.get(transaction_id.connection_id)
+        return next(iter(self.connections.values()), None)
 
     # connections and sessions
     def context_for(self, info: ConnectionInfo) -> ConnectionContext | None:

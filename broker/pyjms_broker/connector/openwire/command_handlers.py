@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from typing import Final
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms.errors import JMSException, UnsupportedOperationException
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms.transport.openwire import OpenWireTransport
 from pyjms.wire.openwire.commands import (
@@ -39,6 +40,7 @@ from pyjms.wire.openwire.commands import (
     IntegerResponse,
     KeepAliveInfo,
     MessageAck,
+    MessageDispatch,
     MessagePull,
     ProducerInfo,
     RemoveInfo,
@@ -53,7 +55,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.connector.base import BrokerHost, TransportConnector
+from pyjms_broker.connector.base import BrokerHost, DuplexBridge, TransportConnector
 from pyjms_broker.connector.openwire import transactions
 from pyjms_broker.connector.openwire.authentication import on_connection_info
 from pyjms_broker.connector.openwire.composite_producers import add_composite_producer
@@ -66,6 +68,16 @@ from pyjms_broker.connector.openwire.connection import (
 __all__ = ["HANDLERS", "serve"]
 
 logger = get_logger(__name__)
+
+
+_ADVISORY: Final = "Advisory"
+_RESPONSES: Final = (
+    Response.TYPE,
+    DataResponse.TYPE,
+    DataArrayResponse.TYPE,
+    ExceptionResponse.TYPE,
+    IntegerResponse.TYPE,
+)
 
 
 def serve(
@@ -236,12 +248,40 @@ def on_connection_error(
 
 
 def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandResult:
-    error = UnsupportedOperationException(
-        f"Broker {info.broker_name} asks for a network connection, and this broker has no networks",
-        hint="remove the networkConnector for this broker from its configuration",
-    )
-    connection.refused(error)
-    raise error
+    """Note that the client is a bridge of another broker. (activemq-edges NW1)"""
+    if info.network_connection:
+        logger.info(
+            "%s is a network bridge of broker %s", connection.remote_address, info.broker_name
+        )
+        connection.serves_broker = True
+        for state in connection.resources.connections.values():
+            state.context.network_connection = True
+        if info.duplex_connection:
+            bridge = connection.host.networks.accept(connection, info)
+            connection.handle_by(_duplex_handlers(bridge))
+    return COMPLETED
+
+
+def _duplex_handlers(bridge: DuplexBridge) -> dict[int, CommandHandler]:
+    """Return the handlers for a client that is a broker and forwards to which `bridge` does."""
+
+    def take(_connection: BrokerConnection, command: Command) -> CommandResult:
+        bridge.take(command)
+        return COMPLETED
+
+    def on_message_or_advisory(
+        connection: BrokerConnection, message: ActiveMQMessage
+    ) -> CommandResult:
+        if message.type != _ADVISORY:
+            return on_message(connection, message)
+        bridge.take(message)
+        return COMPLETED
+
+    return {
+        **HANDLERS,
+        **dict.fromkeys((*_RESPONSES, MessageDispatch.TYPE, ConnectionErrorCommand.TYPE), take),
+        ActiveMQMessage.TYPE: on_message_or_advisory,
+    }
 
 
 def ignore(_connection: BrokerConnection, _command: Command) -> CommandResult:
@@ -280,15 +320,6 @@ HANDLERS: dict[int, CommandHandler] = {
     FlushCommand.TYPE: ignore,
     ControlCommand.TYPE: ignore,
     # the failover transport of ActiveMQ marks the end of a replay by a Response
-    **dict.fromkeys(
-        (
-            Response.TYPE,
-            DataResponse.TYPE,
-            DataArrayResponse.TYPE,
-            ExceptionResponse.TYPE,
-            IntegerResponse.TYPE,
-        ),
-        ignore,
-    ),
+    **dict.fromkeys(_RESPONSES, ignore),
     BrokerInfo.TYPE: on_broker_info,
 }

@@ -34,11 +34,7 @@ from pyjms import _clock
 from pyjms._forwarding import DelegatedAttribute
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
-from pyjms.errors import (
-    ConnectionFailedException,
-    LocalProtocolError,
-    UnsupportedOperationException,
-)
+from pyjms.errors import ConnectionFailedException, LocalProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.transport.openwire import OpenWireTransport
 from pyjms.wire.openwire.commands import (
@@ -47,7 +43,6 @@ from pyjms.wire.openwire.commands import (
     Command,
     ConsumerId,
     ExceptionResponse,
-    LocalTransactionId,
     MessageDispatch,
     ProducerAck,
     RemoveInfo,
@@ -61,13 +56,10 @@ from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.connector.openwire.back_pressure import BackPressure, ReadPause
 from pyjms_broker.connector.openwire.client_resources import ClientResources
-from pyjms_broker.connector.openwire.connection_state import (
-    ConnectionState,
-    DeferredResponse,
-)
+from pyjms_broker.connector.openwire.connection_state import DeferredResponse
 from pyjms_broker.connector.openwire.deferred_acks import DeferredAcks
 from pyjms_broker.connector.openwire.pending_responses import PendingResponses
-from pyjms_broker.connector.openwire.throwables import log_unexpected, to_throwable
+from pyjms_broker.connector.openwire.throwables import log_unexpected, refuse, to_throwable
 
 __all__ = ["BrokerConnection", "CommandHandler", "CommandResult"]
 
@@ -113,6 +105,8 @@ class BrokerConnection:
         self.pause_until = self._back_pressure.pause_until
         self.worked = self._back_pressure.worked
         self._closed = False
+        self.serves_broker = False
+        """Whether the client is the bridge of another broker."""
         self._start_task: BackgroundTask | None = None
         self._stop_task: BackgroundTask | None = None
         self._delayed_stop: BackgroundTask | None = None
@@ -126,6 +120,14 @@ class BrokerConnection:
     def congested(self) -> bool:
         """Whether the client has more to read than it should."""
         return self._back_pressure.congested
+
+    async def drained(self) -> None:
+        """Wait until the client has read most of what was sent, or is gone. Cancellable."""
+        await self._outbound.drained()
+
+    def handle_by(self, handlers: Mapping[int, CommandHandler]) -> None:
+        """Handle commands by another table from now on."""
+        self._handler_of = handlers.get
 
     # life cycle
     def start_soon(self) -> None:
@@ -245,7 +247,7 @@ class BrokerConnection:
         if self._closed:
             return
         try:
-            result = self._handler_of(command.TYPE, _unsupported)(self, command)
+            result = self._handler_of(command.TYPE, refuse)(self, command)
             if result is not COMPLETED and not isinstance(result, Response):
                 checked(result, self.broker, f"handling a {type(command).__name__}")
         except Exception as error:
@@ -379,22 +381,10 @@ class BrokerConnection:
 
     def _set_rollback_only(self, command: Command, error: Exception) -> None:
         xid = getattr(command, "transaction_id", None)
-        if xid is None:
-            return
-        connections = self.resources.connections
-        state: ConnectionState | None = next(iter(connections.values()), None)
-        if isinstance(xid, LocalTransactionId) and xid.connection_id is not None:
-            state = connections.get(xid.connection_id)
-        if state is None:
+        state = None if xid is None else self.resources.connection_of(xid)
+        if xid is None or state is None:
             return
         try:
             self.broker.set_rollback_only(state.context, xid, error)
         except Exception:
             logger.exception("%s: %s cannot be marked rollback-only", self.remote_address, xid)
-
-
-def _unsupported(_connection: BrokerConnection, command: Command) -> CommandResult:
-    """Refuse a command that no client sends."""
-    raise UnsupportedOperationException(
-        f"This broker does not accept the command {type(command).__name__}"
-    )

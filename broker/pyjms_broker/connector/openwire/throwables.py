@@ -6,12 +6,14 @@ JMSException is a bug of the broker: the client gets its class and text, the log
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from pyjms import errors
 from pyjms._logger import get_logger
-from pyjms.errors import JMSException, XAException
-from pyjms.wire.openwire.commands import Throwable
+from pyjms.errors import JMSException, UnsupportedOperationException, XAException
+from pyjms.wire.openwire.commands import Command, Throwable
 
-__all__ = ["java_name", "log_unexpected", "to_throwable"]
+__all__ = ["java_name", "log_unexpected", "refuse", "to_throwable"]
 
 logger = get_logger(__name__)
 
@@ -47,6 +49,17 @@ _MAXIMUM_TEXT = 4096
 def to_throwable(error: BaseException) -> Throwable:
     """Convert `error` and its causes for the wire."""
     return _convert(error, _MAXIMUM_CAUSES)
+
+
+def refuse(_connection: object, command: Command) -> NoReturn:
+    """Refuse a command that no client sends: the handler of all that have none.
+
+    Raises:
+        UnsupportedOperationException: always.
+    """
+    raise UnsupportedOperationException(
+        f"This broker does not accept the command {type(command).__name__}"
+    )
 
 
 def log_unexpected(error: Exception, operation: str) -> None:

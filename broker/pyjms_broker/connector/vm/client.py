@@ -43,6 +43,7 @@ OPTIONS: Options = {
     "waitForStart": ("wait_for_start", integer),
     "brokerConfig": ("broker_config", str),
     "marshal": ("marshal", boolean),
+    "network": ("network", boolean),
 }
 IGNORED: Mapping[str, str] = {"async": "commands are handed over without threads"}
 """ActiveMQ's options of `vm://` without an effect here, and why."""
@@ -58,6 +59,8 @@ class VmOptions:
     """Milliseconds to wait for a broker of that name to start."""
     broker_config: str | None = field(default=None, repr=False)
     marshal: bool = False
+    network: bool = False
+    """Whether it is a network bridge, which does not keep a created broker running."""
 
 
 class VmClientTransport(VmTransport):
@@ -89,6 +92,8 @@ class VmClientTransport(VmTransport):
             if registration.loop.is_current():
                 settings = self._settings if self._options.marshal else None
                 self._connection = registration.connector.accept(self, settings)
+                if self._options.network:
+                    registration.bridges.add(self._connection)
             else:
                 await self._connect_far(registration)
         except BaseException:
@@ -164,7 +169,10 @@ class VmClientTransport(VmTransport):
             assert self.peer is not None
             self.peer.inbox.end(ConnectionFailedException(f"{self.remote_address} has left"))
             await connection.wait_stopped()
-        if registration.auto_created and not registration.connector.connections:
+        registration.bridges.discard(connection)
+        if self._options.network:
+            return
+        if registration.auto_created and registration.connector.connections <= registration.bridges:
             registration.auto_created = False  # only one of several last clients stops it
             await registration.host.stop()
 
@@ -193,7 +201,7 @@ def vm_transport(uri: TransportURI) -> RequestTransport:
         raise could_not_create(f"{uri} names no broker", hint="write vm://localhost")
     end = VmClientTransport(
         name or "localhost",
-        VmOptions(options.create, options.wait_for_start, config, options.marshal),
+        replace(options, broker_config=config),
         broker_options,
         settings,
     )

@@ -17,7 +17,7 @@ from pyjms._fork import call_in_child
 from pyjms._wakeup import LoopHandle
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.transport.uri import TransportURI
-from pyjms_broker.connector.base import BrokerHost
+from pyjms_broker.connector.base import BrokerHost, ServedConnection
 from pyjms_broker.connector.vm.bridge import run_on
 from pyjms_broker.connector.vm.connector import VmConnector
 
@@ -50,6 +50,8 @@ class Registration:
         self.loop = LoopHandle()
         self.connector = VmConnector(host, TransportURI("vm", host.broker_name))
         self.auto_created = False
+        self.bridges: set[ServedConnection | None] = set()
+        """The connections of the broker's own network bridges."""
         self.url_options: frozenset[tuple[str, str]] = frozenset()
         """The options of the `vm://` URL that it was created for."""
         self.logged: set[tuple[str, str]] = set()

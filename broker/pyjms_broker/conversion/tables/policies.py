@@ -65,7 +65,7 @@ POLICY_ENTRY: Final = Spec(
 )
 POLICY_ENTRY_LOST: Final = {
     "messageGroupMapFactory": Lost("it is a Java object", "use messageGroupMapFactoryType"),
-    "networkBridgeFilterFactory": Lost("there are no networks of brokers"),
+    "networkBridgeFilterFactory": Lost("messages are not replayed to the broker they came from"),
 }
 
 _RECOVERY_NO_EFFECT: Final = {"broker": "the broker is this one"}
@@ -151,7 +151,10 @@ CHOICES_NOTES: Final = dict.fromkeys(
 )
 CHOICES_LOST: Final[dict[str, Lost]] = {
     "clientIdFilterDispatchPolicy": Lost("messages cannot be dispatched by client id"),
-    "priorityNetworkDispatchPolicy": Lost("there are no networks of brokers"),
+    "priorityNetworkDispatchPolicy": Lost(
+        "subscriptions by two ways are suppressed by the network connector",
+        "keep suppress_duplicate_topic_subscriptions of network_connectors",
+    ),
     "queryBasedSubscriptionRecoveryPolicy": Lost(
         _JAVA, "write a query in Python (docs/extending.md): type: query_based"
     ),

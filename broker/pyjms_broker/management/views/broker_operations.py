@@ -102,6 +102,12 @@ async def _remove_connector(b: _Broker, name: str) -> bool:
     return True
 
 
+def _add_network_connector(b: _Broker, uri: str) -> str:
+    connector = b.it.networks.add(uri, b.it.networks.unnamed())
+    connector.start()
+    return connector.name
+
+
 def _connector_by_type(b: _Broker, scheme: str) -> str | None:
     uris = (each.connect_uri for each in b.it.connectors if each.uri.scheme == scheme)
     return next(uris, None)
@@ -170,8 +176,6 @@ def _query(kind: str) -> Callable[..., object]:
 
 _NAME: Final = Parameter("name", STRING)
 _URI: Final = Parameter("discoveryAddress", STRING)
-_NO_NETWORKS: Final = "there are no networks of brokers"
-_USE_CLIENTS: Final = "connect clients to both brokers"
 OPERATIONS: Final[dict[str, list[Operation[Any]]]] = table(
     Operation(
         "resetStatistics",
@@ -274,12 +278,18 @@ OPERATIONS: Final[dict[str, list[Operation[Any]]]] = table(
         Parameter("exitCode", INT),
     ),
     _refused("reloadLog4jProperties", "the broker does not log with Log4j", "set log levels"),
-    _refused("addNetworkConnector", _NO_NETWORKS, _USE_CLIENTS, _URI, kind=STRING),
-    _refused(
+    Operation(
+        "addNetworkConnector",
+        STRING,
+        "Forward to other brokers; return the network connector's name.",
+        _add_network_connector,
+        (_URI,),
+    ),
+    Operation(
         "removeNetworkConnector",
-        _NO_NETWORKS,
-        _USE_CLIENTS,
-        Parameter("connectorName", STRING),
-        kind=BOOLEAN,
+        BOOLEAN,
+        "Forward no longer.",
+        lambda b, name: b.it.networks.remove(name),
+        (Parameter("connectorName", STRING),),
     ),
 )

@@ -28,6 +28,7 @@ from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.services import RegionServices
+from pyjms_broker.region.subscription.bridge_filter import lets_pass
 from pyjms_broker.region.subscription.redelivery_marking import PendingRedeliveryMarks
 
 __all__ = [
@@ -105,8 +106,12 @@ class AbstractSubscription(Subscription):
             info.consumer_id.connection_id if info.no_local and info.consumer_id else None
         )
         self._policy = self.context.message_policy
+        self._bridge = info.additional_predicate
         self._matches_all = (
-            self.selector is None and self._connection_id is None and self._policy is None
+            self.selector is None
+            and self._connection_id is None
+            and self._policy is None
+            and self._bridge is None
         )
 
     def reset_statistics(self) -> None:
@@ -120,7 +125,7 @@ class AbstractSubscription(Subscription):
         return self.info.browser
 
     def matches(self, reference: MessageReference) -> bool:
-        """Whether the message is for this consumer: target consumer, noLocal, policy, selector.
+        """Whether the message is for this consumer: target, noLocal, policy, bridge, selector.
 
         A selector that fails on a message does not match it (activemq-broker Q11). One that
         exceeds its limits does not either, and its consumer is closed.
@@ -138,6 +143,8 @@ class AbstractSubscription(Subscription):
         ):
             return False
         if self._policy is not None and not self._policy(message):
+            return False
+        if self._bridge is not None and not lets_pass(self._bridge, message):
             return False
         return self.selects(reference)
 

@@ -1,0 +1,50 @@
+"""What becomes of the attributes of `<networkConnector>`. (activemq-edges 9)"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyjms_broker.conversion.sections import Lost, Spec
+from pyjms_broker.settings.servers.network import NetworkConnectorSettings
+
+__all__ = ["DESTINATION_LISTS", "NETWORK_CONNECTOR", "NETWORK_LOST"]
+
+_NOT_BUILT: Final = "bridges of this broker have no such option (docs/networks.md)"
+_STAYS: Final = "a bridge keeps what it has learned while it lives"
+
+NETWORK_CONNECTOR: Final = Spec(
+    NetworkConnectorSettings,
+    keys={"networkTTL": "network_ttl", "messageTTL": "message_ttl", "consumerTTL": "consumer_ttl"},
+    handled=frozenset({"uri"}),
+    no_effect={
+        "dispatchAsync": "what consumers get never waits for another consumer",
+        "brokerName": "it is that of the broker",
+        "brokerURL": "it is that of the broker",
+        "localUri": "the broker is reached within the process",
+        "gcDestinationViews": _STAYS,
+        "gcSweepTime": _STAYS,
+    },
+    lost={
+        "useCompression": Lost(_NOT_BUILT, "let the producers compress", same_as="false"),
+        "syncDurableSubs": Lost(_NOT_BUILT, same_as="false"),
+        "useVirtualDestSubs": Lost(
+            _NOT_BUILT, "include the topics in statically_included_destinations", same_as="false"
+        ),
+        "advisoryForFailedForward": Lost(_NOT_BUILT, same_as="false"),
+        "checkDuplicateMessagesOnDuplex": Lost(_NOT_BUILT, same_as="false"),
+        "useBrokerNameAsIdSees": Lost(_NOT_BUILT, same_as="true"),
+        "clientIdToken": Lost(_NOT_BUILT, same_as="_"),
+    },
+)
+NETWORK_LOST: Final[dict[str, Lost]] = {
+    "durableDestinations": Lost("the stored durable subscriptions say it"),
+    "sslContext": Lost(_NOT_BUILT, "name certificates by options of the ssl:// URI (docs/tls.md)"),
+    "bridgeFactory": Lost("it is a Java object"),
+    "connectionFilter": Lost("it is a Java object"),
+    "discoveryAgent": Lost("brokers are found by a list only", "name them: uri=static:(...)"),
+}
+DESTINATION_LISTS: Final = {
+    "dynamicallyIncludedDestinations": "dynamically_included_destinations",
+    "staticallyIncludedDestinations": "statically_included_destinations",
+    "excludedDestinations": "excluded_destinations",
+}

@@ -1,0 +1,95 @@
+"""Views of network connectors and their bridges.
+
+(ActiveMQ NetworkConnectorView, NetworkBridgeView; activemq-edges 7, 9)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
+
+from pyjms_broker.management.conversion import BOOLEAN, INT, LONG, STRING
+from pyjms_broker.management.host import Managed
+from pyjms_broker.management.model import Attribute, Operation, ViewKind, table
+from pyjms_broker.network import NetworkBridge, NetworkConnector
+
+__all__ = ["NETWORK_BRIDGE", "NETWORK_CONNECTOR"]
+
+_Connector: TypeAlias = Managed[NetworkConnector]
+_Bridge: TypeAlias = Managed[NetworkBridge]
+
+
+def _option(name: str, key: str, kind: str, description: str) -> Attribute[_Connector]:
+    read: Callable[[object], object] = attrgetter(key)
+    return Attribute(name, kind, description, lambda c: read(c.it.attributes))
+
+
+NETWORK_CONNECTOR: Final[ViewKind[Any]] = ViewKind(
+    "org.apache.activemq.broker.jmx.NetworkConnectorView",
+    "A network connector.",
+    table(
+        _option("Name", "name", STRING, "Its name."),
+        _option("MessageTTL", "messages_hops", INT, "How many brokers a message may pass."),
+        _option("ConsumerTTL", "consumers_hops", INT, "How far away consumers may be."),
+        _option("PrefetchSize", "prefetch_size", INT, "Messages taken ahead."),
+        _option("AdvisoryPrefetchSize", "advisory_prefetch_size", INT, "Advisories sent ahead."),
+        _option(
+            "ConduitSubscriptions", "conduit_subscriptions", BOOLEAN, "Whether consumers share."
+        ),
+        _option("BridgeTempDestinations", "bridge_temp_destinations", BOOLEAN, "Whether replies."),
+        _option(
+            "DecreaseNetworkConsumerPriority",
+            "decrease_network_consumer_priority",
+            BOOLEAN,
+            "Whether local consumers come first.",
+        ),
+        _option("DynamicOnly", "dynamic_only", BOOLEAN, "Whether durables need a consumer."),
+        _option("Duplex", "duplex", BOOLEAN, "Whether it forwards both ways."),
+        _option(
+            "SuppressDuplicateQueueSubscriptions",
+            "suppress_duplicate_queue_subscriptions",
+            BOOLEAN,
+            "Whether one way serves a consumer of a queue.",
+        ),
+        _option(
+            "SuppressDuplicateTopicSubscriptions",
+            "suppress_duplicate_topic_subscriptions",
+            BOOLEAN,
+            "Whether one way serves a consumer of a topic.",
+        ),
+        _option("UserName", "user_name", STRING, "Its user."),
+        _option("RemoteUserName", "remote_user_name", STRING, "Its user at the remote broker."),
+    ),
+    table(
+        Operation("start", "void", "Connect to the remote brokers.", lambda c: c.it.start()),
+        Operation("stop", "void", "End all bridges.", lambda c: c.it.stop()),
+    ),
+)
+
+
+def _of(name: str, kind: str, description: str, get: Callable[[_Bridge], object]) -> Any:
+    return Attribute(name, kind, description, get)
+
+
+NETWORK_BRIDGE: Final[ViewKind[Any]] = ViewKind(
+    "org.apache.activemq.broker.jmx.NetworkBridgeView",
+    "A bridge to another broker.",
+    table(
+        _of("LocalAddress", STRING, "Where it is connected here.", lambda b: b.it.local_address),
+        _of("RemoteAddress", STRING, "Where it is connected there.", lambda b: b.it.remote_address),
+        _of("LocalBrokerName", STRING, "This broker.", lambda b: b.tree.host.broker_name),
+        _of("RemoteBrokerName", STRING, "The remote broker.", lambda b: b.it.remote_name),
+        _of("RemoteBrokerId", STRING, "Its id.", lambda b: str(b.it.remote_id)),
+        _of("EnqueueCounter", LONG, "Messages to be sent on.", lambda b: b.it.enqueue_count),
+        _of("DequeueCounter", LONG, "Messages sent on.", lambda b: b.it.dequeue_count),
+        _of("ReceivedCounter", LONG, "Messages taken in.", lambda b: b.it.received_count),
+        _of(
+            "CreatedByDuplex",
+            BOOLEAN,
+            "Whether it was asked for.",
+            lambda b: b.it.created_by_duplex,
+        ),
+    ),
+    table(),
+)

@@ -1,0 +1,362 @@
+"""A bridge: forwards from this broker to one remote broker what has consumers there.
+
+    local connection   vm:// to the own broker: the subscriptions, their messages, acknowledgements
+    remote connection  what the URI says: advisories in, messages out
+
+Both are connections as clients have them, so users, rights and limits apply. A bridge ends with the
+first failure of either; the network connector then starts another one. (activemq-edges NW1)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+
+from pyjms._logger import get_logger
+from pyjms.errors import ConfigurationException, ConnectionFailedException, JMSException
+from pyjms.transport import create_transport
+from pyjms.transport.openwire import from_throwable
+from pyjms.wire.openwire.commands import (
+    AckType,
+    ActiveMQMessage,
+    BrokerId,
+    BrokerInfo,
+    Command,
+    ConsumerControl,
+    ConsumerId,
+    ConsumerInfo,
+    DestinationInfo,
+    MessageAck,
+    MessageDispatch,
+    RemoveInfo,
+    RemoveSubscriptionInfo,
+    ShutdownInfo,
+)
+from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
+from pyjms_broker.api.copying import copy_command
+from pyjms_broker.network.attributes import NetworkConnectorAttributes
+from pyjms_broker.network.ends import BridgeEnd
+from pyjms_broker.network.forwarding import Forwarder
+from pyjms_broker.network.host import NetworkHost
+from pyjms_broker.network.inbound import InboundConnection, local_transport
+from pyjms_broker.network.permitted import advisory_topic
+from pyjms_broker.network.properties import written_properties
+from pyjms_broker.network.remotes import Remote
+from pyjms_broker.network.subscriptions import Between, BridgeSubscriptions, durable_name
+from pyjms_broker.region.subscription.bridge_filter import appended, is_too_long
+from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
+
+__all__ = ["ADVISORY", "LoopBackError", "NetworkBridge"]
+
+logger = get_logger(__name__)
+
+_UNUSED: Final = -1
+ADVISORY: Final = "Advisory"
+"""The JMSType of advisories."""
+
+
+class LoopBackError(ConfigurationException):
+    """The remote broker is the local one."""
+
+
+class NetworkBridge:
+    """A bridge to one remote broker. Belongs to the broker's event loop; started once.
+
+    Args:
+        host: the local broker.
+        attributes: those of the network connector.
+        remote: where the remote broker is.
+    """
+
+    direction = "inbound"
+    """Part of the client id at the local broker."""
+    created_by_duplex = False
+    """Whether the remote broker has opened the connection."""
+
+    def __init__(
+        self, host: NetworkHost, attributes: NetworkConnectorAttributes, remote: Remote
+    ) -> None:
+        self._host = host
+        self._attributes = attributes
+        self._where = remote
+        self._inbound: InboundConnection | None = None
+        self._remote: BridgeEnd | None = None
+        self._local: BridgeEnd | None = None
+        self._subscriptions: BridgeSubscriptions | None = None
+        self._forwarder: Forwarder | None = None
+        self._error: Exception | None = None
+        self._ended = anyio.Event()
+        self._advisory_consumer: ConsumerId | None = None
+        self._unacknowledged = 0
+        self.remote_name = ""
+        """The name of the remote broker, once it is known."""
+        self.remote_id = BrokerId()
+        """Its id."""
+
+    @property
+    def connector_name(self) -> str:
+        """The name of its network connector, which may be the remote broker's."""
+        return self._attributes.name
+
+    @property
+    def received_count(self) -> int:
+        """How many messages the remote broker has sent over a duplex connection."""
+        return 0 if self._inbound is None else self._inbound.received_count
+
+    @property
+    def remote_address(self) -> str:
+        """The address of the remote broker; empty before there is a connection."""
+        return "" if self._remote is None else self._remote.transport.remote_address
+
+    @property
+    def local_address(self) -> str:
+        """The address of the local broker; empty before there is a connection."""
+        return "" if self._local is None else self._local.transport.remote_address
+
+    @property
+    def enqueue_count(self) -> int:
+        """How many messages the local broker has given to the bridge."""
+        return 0 if self._forwarder is None else self._forwarder.enqueue_count
+
+    @property
+    def dequeue_count(self) -> int:
+        """How many messages the remote broker has got."""
+        return 0 if self._forwarder is None else self._forwarder.dequeue_count
+
+    async def start(self) -> None:
+        """Connect both brokers, and forward from now on. Call `stop` afterwards in any case.
+
+        Raises:
+            LoopBackError: the remote broker is the local one.
+            JMSException: a broker cannot be reached, or refuses the bridge.
+        """
+        attributes, host = self._attributes, self._host
+        self._remote = remote = await self._reach()
+        if self.remote_id == host.broker_id:
+            raise LoopBackError(
+                f"Network connector {attributes.name}: {self._where} leads to this broker itself",
+                hint="name other brokers only",
+            )
+        await self._introduce(remote)
+        user, password = attributes.remote_user_name, attributes.remote_password
+        if user is None:
+            user, password = attributes.user_name, attributes.password
+        await remote.open(f"{attributes.name}_{host.broker_name}_outbound", user, password)
+        self._local = local = BridgeEnd(local_transport(host), self._on_local, self.fail)
+        await local.start()
+        client_id = f"{attributes.name}_{self.remote_name}_{self.direction}_{host.broker_name}"
+        await local.open(client_id, attributes.user_name, attributes.password)
+        await self._forward(local, remote)
+
+    async def _reach(self) -> BridgeEnd:
+        """Connect to the remote broker at the first of its addresses that answers."""
+        failure: JMSException | None = None
+        for uri in self._where.in_order():
+            self._error = None
+            duplex = self._attributes.duplex
+            transport = create_transport(uri)
+            end = BridgeEnd(transport, self._on_remote, self.fail, is_duplex=duplex)
+            try:
+                introduction = await end.start()
+            except JMSException as error:
+                failure = error
+                await _stopped(end)
+            except BaseException:
+                await _stopped(end)
+                raise
+            else:
+                self.remote_name = introduction.broker_name or ""
+                self.remote_id = introduction.broker_id or BrokerId()
+                return end
+        raise failure or ConnectionFailedException(f"{self._where} names no broker")
+
+    async def _introduce(self, remote: BridgeEnd) -> None:
+        """Tell the remote broker that this is a bridge, and whether it is to forward, too."""
+        attributes, host = self._attributes, self._host
+        info = BrokerInfo(host.broker_id, broker_name=host.broker_name, network_connection=True)
+        if attributes.duplex:
+            info.duplex_connection = True
+            info.network_properties = written_properties(attributes)
+            self._inbound = InboundConnection(host, remote.transport, self.fail)
+            about = BrokerInfo(
+                self.remote_id, broker_name=self.remote_name, network_connection=True
+            )
+            await self._inbound.start(about)
+        remote.transport.oneway(info)
+
+    async def _forward(self, local: BridgeEnd, remote: BridgeEnd) -> None:
+        attributes, host = self._attributes, self._host
+        between = Between(host.broker_name, host.broker_id, self.remote_id)
+        self._subscriptions = subscriptions = BridgeSubscriptions(
+            attributes, between, local, host.networks.demand
+        )
+        self._forwarder = Forwarder(
+            local,
+            remote,
+            host.broker_id,
+            always_sync_send=attributes.always_sync_send,
+            confirmed=subscriptions.confirmed,
+            fail=self.fail,
+        )
+        for destination in attributes.statically_included_destinations:
+            subscriptions.add_static(destination)
+        if not attributes.dynamic_only:
+            self._resume_durables(subscriptions, local.client_id)
+        if attributes.static_bridge:
+            return
+        self._advisory_consumer = remote.next_consumer_id()
+        await remote.request(
+            ConsumerInfo(
+                self._advisory_consumer,
+                destination=advisory_topic(attributes),
+                prefetch_size=self._advisory_prefetch,
+                dispatch_async=True,
+            )
+        )
+
+    def _resume_durables(self, subscriptions: BridgeSubscriptions, client_id: str) -> None:
+        """Forward for the durable subscriptions that earlier bridges have left. (NW8)"""
+        for subscription in self._host.region_broker.subscriptions.all():
+            if not isinstance(subscription, DurableTopicSubscription):
+                continue
+            key, destination = subscription.key, subscription.requested
+            name = durable_name(self._host.broker_name, destination)
+            if key.client_id == client_id and key.subscription_name == name:
+                subscriptions.add_static(destination, name)
+
+    async def wait_ended(self) -> None:
+        """Wait until either connection has failed. Cancellable.
+
+        Raises:
+            JMSException: why it has ended.
+        """
+        await self._ended.wait()
+        assert self._error is not None
+        raise ConnectionFailedException(str(self._error)) from self._error
+
+    def fail(self, error: Exception) -> None:
+        """End the bridge; the first error counts."""
+        if self._error is None:
+            self._error = error
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Close both connections; what the remote broker has not confirmed stays here. Idempotent.
+
+        Not cancellable.
+        """
+        with anyio.CancelScope(shield=True):
+            last_sent = _UNUSED
+            if self._subscriptions is not None:
+                self._subscriptions.close()
+            if self._forwarder is not None:
+                last_sent = self._forwarder.last_sent
+                await self._forwarder.stop()
+            if self._local is not None:
+                await self._local.stop(last_sent)
+            if self._inbound is not None:
+                await self._inbound.stop()
+            if self._remote is not None:
+                await self._remote.stop(_UNUSED)
+
+    # from the local broker
+    def _on_local(self, command: Command) -> None:
+        subscriptions, forwarder = self._subscriptions, self._forwarder
+        if self._error is not None or subscriptions is None or forwarder is None:
+            return
+        if isinstance(command, MessageDispatch):
+            demand = subscriptions.of_consumer(command.consumer_id)
+            if demand is not None:
+                forwarder.forward(command, demand)
+        elif isinstance(command, ConsumerControl) and command.close:
+            demand = subscriptions.of_consumer(command.consumer_id)
+            if demand is not None:
+                subscriptions.drop(demand)
+        elif isinstance(command, ConnectionErrorCommand):
+            logger.warning(
+                "Network connector %s: this broker reports an error to the bridge to %s: %s",
+                self._attributes.name,
+                self.remote_name,
+                from_throwable(command.exception),
+            )
+
+    # from the remote broker
+    def _on_remote(self, command: Command) -> None:
+        if isinstance(command, MessageDispatch):
+            if command.message is not None and command.consumer_id == self._advisory_consumer:
+                self.on_advisory(command.message)
+        elif isinstance(command, ActiveMQMessage) and command.type == ADVISORY:
+            self.on_advisory(command)  # ActiveMQ forwards them over a duplex connection
+        elif isinstance(command, ConnectionErrorCommand):
+            self.fail(from_throwable(command.exception))
+        elif isinstance(command, ShutdownInfo):
+            self.fail(ConnectionFailedException(f"Broker {self.remote_name} stops"))
+        elif self._inbound is not None:
+            self._inbound.take(command)
+
+    def on_advisory(self, message: ActiveMQMessage) -> None:
+        """Learn of a remote consumer or temporary destination."""
+        subscriptions = self._subscriptions
+        if subscriptions is None or self._error is not None:
+            return
+        about = message.data_structure
+        if isinstance(about, ConsumerInfo):
+            subscriptions.consumer_added(about)
+        elif isinstance(about, DestinationInfo):
+            self._on_destination(about)
+        elif isinstance(about, RemoveInfo):
+            if isinstance(about.object_id, ConsumerId):
+                subscriptions.consumer_removed(about.object_id)
+        elif isinstance(about, RemoveSubscriptionInfo):
+            subscriptions.subscription_removed(about)
+        self._acknowledge(message)
+
+    def _on_destination(self, info: DestinationInfo) -> None:
+        """Create or delete a temporary destination of the remote broker here. (NW9)"""
+        local, destination = self._local, info.destination
+        if (
+            local is None
+            or destination is None
+            or not destination.is_temporary
+            or is_too_long(info.broker_path, self._attributes.consumers_hops)
+            or self._host.broker_id in (info.broker_path or ())
+        ):
+            return
+        copy = copy_command(info)
+        copy.connection_id = local.connection_id
+        copy.broker_path = appended(info.broker_path, self.remote_id)
+        local.try_request(copy, _ignore)
+
+    @property
+    def _advisory_prefetch(self) -> int:
+        return self._attributes.advisory_prefetch_size or self._attributes.prefetch_size
+
+    def _acknowledge(self, message: ActiveMQMessage) -> None:
+        """Acknowledge advisories, many at once."""
+        self._unacknowledged += 1
+        part = self._attributes.advisory_ack_percentage / 100
+        if self._unacknowledged < self._advisory_prefetch * part:
+            return
+        assert self._remote is not None
+        ack = MessageAck(
+            message.destination,
+            consumer_id=self._advisory_consumer,
+            ack_type=int(AckType.STANDARD),
+            last_message_id=message.message_id,
+            message_count=self._unacknowledged,
+        )
+        self._unacknowledged = 0
+        try:
+            self._remote.transport.oneway(ack)
+        except ConnectionFailedException as error:
+            self.fail(error)
+
+
+async def _stopped(end: BridgeEnd) -> None:
+    with anyio.CancelScope(shield=True):
+        await end.stop(_UNUSED)
+
+
+def _ignore(error: Exception) -> None:
+    logger.debug("A temporary destination of another broker: %s", error)

@@ -1,0 +1,218 @@
+"""The accepting end of duplex bridges: forwards to the broker that has opened the connection.
+
+What the other broker asks for is served as for any client; what it answers, and what it tells of
+its consumers, goes to a bridge in the opposite direction. (activemq-edges NW1)
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import anyio
+
+from pyjms import _clock
+from pyjms._logger import get_logger
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.transport.base import Transport
+from pyjms.transport.openwire import ResponseCorrelator
+from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerId, BrokerInfo, Command
+from pyjms_broker.network.attributes import NetworkConnectorAttributes
+from pyjms_broker.network.bridge import NetworkBridge
+from pyjms_broker.network.ends import BridgeEnd
+from pyjms_broker.network.host import NetworkHost
+from pyjms_broker.network.properties import read_properties_of
+from pyjms_broker.network.remotes import Remote
+
+__all__ = ["DuplexBridges", "DuplexConnection"]
+
+logger = get_logger(__name__)
+
+_LOGIN = 30.0
+"""Seconds that the other broker has to log in."""
+
+
+class LoggingIn(Protocol):
+    """Whether a client has logged in."""
+
+    @property
+    def connection_added(self) -> anyio.Event:
+        """Set once the client has registered a JMS connection."""
+
+
+class DuplexConnection(Protocol):
+    """The connection that the other broker has opened."""
+
+    @property
+    def remote_address(self) -> str: ...
+
+    @property
+    def congested(self) -> bool:
+        """Whether more is queued than should be."""
+
+    @property
+    def resources(self) -> LoggingIn:
+        """Says when the other broker has logged in."""
+
+    async def drained(self) -> None:
+        """Wait until the other broker has read most of it, or is gone. Cancellable."""
+
+    async def wait_stopped(self) -> None:
+        """Wait until it is closed."""
+
+    def send_command(self, command: Command) -> None:
+        """Send a command, if it is open."""
+
+    def stop_soon(self, error: Exception | None = None) -> None:
+        """Close it in the background."""
+
+
+class DuplexBridges:
+    """All bridges of this kind of one broker."""
+
+    def __init__(self, host: NetworkHost) -> None:
+        self._host = host
+        self._bridges: dict[str, ReverseBridge] = {}
+
+    @property
+    def bridges(self) -> list[ReverseBridge]:
+        """The bridges that forward, or are about to."""
+        return list(self._bridges.values())
+
+    def accept(self, connection: DuplexConnection, info: BrokerInfo) -> ReverseBridge:
+        """Forward to the broker that `info` describes, over the connection that it has opened.
+
+        An earlier one of the same network connector ends.
+
+        Raises:
+            JMSException: its options cannot be read.
+        """
+        attributes = read_properties_of(info.network_properties or "")
+        key = f"{attributes.name}@{info.broker_id}"
+        earlier = self._bridges.get(key)
+        if earlier is not None:
+            earlier.lost(ConnectionFailedException("Its network connector has connected again"))
+        bridge = ReverseBridge(self._host, attributes, connection, info)
+
+        async def run() -> None:
+            try:
+                if earlier is not None:
+                    await earlier.wait_stopped()
+                await bridge.live()
+            finally:
+                if self._bridges.get(key) is bridge:
+                    del self._bridges[key]
+
+        self._bridges[key] = bridge
+        bridge.task = spawn(run, name=f"duplex bridge to {info.broker_name}")
+        return bridge
+
+    async def stop(self) -> None:
+        """End all bridges. Idempotent."""
+        for bridge in self.bridges:
+            if bridge.task is not None:
+                bridge.task.cancel()
+                await bridge.task.wait()
+
+
+class ReverseBridge(NetworkBridge):
+    """A bridge over a connection that the remote broker has opened."""
+
+    direction = "inbound_duplex"
+    created_by_duplex = True
+
+    def __init__(
+        self,
+        host: NetworkHost,
+        attributes: NetworkConnectorAttributes,
+        connection: DuplexConnection,
+        info: BrokerInfo,
+    ) -> None:
+        super().__init__(host, attributes, Remote(()))
+        self._connection = connection
+        self._stopped = anyio.Event()
+        self._transport = _ConnectionTransport(connection)
+        self._correlator = ResponseCorrelator(self._transport)
+        self.remote_name = info.broker_name or ""
+        self.remote_id = info.broker_id or BrokerId()
+        self.task: BackgroundTask | None = None
+
+    def take(self, command: Command) -> None:
+        """Take a response to this bridge's requests, or an advisory."""
+        if isinstance(command, ActiveMQMessage):
+            self.on_advisory(command)
+        else:
+            self._correlator.on_command(command)
+
+    def lost(self, error: Exception | None) -> None:
+        """End: the connection has ended, for this reason."""
+        self.fail(error or ConnectionFailedException(f"{self.remote_name} has left"))
+
+    async def wait_stopped(self) -> None:
+        """Wait until it has ended and has left its own broker."""
+        await self._stopped.wait()
+
+    async def live(self) -> None:
+        """Forward until the connection ends."""
+        address = self._connection.remote_address
+        watch = spawn(self._watch, name=f"duplex bridge to {self.remote_name} watch")
+        try:
+            with _clock.timeout(_LOGIN) as scope:
+                await self._connection.resources.connection_added.wait()
+            if scope.cancelled_caught:
+                raise ConnectionFailedException(f"{address} has not logged in")
+            await self.start()
+            logger.info("Duplex bridge to %s at %s established", self.remote_name, address)
+            await self.wait_ended()
+        except JMSException as error:
+            logger.warning("The duplex bridge to %s has ended: %s", self.remote_name, error)
+            self._connection.stop_soon(error)
+        finally:
+            watch.cancel()
+            try:
+                await self.stop()
+            finally:
+                self._stopped.set()
+
+    async def _watch(self) -> None:
+        await self._connection.wait_stopped()
+        self.lost(None)
+
+    async def _reach(self) -> BridgeEnd:
+        return BridgeEnd(self._correlator, self._on_remote, self.fail, is_duplex=True)
+
+    async def _introduce(self, remote: BridgeEnd) -> None:
+        """Do nothing: the connector has introduced this broker already."""
+
+
+class _ConnectionTransport(Transport[Command]):
+    """The sending half of an accepted connection; what comes in is passed on by its owner."""
+
+    def __init__(self, connection: DuplexConnection) -> None:
+        self._connection = connection
+
+    async def start(self) -> None:
+        """Do nothing: the connection is open."""
+
+    async def stop(self) -> None:
+        self._connection.stop_soon()
+
+    def oneway(self, command: Command) -> None:
+        self._connection.send_command(command)
+
+    @property
+    def congested(self) -> bool:
+        return self._connection.congested
+
+    async def drained(self) -> None:
+        await self._connection.drained()
+
+    def pause_reading(self) -> None:
+        raise NotImplementedError("its connection reads by itself")
+
+    def resume_reading(self) -> None:
+        raise NotImplementedError("its connection reads by itself")
+
+    @property
+    def remote_address(self) -> str:
+        return self._connection.remote_address

@@ -1,0 +1,161 @@
+"""One of the two connections of a bridge: to its own broker, or to the remote one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import anyio
+
+from pyjms import _clock
+from pyjms._ids import IdGenerator
+from pyjms._logger import get_logger
+from pyjms.errors import ConnectionFailedException
+from pyjms.transport.openwire import RequestTransport
+from pyjms.wire.openwire.commands import (
+    BrokerInfo,
+    Command,
+    ConnectionId,
+    ConnectionInfo,
+    ConsumerId,
+    ProducerId,
+    ProducerInfo,
+    RemoveInfo,
+    Response,
+    SessionId,
+    SessionInfo,
+    ShutdownInfo,
+)
+
+__all__ = ["BridgeEnd"]
+
+logger = get_logger(__name__)
+
+_TIMEOUT: Final = 30.0
+"""Seconds for the broker to introduce itself, and for each response while a bridge starts."""
+_SESSION: Final = 1
+
+
+class BridgeEnd:
+    """A connection with one session and one producer without a destination.
+
+    Args:
+        transport: not started.
+        on_command: gets what the broker sends besides responses.
+        on_failure: gets the failure of the transport.
+        is_duplex: whether the broker at the other end forwards over the connection, too.
+    """
+
+    def __init__(
+        self,
+        transport: RequestTransport,
+        on_command: Callable[[Command], None],
+        on_failure: Callable[[Exception], None],
+        *,
+        is_duplex: bool = False,
+    ) -> None:
+        self.transport = transport
+        self.connection_id = ConnectionId(IdGenerator().generate())
+        self.producer_id = ProducerId(self.connection_id.value, 1, _SESSION)
+        self.client_id = ""
+        self._deliver = on_command
+        self._fail = on_failure
+        self._consumers = itertools.count(1)
+        self._introduction: BrokerInfo | None = None
+        self._introduced = anyio.Event()
+        self._error: Exception | None = None
+        self._has_connection = False
+        self._is_duplex = is_duplex
+        transport.listener = self
+
+    def next_consumer_id(self) -> ConsumerId:
+        """Return the id of a new consumer of the session."""
+        return ConsumerId(self.connection_id.value, _SESSION, next(self._consumers))
+
+    async def start(self) -> BrokerInfo:
+        """Connect; return what the broker says of itself.
+
+        Raises:
+            ConnectionFailedException: there is no connection, or the broker says nothing.
+        """
+        await self.transport.start()
+        with _clock.timeout(_TIMEOUT):
+            await self._introduced.wait()
+        if self._introduction is None:
+            raise ConnectionFailedException(
+                f"{self.transport.remote_address}: the broker has not introduced itself"
+            ) from self._error
+        return self._introduction
+
+    async def open(self, client_id: str, user_name: str | None, password: str | None) -> None:
+        """Log in, and open the session and the producer.
+
+        Raises:
+            JMSException: the broker refuses it, or does not answer.
+        """
+        self.client_id = client_id
+        info = ConnectionInfo(self.connection_id, client_id, password, user_name)
+        self._has_connection = True
+        await self.request(info)
+        await self.request(SessionInfo(SessionId(self.connection_id.value, _SESSION)))
+        await self.request(ProducerInfo(self.producer_id))
+
+    async def request(self, command: Command) -> None:
+        """Send a command and wait for its response; of a duplex connection there is none.
+
+        Raises:
+            JMSException: the broker refuses it, or does not answer.
+        """
+        if self._is_duplex:
+            self.transport.oneway(command)  # a refusal comes as a ConnectionError
+        else:
+            await self.transport.request(command, _TIMEOUT)
+
+    def try_request(
+        self, command: Command, on_refusal: Callable[[Exception], None] | None = None
+    ) -> None:
+        """Send a command and return; a refusal goes to `on_refusal`, or is logged."""
+        on_response = partial(_note, on_refusal or _log)
+        try:
+            self.transport.request_soon(command, on_response)
+        except ConnectionFailedException as error:
+            logger.debug("%s: nothing is sent: %s", self.transport.remote_address, error)
+
+    async def stop(self, last_delivered: int) -> None:
+        """Close the connection; what came after `last_delivered` was not used. Idempotent."""
+        if self._has_connection and self._error is None:
+            self._has_connection = False
+            try:
+                end = RemoveInfo(self.connection_id, last_delivered)
+                self.transport.oneway(ShutdownInfo() if self._is_duplex else end)
+            except ConnectionFailedException as error:
+                logger.debug("%s is lost already: %s", self.transport.remote_address, error)
+        await self.transport.stop()
+
+    # from the transport
+    def on_command(self, command: Command) -> None:
+        """Take in what the broker sends."""
+        if isinstance(command, BrokerInfo):
+            self._introduction = command
+            self._introduced.set()
+        else:
+            self._deliver(command)
+
+    def on_exception(self, error: Exception) -> None:
+        """Note that the transport has failed."""
+        self._error = error
+        self._introduced.set()
+        self._fail(error)
+
+
+def _note(on_refusal: Callable[[Exception], None], outcome: Response | Exception) -> None:
+    if isinstance(outcome, ConnectionFailedException):
+        return  # the bridge ends for that reason
+    if isinstance(outcome, Exception):
+        on_refusal(outcome)
+
+
+def _log(error: Exception) -> None:
+    logger.warning("A request of a network bridge was refused: %s", error)

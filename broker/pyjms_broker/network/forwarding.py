@@ -1,0 +1,147 @@
+"""Messages on their way to the remote broker, which are acknowledged here when it has them.
+
+(activemq-edges NW4, NW5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from pyjms._logger import get_logger
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConnectionFailedException
+from pyjms.wire.openwire.commands import (
+    AckType,
+    ActiveMQMessage,
+    BrokerId,
+    MessageAck,
+    MessageDispatch,
+    Response,
+)
+from pyjms_broker.api.copying import copy_for_destination
+from pyjms_broker.network.demand import Demand
+from pyjms_broker.network.ends import BridgeEnd
+from pyjms_broker.region.subscription.bridge_filter import appended, lets_pass
+
+__all__ = ["Forwarder"]
+
+logger = get_logger(__name__)
+
+_NOTHING_DELIVERED = -1
+
+
+class Forwarder:
+    """Sends what a bridge gets to the remote broker.
+
+    Args:
+        local, remote: the two connections of the bridge.
+        broker_id: that of the local broker, which is added to the path of each message.
+        always_sync_send: whether the remote broker confirms non-persistent messages, too.
+        confirmed: called when a message was acknowledged.
+        fail: ends the bridge; what is not acknowledged is sent on by the next one.
+    """
+
+    def __init__(
+        self,
+        local: BridgeEnd,
+        remote: BridgeEnd,
+        broker_id: BrokerId,
+        *,
+        always_sync_send: bool,
+        confirmed: Callable[[Demand], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self._local = local
+        self._remote = remote
+        self._broker_id = broker_id
+        self._always_sync_send = always_sync_send
+        self._confirmed = confirmed
+        self._fail = fail
+        self._under_way: dict[MessageDispatch, int] = {}
+        self._waiting: BackgroundTask | None = None
+        self.enqueue_count = 0
+        """Messages that the local broker gave to the bridge."""
+        self.dequeue_count = 0
+        """Messages that the remote broker has."""
+
+    @property
+    def last_sent(self) -> int:
+        """The highest sequence number of a message that the remote broker may have; -1: none."""
+        return max(self._under_way.values(), default=_NOTHING_DELIVERED)
+
+    def forward(self, dispatch: MessageDispatch, demand: Demand) -> None:
+        """Send a message on; what a durable subscription has in vain is acknowledged only."""
+        message = dispatch.message
+        if message is None or demand.is_closing:
+            return
+        self.enqueue_count += 1
+        if demand.is_durable and not lets_pass(demand.local.additional_predicate, message):
+            self._acknowledge(dispatch, message)
+            return
+        copy = self._onward(message, dispatch)
+        try:
+            if message.persistent or self._always_sync_send:
+                demand.unconfirmed += 1
+                number = message.message_id.broker_sequence_id if message.message_id else 0
+                self._under_way[dispatch] = number
+                self._remote.transport.request_soon(copy, partial(self._answered, dispatch, demand))
+            else:
+                self._remote.transport.oneway(copy)
+                self._acknowledge(dispatch, message)
+                self.dequeue_count += 1
+        except ConnectionFailedException as error:
+            self._fail(error)
+            return
+        if self._remote.transport.congested and self._waiting is None:
+            self._local.transport.pause_reading()
+            self._waiting = spawn(self._wait_for_remote, name="pyjms bridge drain")
+
+    async def stop(self) -> None:
+        """End the wait for a remote broker that reads too slowly."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            await self._waiting.wait()
+
+    def _onward(self, message: ActiveMQMessage, dispatch: MessageDispatch) -> ActiveMQMessage:
+        destination = dispatch.destination or message.destination
+        assert destination is not None
+        copy = copy_for_destination(message, destination, None)
+        copy.broker_path = appended(message.broker_path, self._broker_id)
+        copy.producer_id = self._remote.producer_id
+        copy.original_transaction_id = message.original_transaction_id or message.transaction_id
+        copy.transaction_id = None
+        copy.raw = None
+        return copy
+
+    def _answered(
+        self, dispatch: MessageDispatch, demand: Demand, outcome: Response | Exception
+    ) -> None:
+        if isinstance(outcome, Exception):
+            self._fail(outcome)
+            return
+        self._under_way.pop(dispatch, None)
+        demand.unconfirmed -= 1
+        self.dequeue_count += 1
+        assert dispatch.message is not None
+        self._acknowledge(dispatch, dispatch.message)
+        self._confirmed(demand)
+
+    def _acknowledge(self, dispatch: MessageDispatch, message: ActiveMQMessage) -> None:
+        ack = MessageAck(
+            dispatch.destination,
+            consumer_id=dispatch.consumer_id,
+            ack_type=int(AckType.INDIVIDUAL),
+            first_message_id=message.message_id,
+            last_message_id=message.message_id,
+            message_count=1,
+        )
+        try:
+            self._local.transport.oneway(ack)
+        except ConnectionFailedException as error:
+            self._fail(error)
+
+    async def _wait_for_remote(self) -> None:
+        await self._remote.transport.drained()
+        self._waiting = None
+        self._local.transport.resume_reading()

@@ -1,0 +1,56 @@
+"""Which destinations a network connector forwards. (activemq-edges NW2)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyjms.jms.destination import Destination, Topic
+from pyjms_broker.network.attributes import NetworkConnectorAttributes
+from pyjms_broker.policy.wildcard import matches
+
+__all__ = ["PermittedDestinations", "advisory_topic"]
+
+_TEMPORARY = "ActiveMQ.Advisory.TempQueue,ActiveMQ.Advisory.TempTopic"
+_CONSUMERS = "ActiveMQ.Advisory.Consumer."
+_WORD = {True: "Topic", False: "Queue"}
+
+
+class PermittedDestinations:
+    """What is forwarded: exclusion first, then static, then dynamic inclusion, else everything."""
+
+    def __init__(self, attributes: NetworkConnectorAttributes) -> None:
+        self._attributes = attributes
+
+    def includes(self, destination: Destination) -> bool:
+        """Whether messages of a destination are forwarded; of a composite: of all members."""
+        return all(map(self._includes, destination.composite_destinations))
+
+    def _includes(self, destination: Destination) -> bool:
+        attributes = self._attributes
+        if destination.is_temporary:
+            return attributes.bridge_temp_destinations
+        if _any_matches(attributes.excluded_destinations, destination):
+            return False
+        if _any_matches(attributes.statically_included_destinations, destination):
+            return True
+        dynamic = attributes.dynamically_included_destinations
+        return not dynamic or _any_matches(dynamic, destination)
+
+
+def _any_matches(patterns: Iterable[Destination], destination: Destination) -> bool:
+    return any(matches(pattern, destination) for pattern in patterns)
+
+
+def advisory_topic(attributes: NetworkConnectorAttributes) -> Topic:
+    """Return the topics whose advisories tell of the remote consumers.
+
+    Those of temporary destinations come first, so that a destination is known before its consumer.
+    """
+    names = attributes.destination_filter
+    if not names:
+        included = attributes.dynamically_included_destinations
+        topics = [f"{_CONSUMERS}{_WORD[each.is_topic]}.{each.physical_name}" for each in included]
+        names = ",".join(dict.fromkeys(topics)) or f"{_CONSUMERS}>"
+    if attributes.bridge_temp_destinations:
+        names = f"{_TEMPORARY},{names}"
+    return Topic(names)

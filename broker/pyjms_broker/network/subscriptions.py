@@ -1,0 +1,305 @@
+"""What one bridge subscribes to at its own broker, as the remote broker's consumers come and go.
+
+(activemq-edges NW2, NW3, NW7, NW8)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyjms._logger import get_logger
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import (
+    BrokerId,
+    ConsumerId,
+    ConsumerInfo,
+    NetworkBridgeFilter,
+    RemoveInfo,
+    RemoveSubscriptionInfo,
+)
+from pyjms_broker.api.copying import copy_command
+from pyjms_broker.network.attributes import NetworkConnectorAttributes
+from pyjms_broker.network.demand import Demand, DemandTable
+from pyjms_broker.network.ends import BridgeEnd
+from pyjms_broker.network.permitted import PermittedDestinations
+from pyjms_broker.policy.wildcard import matches
+from pyjms_broker.region.subscription.bridge_filter import appended, is_too_long
+
+__all__ = ["Between", "BridgeSubscriptions", "durable_name"]
+
+logger = get_logger(__name__)
+
+_NOTHING_DELIVERED = -1
+_PRIORITIES = (-128, 127)
+
+
+class Between(NamedTuple):
+    """Which brokers a bridge connects."""
+
+    local_name: str
+    local_id: BrokerId
+    remote_id: BrokerId
+
+
+def durable_name(local_name: str, destination: Destination) -> str:
+    """Return the name of the durable subscription for all remote ones of a topic."""
+    return f"NC-DS_{local_name}_{destination.physical_name}"
+
+
+class BridgeSubscriptions:
+    """The subscriptions of one bridge."""
+
+    def __init__(
+        self,
+        attributes: NetworkConnectorAttributes,
+        between: Between,
+        local: BridgeEnd,
+        table: DemandTable,
+    ) -> None:
+        self._attributes = attributes
+        self._between = between
+        self._local = local
+        self._table = table
+        self._permitted = PermittedDestinations(attributes)
+        self._by_local: dict[ConsumerId | None, Demand] = {}
+        self._by_remote: dict[ConsumerId, Demand] = {}
+        self._suppressed: dict[ConsumerId, ConsumerInfo] = {}
+        """Remote consumers that another bridge serves."""
+        table.join(self)
+
+    def of_consumer(self, local_id: ConsumerId | None) -> Demand | None:
+        """Return the subscription with this consumer id at the local broker."""
+        return self._by_local.get(local_id)
+
+    def all(self) -> list[Demand]:
+        """Return all subscriptions."""
+        return list(self._by_local.values())
+
+    def close(self) -> None:
+        """Forget everything: the bridge ends, and its subscriptions with its connection."""
+        self._by_local.clear()
+        self._by_remote.clear()
+        self._suppressed.clear()
+        self._table.leave(self)
+
+    # remote consumers
+    def consumer_added(self, info: ConsumerInfo) -> None:
+        """Subscribe for a remote consumer, unless it is not to be served by this bridge."""
+        consumer_id = info.consumer_id
+        if consumer_id is None or consumer_id in self._by_remote or not self._is_wanted(info):
+            return
+        if self._joins(info, consumer_id):
+            return
+        demand = self._new_demand(info, consumer_id)
+        if self._is_served_elsewhere(demand):
+            self._suppressed[consumer_id] = info
+            return
+        replaced = self._replaced_by(demand)
+        for other in replaced:
+            demand.take_over(other)
+        if not demand.is_durable or self._attributes.dynamic_only:
+            demand.consumers[consumer_id] = info
+        self._subscribe(demand)
+        for other in replaced:
+            self._unsubscribe(other)
+        for each in demand.consumers:
+            self._by_remote[each] = demand
+
+    def consumer_removed(self, consumer_id: ConsumerId) -> None:
+        """End the subscription for a remote consumer, if it served that one alone."""
+        self._suppressed.pop(consumer_id, None)
+        demand = self._by_remote.pop(consumer_id, None)
+        if demand is None:
+            return
+        demand.consumers.pop(consumer_id, None)
+        is_kept = demand.is_static or (demand.durables and not self._attributes.dynamic_only)
+        if not demand.consumers and not is_kept:
+            self._unsubscribe(demand)
+
+    def subscription_removed(self, info: RemoveSubscriptionInfo) -> None:
+        """Delete the durable subscription for a remote one that was deleted, if it was the last."""
+        key = (info.client_id, info.subscription_name)
+        for demand in self.all():
+            if key in demand.durables:
+                demand.durables.discard(key)
+                if not demand.durables and not demand.consumers:
+                    demand.is_deleted = True
+                    self._unsubscribe(demand)
+
+    def add_static(self, destination: Destination, subscription_name: str | None = None) -> None:
+        """Subscribe whether or not there are remote consumers."""
+        if not self._permitted.includes(destination):
+            return
+        if any(demand.local.destination == destination for demand in self._by_local.values()):
+            return
+        info = ConsumerInfo(
+            self._local.next_consumer_id(),
+            destination=destination,
+            subscription_name=subscription_name,
+        )
+        demand = Demand(self, self._finished(info), is_static=True, can_be_conduit=True)
+        self._subscribe(demand)
+
+    def drop(self, demand: Demand) -> None:
+        self._suppressed.update(demand.consumers)
+        for each in demand.consumers:
+            self._by_remote.pop(each, None)
+        self._unsubscribe(demand)
+
+    def reconsider(self) -> None:
+        suppressed, self._suppressed = self._suppressed, {}
+        for info in suppressed.values():
+            self.consumer_added(info)
+
+    def _is_wanted(self, info: ConsumerInfo) -> bool:
+        return (
+            not info.browser
+            and info.destination is not None
+            and not is_too_long(info.broker_path, self._attributes.consumers_hops)
+            and self._between.local_id not in (info.broker_path or ())
+            and self._permitted.includes(info.destination)
+        )
+
+    # conduits
+    def _is_conduit(self, info: ConsumerInfo) -> bool:
+        assert info.destination is not None
+        if info.destination.is_topic:
+            return True
+        attributes = self._attributes
+        return attributes.conduit_subscriptions and (
+            not info.network_subscription or attributes.conduit_network_queue_subscriptions
+        )
+
+    def _joins(self, info: ConsumerInfo, consumer_id: ConsumerId) -> bool:
+        """Let a conduit that exists serve the consumer, too; return whether there is one."""
+        if not self._is_conduit(info):
+            return False
+        joined = [each for each in self._by_local.values() if self._can_join(info, each)]
+        for demand in joined:
+            if info.subscription_name is not None:
+                demand.durables.add((info.client_id, info.subscription_name))
+            if info.subscription_name is None or self._attributes.dynamic_only:
+                demand.consumers[consumer_id] = info
+                self._by_remote[consumer_id] = demand
+        return bool(joined)
+
+    def _can_join(self, info: ConsumerInfo, demand: Demand) -> bool:
+        known = demand.local.destination
+        assert known is not None
+        assert info.destination is not None
+        if not demand.can_be_conduit or demand.is_closing:
+            return False
+        if info.subscription_name is not None:
+            return demand.is_durable and known == info.destination
+        is_nearer = len(info.broker_path or ()) + 1 < len(demand.local.broker_path or ())
+        return (demand.is_durable or not is_nearer) and matches(known, info.destination)
+
+    def _replaced_by(self, demand: Demand) -> list[Demand]:
+        """Return conduits of the same destination that the new one makes superfluous.
+
+        A durable subscription gets what another one would; a nearer consumer says a shorter path
+        to other brokers.
+        """
+        if not demand.can_be_conduit:
+            return []
+        return [
+            each
+            for each in self._by_local.values()
+            if each.can_be_conduit
+            and not each.is_closing
+            and each.local.destination == demand.local.destination
+            and (demand.is_durable or not each.is_durable)
+        ]
+
+    # suppression
+    def _is_served_elsewhere(self, demand: Demand) -> bool:
+        """Whether another bridge serves the consumer at least as well; one that does not ends."""
+        destination = demand.local.destination
+        assert destination is not None
+        if not (
+            self._attributes.suppress_duplicate_topic_subscriptions
+            if destination.is_topic
+            else self._attributes.suppress_duplicate_queue_subscriptions
+        ):
+            return False
+        serving = self._table.serving(demand)
+        if any(each.local.priority >= demand.local.priority for each in serving):
+            return True
+        for each in serving:
+            each.owner.drop(each)
+        return False
+
+    # subscriptions at the local broker
+    def _new_demand(self, info: ConsumerInfo, consumer_id: ConsumerId) -> Demand:
+        local = copy_command(info)
+        local.consumer_id = self._local.next_consumer_id()
+        local.broker_path = appended(info.broker_path, self._between.remote_id)
+        local.network_consumer_path = [*(info.network_consumer_path or ()), consumer_id]
+        is_conduit = self._is_conduit(info)
+        if is_conduit:
+            local.selector = None
+        local.client_id = None
+        demand = Demand(self, self._finished(local), is_static=False, can_be_conduit=is_conduit)
+        if info.subscription_name is not None:
+            assert info.destination is not None
+            local.subscription_name = durable_name(self._between.local_name, info.destination)
+            demand.durables.add((info.client_id, info.subscription_name))
+        return demand
+
+    def _finished(self, local: ConsumerInfo) -> ConsumerInfo:
+        attributes = self._attributes
+        local.network_subscription = True
+        local.prefetch_size = attributes.prefetch_size
+        local.additional_predicate = NetworkBridgeFilter(
+            self._between.remote_id, attributes.messages_hops, attributes.consumers_hops
+        )
+        if attributes.decrease_network_consumer_priority:
+            hops = len(local.broker_path or ())
+            priority = attributes.consumer_priority_base - (hops + 1 if hops > 1 else 0)
+            local.priority = max(_PRIORITIES[0], min(priority, _PRIORITIES[1]))
+        return local
+
+    def _subscribe(self, demand: Demand) -> None:
+        self._by_local[demand.local.consumer_id] = demand
+        self._table.add(demand)
+        logger.debug("Bridge to %s: forwards %s", self._between.remote_id, demand.local.destination)
+
+        def refused(error: Exception) -> None:
+            logger.warning(
+                "The bridge to %s cannot forward %s: %s",
+                self._between.remote_id,
+                demand.local.destination,
+                error,
+            )
+            self._forget(demand)
+
+        self._local.try_request(demand.local, refused)
+
+    def _unsubscribe(self, demand: Demand) -> None:
+        demand.is_closing = True
+        self.confirmed(demand)
+
+    def confirmed(self, demand: Demand) -> None:
+        """End a subscription that is to end, if nothing is unconfirmed any more."""
+        if not demand.is_closing or demand.unconfirmed or not self._forget(demand):
+            return
+        self._local.try_request(RemoveInfo(demand.local.consumer_id, _NOTHING_DELIVERED), _ignore)
+        if demand.is_deleted:
+            self._local.try_request(
+                RemoveSubscriptionInfo(
+                    connection_id=self._local.connection_id,
+                    subscription_name=demand.local.subscription_name,
+                    client_id=self._local.client_id,
+                )
+            )
+
+    def _forget(self, demand: Demand) -> bool:
+        found = self._by_local.pop(demand.local.consumer_id, None)
+        for each in [each for each in demand.consumers if self._by_remote.get(each) is demand]:
+            del self._by_remote[each]
+        self._table.remove(demand)
+        return found is not None
+
+
+def _ignore(error: Exception) -> None:
+    logger.debug("The subscription has ended already: %s", error)

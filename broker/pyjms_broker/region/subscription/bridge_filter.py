@@ -1,0 +1,53 @@
+"""The brokers that a message, or the knowledge of a consumer, has passed, and where it may go on.
+
+(activemq-edges NW2, NW4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    BrokerId,
+    ConsumerInfo,
+    NetworkBridgeFilter,
+)
+
+__all__ = ["BrokerPath", "appended", "is_too_long", "lets_pass"]
+
+_ADVISORY = "Advisory"
+
+BrokerPath: TypeAlias = Sequence[BrokerId | None] | None
+"""A path as commands have it; None: no broker was passed."""
+
+
+def appended(path: BrokerPath, broker: BrokerId) -> list[BrokerId | None]:
+    """Return a new path that ends with `broker`."""
+    return [*(path or ()), broker]
+
+
+def is_too_long(path: BrokerPath, hops: int) -> bool:
+    """Whether one broker more would be more than `hops`; -1 is any number."""
+    return 0 <= hops <= len(path or ())
+
+
+def lets_pass(bridge: NetworkBridgeFilter | None, message: ActiveMQMessage) -> bool:
+    """Whether a message may go to the remote broker of a bridge; None: any may.
+
+    Not if it has been there, or has passed as many brokers as it may; an advisory of a consumer
+    not if that holds for the consumer. Source: ActiveMQ DefaultNetworkBridgeFilter.
+    """
+    if bridge is None:
+        return True
+    if not _may_go(message.broker_path, bridge.message_ttl, bridge):
+        return False
+    about = message.data_structure if message.type == _ADVISORY else None
+    return not isinstance(about, ConsumerInfo) or _may_go(
+        about.broker_path, bridge.consumer_ttl, bridge
+    )
+
+
+def _may_go(path: BrokerPath, hops: int, bridge: NetworkBridgeFilter) -> bool:
+    return bridge.network_broker_id not in (path or ()) and not is_too_long(path, hops)

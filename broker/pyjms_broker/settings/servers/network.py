@@ -1,0 +1,34 @@
+"""Network connectors in broker.yaml (`network_connectors`)."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import model_validator
+
+from pyjms_broker.network import NetworkConnectorAttributes, read_remotes
+from pyjms_broker.settings.values import DestinationName, Section, arguments_of, check_by
+
+__all__ = ["NetworkConnectorSettings"]
+
+
+class NetworkConnectorSettings(Section, NetworkConnectorAttributes):
+    """Other brokers that get the messages for their consumers (`network_connectors`)."""
+
+    uri: str
+    """The remote brokers: static:(tcp://b:61616), masterslave:(tcp://b1:61616,tcp://b2:61616)."""
+    dynamically_included_destinations: tuple[DestinationName, ...] = ()
+    """What is forwarded to remote consumers, with wildcards; empty: everything."""
+    statically_included_destinations: tuple[DestinationName, ...] = ()
+    """What is forwarded with or without remote consumers."""
+    excluded_destinations: tuple[DestinationName, ...] = ()
+    """What is not forwarded, whatever else includes it."""
+
+    @model_validator(mode="after")
+    def _check_uri(self) -> Self:
+        check_by(lambda: read_remotes(self.uri))
+        return self
+
+    def attributes(self) -> NetworkConnectorAttributes:
+        """Return everything but the URI."""
+        return NetworkConnectorAttributes(**arguments_of(NetworkConnectorAttributes, self))

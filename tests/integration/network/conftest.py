@@ -1,0 +1,3 @@
+"""Fixtures of this folder's tests."""
+
+from tests.kit.networks import network
