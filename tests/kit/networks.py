@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,10 @@ from tests.kit.waiting import until
 __all__ = ["Network", "forwarded", "network"]
 
 _numbers = itertools.count(1)
+
+
+def has_bridges(connector: NetworkConnector) -> bool:
+    return bool(connector.bridges)
 
 
 class Network:
@@ -45,9 +50,8 @@ class Network:
         for service in services:
             await self._stack.enter_async_context(service)
         for service in services:
-            await until(
-                lambda service=service: all(each.bridges for each in service.networks.connectors)
-            )
+            for connector in service.networks.connectors:
+                await until(partial(has_bridges, connector))
 
     async def client(self, service: BrokerService, client_id: str | None = None) -> RawClient:
         """Return a connected client of a broker."""

@@ -15,6 +15,7 @@ from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerId,
+    BrokerInfo,
     ConnectionId,
     ConnectionInfo,
     ConsumerId,
@@ -31,6 +32,7 @@ from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.chain.stop_guard import ErrorBroker
+from pyjms_broker.connector.base import DuplexBridge
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.openwire import BrokerConnection
 from pyjms_broker.connector.vm.connector import VmConnector
@@ -115,6 +117,13 @@ class RecordingBroker(ErrorBroker):
         return next(args for called, args in reversed(self.calls) if called == name)
 
 
+class NoNetworks:
+    """Has no bridges to other brokers."""
+
+    def accept(self, connection: object, info: BrokerInfo) -> DuplexBridge:
+        raise AssertionError(f"{connection} is to forward to {info.broker_name}")
+
+
 class Host:
     """A broker service around a RecordingBroker."""
 
@@ -133,6 +142,7 @@ class Host:
         self.connections = ConnectionRegistry()
         self.frame_budget = FrameBudget(0, 30, _clock.now)
         self.unsent_budget = UnsentBudget(0, 30)
+        self.networks = NoNetworks()
         self.stops = 0
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:

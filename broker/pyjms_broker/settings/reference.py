@@ -50,7 +50,14 @@ _MAPPINGS: Final = ("persistence", "web")
 """Keys whose value is one section and no list."""
 _COMMENT_COLUMN: Final = 38
 _WIDTH: Final = 120
-_FIRST: Final = {"type": 0, "directory": 1, "destination": 2, "temp_queue": 3, "temp_topic": 4}
+_FIRST: Final = {
+    "type": 0,
+    "uri": 0,
+    "directory": 1,
+    "destination": 2,
+    "temp_queue": 3,
+    "temp_topic": 4,
+}
 """Keys that are before the others of a section."""
 
 

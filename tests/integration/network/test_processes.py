@@ -54,6 +54,8 @@ class OurBroker(BrokerProcess):
 class ActiveMQ(JavaBroker):
     """ActiveMQ 5.17.2."""
 
+    name = "activemq"
+
     def join(self, other: BrokerProcess, *, duplex: bool) -> None:
         self._settings = {"remote": other.url, "duplex": str(duplex).lower()}
 

@@ -98,6 +98,8 @@ class Configuration:
         Door(None, "tcp://127.0.0.1:0", allow_link_stealing=True),
     )
 
+    network_connectors = ()
+
     def keywords(self) -> dict[str, Any]:
         return {"broker_name": "b", "persistent": False, "use_virtual_topics": False}
 

@@ -447,6 +447,89 @@ SHOWN: Final = {
     "IOExceptionHandlerSettings.system_exit_on_shutdown": (
         "unit/service/test_store.py::test_the_process_ends_also_when_the_failed_store_cannot_be_closed"
     ),
+    # NetworkConnectorSettings
+    "BrokerSettings.network_connectors": (
+        "integration/network/test_options.py::test_the_file_says_all_of_it"
+    ),
+    "NetworkConnectorSettings.duplex": "integration/network/test_duplex.py::test_duplex",
+    "NetworkConnectorSettings.uri": (
+        "integration/network/test_options.py::test_the_file_says_all_of_it"
+    ),
+    "NetworkConnectorSettings.name": (
+        "integration/network/test_options.py::test_names_are_in_client_ids_and_reports"
+    ),
+    "NetworkConnectorSettings.user_name": (
+        "integration/network/test_options.py::test_a_bridge_logs_in"
+    ),
+    "NetworkConnectorSettings.password": (
+        "integration/network/test_options.py::test_a_bridge_logs_in"
+    ),
+    "NetworkConnectorSettings.remote_user_name": (
+        "integration/network/test_options.py::test_a_bridge_logs_in"
+    ),
+    "NetworkConnectorSettings.remote_password": (
+        "integration/network/test_options.py::test_a_bridge_logs_in"
+    ),
+    "NetworkConnectorSettings.conduit_subscriptions": (
+        "integration/network/test_options.py::test_conduit_subscriptions"
+    ),
+    "NetworkConnectorSettings.conduit_network_queue_subscriptions": (
+        "integration/network/test_options.py::test_conduit_network_queue_subscriptions"
+    ),
+    "NetworkConnectorSettings.decrease_network_consumer_priority": (
+        "integration/network/test_options.py::test_priorities_of_remote_consumers"
+    ),
+    "NetworkConnectorSettings.consumer_priority_base": (
+        "integration/network/test_options.py::test_priorities_of_remote_consumers"
+    ),
+    "NetworkConnectorSettings.network_ttl": (
+        "integration/network/test_options.py::test_times_to_live"
+    ),
+    "NetworkConnectorSettings.message_ttl": (
+        "integration/network/test_options.py::test_times_to_live"
+    ),
+    "NetworkConnectorSettings.consumer_ttl": (
+        "integration/network/test_options.py::test_times_to_live"
+    ),
+    "NetworkConnectorSettings.suppress_duplicate_queue_subscriptions": (
+        "integration/network/test_options.py::test_two_ways_to_a_consumer"
+    ),
+    "NetworkConnectorSettings.suppress_duplicate_topic_subscriptions": (
+        "integration/network/test_options.py::test_two_ways_to_a_consumer"
+    ),
+    "NetworkConnectorSettings.dynamic_only": (
+        "integration/network/test_options.py::test_dynamic_only"
+    ),
+    "NetworkConnectorSettings.static_bridge": (
+        "integration/network/test_options.py::test_static_bridge_and_statically_included_destinations"
+    ),
+    "NetworkConnectorSettings.statically_included_destinations": (
+        "integration/network/test_options.py::test_static_bridge_and_statically_included_destinations"
+    ),
+    "NetworkConnectorSettings.dynamically_included_destinations": (
+        "integration/network/test_options.py::test_dynamically_included_and_excluded_destinations"
+    ),
+    "NetworkConnectorSettings.excluded_destinations": (
+        "integration/network/test_options.py::test_dynamically_included_and_excluded_destinations"
+    ),
+    "NetworkConnectorSettings.bridge_temp_destinations": (
+        "integration/network/test_options.py::test_bridge_temp_destinations"
+    ),
+    "NetworkConnectorSettings.prefetch_size": (
+        "integration/network/test_options.py::test_prefetch_size"
+    ),
+    "NetworkConnectorSettings.advisory_prefetch_size": (
+        "integration/network/test_options.py::test_advisories_are_acknowledged"
+    ),
+    "NetworkConnectorSettings.advisory_ack_percentage": (
+        "integration/network/test_options.py::test_advisories_are_acknowledged"
+    ),
+    "NetworkConnectorSettings.always_sync_send": (
+        "integration/network/test_options.py::test_always_sync_send"
+    ),
+    "NetworkConnectorSettings.destination_filter": (
+        "integration/network/test_options.py::test_destination_filter"
+    ),
     # ConnectorSettings
     "ConnectorSettings.uri": (
         "integration/broker/test_configuration.py::test_the_file_says_what_the_broker_does"

@@ -301,6 +301,7 @@ def test_the_examples_of_the_reference_have_every_other_key(tmp_path: Path) -> N
         "persistence: null",
         "plugins: []",
         "connectors: []",
+        "network_connectors: []",
         "web: null",
         "destinations: []",
         "policies: []",
