@@ -28,6 +28,8 @@ __all__ = [
 DEFAULT_PORT = 61616
 COMPOSITE_SCHEMES = frozenset({"failover", "fanout", "discovery", "static", "broker"})
 """Schemes whose URLs list other URLs, even without brackets."""
+_PREFIX = "network"
+"""What stands before the URL of a network connector in `broker:(...)`."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SECRET = re.compile("pass|secret", re.IGNORECASE)
@@ -73,6 +75,8 @@ class TransportURI:
             )
         scheme = match.group()[:-1].lower()
         rest = text[match.end() :]
+        if scheme == _PREFIX and _SCHEME.match(rest):
+            return cls(scheme, components=(cls.parse(rest),))
         bare = rest.removeprefix("//")
         if bare.startswith("("):
             return _composite(scheme, bare, text)

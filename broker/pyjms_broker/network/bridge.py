@@ -216,7 +216,10 @@ class NetworkBridge:
         )
 
     def _resume_durables(self, subscriptions: BridgeSubscriptions, client_id: str) -> None:
-        """Forward for the durable subscriptions that earlier bridges have left. (NW8)"""
+        """Forward for the durable subscriptions that earlier bridges have left.
+
+        (activemq-edges NW8)
+        """
         for subscription in self._host.region_broker.subscriptions.all():
             if not isinstance(subscription, DurableTopicSubscription):
                 continue
@@ -313,7 +316,10 @@ class NetworkBridge:
         self._acknowledge(message)
 
     def _on_destination(self, info: DestinationInfo) -> None:
-        """Create or delete a temporary destination of the remote broker here. (NW9)"""
+        """Create or delete a temporary destination of the remote broker here.
+
+        (activemq-edges NW9)
+        """
         local, destination = self._local, info.destination
         if (
             local is None

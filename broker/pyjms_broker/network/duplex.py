@@ -131,6 +131,7 @@ class ReverseBridge(NetworkBridge):
         super().__init__(host, attributes, Remote(()))
         self._connection = connection
         self._stopped = anyio.Event()
+        self._login = anyio.CancelScope()
         self._transport = _ConnectionTransport(connection)
         self._correlator = ResponseCorrelator(self._transport)
         self.remote_name = info.broker_name or ""
@@ -147,6 +148,7 @@ class ReverseBridge(NetworkBridge):
     def lost(self, error: Exception | None) -> None:
         """End: the connection has ended, for this reason."""
         self.fail(error or ConnectionFailedException(f"{self.remote_name} has left"))
+        self._login.cancel()
 
     async def wait_stopped(self) -> None:
         """Wait until it has ended and has left its own broker."""
@@ -157,10 +159,7 @@ class ReverseBridge(NetworkBridge):
         address = self._connection.remote_address
         watch = spawn(self._watch, name=f"duplex bridge to {self.remote_name} watch")
         try:
-            with _clock.timeout(_LOGIN) as scope:
-                await self._connection.resources.connection_added.wait()
-            if scope.cancelled_caught:
-                raise ConnectionFailedException(f"{address} has not logged in")
+            await self._logged_in()
             await self.start()
             logger.info("Duplex bridge to %s at %s established", self.remote_name, address)
             await self.wait_ended()
@@ -173,6 +172,18 @@ class ReverseBridge(NetworkBridge):
                 await self.stop()
             finally:
                 self._stopped.set()
+
+    async def _logged_in(self) -> None:
+        """Wait until the other broker is authenticated: until then it gets nothing.
+
+        Raises:
+            ConnectionFailedException: it has not logged in in time, or has left.
+        """
+        added = self._connection.resources.connection_added
+        with self._login, _clock.timeout(_LOGIN):
+            await added.wait()
+        if not added.is_set():
+            raise ConnectionFailedException(f"{self._connection.remote_address} has not logged in")
 
     async def _watch(self) -> None:
         await self._connection.wait_stopped()

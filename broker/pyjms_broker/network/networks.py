@@ -54,12 +54,19 @@ class Networks:
         self.connectors.append(connector)
         return connector
 
-    def unnamed(self) -> NetworkConnectorAttributes:
-        """Return the default attributes, with a name that no connector has: NC, NC-2, NC-3."""
+    def add_unnamed(self, uri: str) -> NetworkConnector:
+        """Add a network connector with the default attributes, as `add`.
+
+        Its name is one that no other has: NC, NC-2, NC-3.
+
+        Raises:
+            JMSException: the URI cannot be read.
+        """
         taken = {each.name for each in self.connectors}
         base = NetworkConnectorAttributes().name
         names = (base if n == 1 else f"{base}-{n}" for n in itertools.count(1))
-        return NetworkConnectorAttributes(name=next(name for name in names if name not in taken))
+        free = next(name for name in names if name not in taken)
+        return self.add(uri, NetworkConnectorAttributes(name=free))
 
     async def remove(self, name: str) -> bool:
         """Stop and forget a network connector; return whether there was one."""

@@ -25,13 +25,16 @@ async def create_for_vm(
     """
     keywords: dict[str, Any] = {"broker_name": name}
     connectors: tuple[TransportURI, ...] = ()
+    networks: tuple[str, ...] = ()
     if broker_config is not None:
         described = read_broker_uri(broker_config)
         keywords.update(described.keywords)
-        connectors = described.connectors
+        connectors, networks = described.connectors, described.networks
     keywords.update(keywords_from(options))
     service = BrokerService(**keywords)
     for connector in connectors:
         service.add_connector(connector)
+    for network in networks:
+        service.networks.add_unnamed(network)
     await service.start()
     return service

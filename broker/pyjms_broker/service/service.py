@@ -128,7 +128,7 @@ class BrokerService(BrokerConfiguration):
         for connector in described.connectors:
             service.add_connector(connector)
         for network in described.networks:
-            service.networks.add(network, service.networks.unnamed())
+            service.networks.add_unnamed(network)
         return service
 
     @classmethod

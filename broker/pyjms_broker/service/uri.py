@@ -69,15 +69,14 @@ def read_broker_uri(text: str) -> BrokerURI:
                 f"This broker has no {_NOT_SUPPORTED[component.scheme]} yet: {component}",
                 hint="leave it out of the broker URI",
             )
-    networks = tuple(_inner(each) for each in uri.components if each.scheme == _NETWORK)
+    networks = tuple(
+        inner.with_secrets()
+        for each in uri.components
+        if each.scheme == _NETWORK
+        for inner in each.components
+    )
     connectors = tuple(each for each in uri.components if each.scheme != _NETWORK)
     return BrokerURI(keywords, connectors, networks)
-
-
-def _inner(component: TransportURI) -> str:
-    """Return what follows the prefix of a component, `static:(tcp://b:61616)?options`."""
-    bare = TransportURI(component.scheme, options=component.options).with_secrets()
-    return component.location + bare.removeprefix(f"{component.scheme}://")
 
 
 def keywords_from(options: Mapping[str, str]) -> dict[str, object]:

@@ -50,13 +50,9 @@ _MAPPINGS: Final = ("persistence", "web")
 """Keys whose value is one section and no list."""
 _COMMENT_COLUMN: Final = 38
 _WIDTH: Final = 120
-_FIRST: Final = {
-    "type": 0,
-    "uri": 0,
-    "directory": 1,
-    "destination": 2,
-    "temp_queue": 3,
-    "temp_topic": 4,
+_FIRST: Final = {"type": 0, "uri": 1, "directory": 2, "destination": 3} | {
+    "temp_queue": 4,
+    "temp_topic": 5,
 }
 """Keys that are before the others of a section."""
 
@@ -178,14 +174,8 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
     ),
     "connectors": (
         (
-            _Example(
-                ConnectorSettings,
-                {"name": "openwire", "uri": "tcp://127.0.0.1:61616"},
-            ),
-            _Example(
-                ConnectorSettings,
-                {"name": "stomp", "uri": "stomp://127.0.0.1:61613"},
-            ),
+            _Example(ConnectorSettings, {"name": "openwire", "uri": "tcp://127.0.0.1:61616"}),
+            _Example(ConnectorSettings, {"name": "stomp", "uri": "stomp://127.0.0.1:61613"}),
             _Example(
                 ConnectorSettings,
                 {
@@ -204,12 +194,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
         ),
     ),
     "network_connectors": (
-        (
-            _Example(
-                NetworkConnectorSettings,
-                {"uri": "static:(tcp://other:61616)", "name": "other"},
-            ),
-        ),
+        (_Example(NetworkConnectorSettings, {"uri": "static:(tcp://b:61616)", "name": "to-b"}),),
     ),
     "plugins": (
         tuple(

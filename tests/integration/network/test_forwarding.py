@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, ConnectionFailedException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.testing.clock import VirtualClock
+from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import (
     AckType,
     BrokerInfo,
@@ -21,6 +22,7 @@ from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service import BrokerService
 from tests.kit.networks import Network, forwarded
+from tests.kit.raw_client import RawClient
 from tests.kit.waiting import until
 
 ORDERS = Queue("orders")
@@ -235,6 +237,21 @@ async def test_a_remote_broker_without_room_holds_the_message_back(network: Netw
     await connector.stop()
     assert size(source, ORDERS) == 1
     assert consumer
+
+
+async def test_a_broker_that_a_client_makes_may_forward(network: Network) -> None:
+    target = network.broker("b")
+    await network.start(target)
+    connector = f"network:static:({target.vm_uri}?create=false)"
+    client = RawClient(create_transport(f"vm:(broker:({connector})/made?persistent=false)"))
+    await client.open()
+    receiver = await network.client(target)
+    await receiver.consumer(ORDERS)
+    await client.send(ORDERS, "x")
+    await receiver.dispatched()
+    await client.close()
+    with pytest.raises(ConnectionFailedException, match="does not exist"):
+        await RawClient(create_transport("vm://made?create=false")).open()
 
 
 async def test_names_are_unique(network: Network) -> None:

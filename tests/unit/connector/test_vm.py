@@ -201,12 +201,25 @@ async def test_options_of_a_broker_that_runs_already_are_logged_once(
         await transport.stop()
 
 
+async def test_a_bridge_does_not_keep_a_made_broker_running(factory) -> None:
+    client = await started("vm://auto")
+    bridge = await started("vm://auto?create=false&network=true")
+    (auto,) = factory.hosts
+    other = await started("vm://auto?network=true")
+    await other.stop()
+    await client.stop()
+    assert auto.stops == 1  # type: ignore[attr-defined]
+    await bridge.stop()
+    assert auto.stops == 1  # type: ignore[attr-defined]
+
+
 def test_every_vm_option_is_tested() -> None:
     tested = {
         "create": test_vm_options,
         "waitForStart": test_vm_options,
         "brokerConfig": test_vm_options,
         "marshal": test_commands_cross_as_they_are_or_as_bytes_if_asked_to,
+        "network": test_a_bridge_does_not_keep_a_made_broker_running,
     }
     assert OPTIONS.keys() == tested.keys()
     assert IGNORED.keys() == {"async"}

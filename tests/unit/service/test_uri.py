@@ -36,7 +36,7 @@ def test_a_broker_uri_names_connectors_the_broker_and_its_attributes() -> None:
     networks = "network:static:tcp://x:1,network:static:(tcp://y:2)?minConnectTime=7000"
     joined = BrokerService.from_uri(f"broker:({networks})/b").networks.connectors
     assert [(each.name, each.uri) for each in joined] == [
-        ("NC", "static:tcp://x:1"),
+        ("NC", "static:(tcp://x:1)"),
         ("NC-2", "static:(tcp://y:2)?minConnectTime=7000"),
     ]
 

@@ -103,7 +103,7 @@ async def _remove_connector(b: _Broker, name: str) -> bool:
 
 
 def _add_network_connector(b: _Broker, uri: str) -> str:
-    connector = b.it.networks.add(uri, b.it.networks.unnamed())
+    connector = b.it.networks.add_unnamed(uri)
     connector.start()
     return connector.name
 
