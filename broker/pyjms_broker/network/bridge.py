@@ -9,7 +9,7 @@ first failure of either; the network connector then starts another one. (activem
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 
@@ -47,11 +47,13 @@ from pyjms_broker.network.subscriptions import Between, BridgeSubscriptions, dur
 from pyjms_broker.region.subscription.bridge_filter import appended, is_too_long
 from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
 
-__all__ = ["ADVISORY", "LoopBackError", "NetworkBridge"]
+__all__ = ["ADVISORY", "Login", "LoopBackError", "NetworkBridge"]
 
 logger = get_logger(__name__)
 
 _UNUSED: Final = -1
+Login: TypeAlias = tuple[str | None, str | None]
+"""User and password."""
 ADVISORY: Final = "Advisory"
 """The JMSType of advisories."""
 
@@ -139,15 +141,24 @@ class NetworkBridge:
                 hint="name other brokers only",
             )
         await self._introduce(remote)
-        user, password = attributes.remote_user_name, attributes.remote_password
-        if user is None:
-            user, password = attributes.user_name, attributes.password
-        await remote.open(f"{attributes.name}_{host.broker_name}_outbound", user, password)
+        client_id = f"{attributes.name}_{host.broker_name}_outbound"
+        await remote.open(client_id, *self._remote_login())
         self._local = local = BridgeEnd(local_transport(host), self._on_local, self.fail)
         await local.start()
         client_id = f"{attributes.name}_{self.remote_name}_{self.direction}_{host.broker_name}"
-        await local.open(client_id, attributes.user_name, attributes.password)
+        await local.open(client_id, *self._local_login())
         await self._forward(local, remote)
+
+    def _remote_login(self) -> Login:
+        """Return user and password at the remote broker."""
+        attributes = self._attributes
+        if attributes.remote_user_name is None:
+            return self._local_login()
+        return attributes.remote_user_name, attributes.remote_password
+
+    def _local_login(self) -> Login:
+        """Return user and password at this broker."""
+        return self._attributes.user_name, self._attributes.password
 
     async def _reach(self) -> BridgeEnd:
         """Connect to the remote broker at the first of its addresses that answers."""

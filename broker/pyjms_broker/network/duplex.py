@@ -6,6 +6,8 @@ its consumers, goes to a bridge in the opposite direction. (activemq-edges NW1)
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 import anyio
@@ -17,8 +19,9 @@ from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.transport.base import Transport
 from pyjms.transport.openwire import ResponseCorrelator
 from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerId, BrokerInfo, Command
+from pyjms_broker.connector.openwire.client_resources import ClientResources
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.bridge import NetworkBridge
+from pyjms_broker.network.bridge import Login, NetworkBridge
 from pyjms_broker.network.ends import BridgeEnd
 from pyjms_broker.network.host import NetworkHost
 from pyjms_broker.network.properties import read_properties_of
@@ -32,14 +35,6 @@ _LOGIN = 30.0
 """Seconds that the other broker has to log in."""
 
 
-class LoggingIn(Protocol):
-    """Whether a client has logged in."""
-
-    @property
-    def connection_added(self) -> anyio.Event:
-        """Set once the client has registered a JMS connection."""
-
-
 class DuplexConnection(Protocol):
     """The connection that the other broker has opened."""
 
@@ -51,8 +46,8 @@ class DuplexConnection(Protocol):
         """Whether more is queued than should be."""
 
     @property
-    def resources(self) -> LoggingIn:
-        """Says when the other broker has logged in."""
+    def resources(self) -> ClientResources:
+        """What the other broker has opened: first of all, once it has logged in, a connection."""
 
     async def drained(self) -> None:
         """Wait until the other broker has read most of it, or is gone. Cancellable."""
@@ -72,7 +67,9 @@ class DuplexBridges:
 
     def __init__(self, host: NetworkHost) -> None:
         self._host = host
+        self._tasks: set[BackgroundTask] = set()
         self._bridges: dict[str, ReverseBridge] = {}
+        """By network connector and broker, from the login on."""
 
     @property
     def bridges(self) -> list[ReverseBridge]:
@@ -82,37 +79,38 @@ class DuplexBridges:
     def accept(self, connection: DuplexConnection, info: BrokerInfo) -> ReverseBridge:
         """Forward to the broker that `info` describes, over the connection that it has opened.
 
-        An earlier one of the same network connector ends.
+        It begins when the broker has logged in; an earlier bridge of the same network connector
+        ends then.
 
         Raises:
             JMSException: its options cannot be read.
         """
         attributes = read_properties_of(info.network_properties or "")
-        key = f"{attributes.name}@{info.broker_id}"
-        earlier = self._bridges.get(key)
-        if earlier is not None:
-            earlier.lost(ConnectionFailedException("Its network connector has connected again"))
         bridge = ReverseBridge(self._host, attributes, connection, info)
+        name = f"duplex bridge to {info.broker_name}"
+        task = spawn(self._run, bridge, f"{attributes.name}@{info.broker_id}", name=name)
+        self._tasks = {each for each in self._tasks if not each.done} | {task}
+        return bridge
 
-        async def run() -> None:
+    async def _run(self, bridge: ReverseBridge, key: str) -> None:
+        async with bridge.logging_in() as is_logged_in:
+            if not is_logged_in:
+                return
+            while (earlier := self._bridges.get(key)) is not None:
+                earlier.lost(ConnectionFailedException("Its network connector has connected again"))
+                await earlier.wait_stopped()
+            self._bridges[key] = bridge
             try:
-                if earlier is not None:
-                    await earlier.wait_stopped()
                 await bridge.live()
             finally:
-                if self._bridges.get(key) is bridge:
-                    del self._bridges[key]
-
-        self._bridges[key] = bridge
-        bridge.task = spawn(run, name=f"duplex bridge to {info.broker_name}")
-        return bridge
+                del self._bridges[key]
 
     async def stop(self) -> None:
         """End all bridges. Idempotent."""
-        for bridge in self.bridges:
-            if bridge.task is not None:
-                bridge.task.cancel()
-                await bridge.task.wait()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            await task.wait()
 
 
 class ReverseBridge(NetworkBridge):
@@ -136,7 +134,6 @@ class ReverseBridge(NetworkBridge):
         self._correlator = ResponseCorrelator(self._transport)
         self.remote_name = info.broker_name or ""
         self.remote_id = info.broker_id or BrokerId()
-        self.task: BackgroundTask | None = None
 
     def take(self, command: Command) -> None:
         """Take a response to this bridge's requests, or an advisory."""
@@ -154,12 +151,27 @@ class ReverseBridge(NetworkBridge):
         """Wait until it has ended and has left its own broker."""
         await self._stopped.wait()
 
+    @asynccontextmanager
+    async def logging_in(self) -> AsyncIterator[bool]:
+        """Wait until the other broker is authenticated; say whether it is.
+
+        Until then it gets nothing, and ends no other bridge. The connection is watched meanwhile
+        and until the end of the block.
+        """
+        added = self._connection.resources.connection_added
+        watch = spawn(self._watch, name=f"duplex bridge to {self.remote_name} watch")
+        try:
+            with self._login, _clock.timeout(_LOGIN):
+                await added.wait()
+            yield added.is_set()
+        finally:
+            watch.cancel()
+            self._stopped.set()
+
     async def live(self) -> None:
         """Forward until the connection ends."""
         address = self._connection.remote_address
-        watch = spawn(self._watch, name=f"duplex bridge to {self.remote_name} watch")
         try:
-            await self._logged_in()
             await self.start()
             logger.info("Duplex bridge to %s at %s established", self.remote_name, address)
             await self.wait_ended()
@@ -167,27 +179,20 @@ class ReverseBridge(NetworkBridge):
             logger.warning("The duplex bridge to %s has ended: %s", self.remote_name, error)
             self._connection.stop_soon(error)
         finally:
-            watch.cancel()
-            try:
-                await self.stop()
-            finally:
-                self._stopped.set()
-
-    async def _logged_in(self) -> None:
-        """Wait until the other broker is authenticated: until then it gets nothing.
-
-        Raises:
-            ConnectionFailedException: it has not logged in in time, or has left.
-        """
-        added = self._connection.resources.connection_added
-        with self._login, _clock.timeout(_LOGIN):
-            await added.wait()
-        if not added.is_set():
-            raise ConnectionFailedException(f"{self._connection.remote_address} has not logged in")
+            await self.stop()
+            self._stopped.set()
 
     async def _watch(self) -> None:
         await self._connection.wait_stopped()
         self.lost(None)
+
+    def _remote_login(self) -> Login:
+        return self._attributes.user_name, self._attributes.password
+
+    def _local_login(self) -> Login:
+        """Return that of the other broker: the bridge may do what its connection may."""
+        states = self._connection.resources.connections.values()
+        return next(((each.info.user_name, each.info.password) for each in states), (None, None))
 
     async def _reach(self) -> BridgeEnd:
         return BridgeEnd(self._correlator, self._on_remote, self.fail, is_duplex=True)

@@ -17,7 +17,8 @@ from pyjms_broker.security.properties_file import parse_properties
 
 __all__ = ["activemq_name", "read_properties_of", "written_properties"]
 
-_NOT_SENT: Final = ("network_ttl",)  # its two parts are
+_NOT_SENT: Final = ("network_ttl", "remote_user_name", "remote_password")
+"""The first is sent as its two parts; the others are for this connection, not for the way back."""
 _MOST: Final = 1 << 20
 """Characters of the text that a remote broker may send."""
 _ESCAPED: Final = re.compile(r"[\\\n\r\t\f]|^ ")

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from pyjms.errors import JMSException
+from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
+from pyjms.transport.registry import create_transport
+from pyjms.wire.openwire.commands import BrokerInfo, ConnectionInfo
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.network.properties import read_properties_of, written_properties
 from tests.kit.networks import Network, forwarded
+from tests.kit.raw_client import RawClient
 from tests.kit.security import simple, user
 from tests.kit.waiting import until
 
@@ -72,8 +75,9 @@ async def test_a_duplex_bridge_ends_with_its_connector(network: Network) -> None
 
 async def test_a_duplex_bridge_must_log_in(network: Network, caplog: Any) -> None:
     users = [user("joe", password="x"), user("bridge")]
+    there = [users[0], user("other", password="different")]
     source = network.broker("a", plugins=[simple(*users)])
-    target = network.broker("b", plugins=[simple(*users)])
+    target = network.broker("b", plugins=[simple(*there)])
     connector = network.link(source, target, duplex=True, user_name="bridge", password="wrong")
     await network.start(target)
     await source.start()
@@ -82,11 +86,39 @@ async def test_a_duplex_bridge_must_log_in(network: Network, caplog: Any) -> Non
     assert forwarded(target) == []
     await connector.stop()
     await source.networks.remove(connector.name)
-    good = network.link(source, target, duplex=True, user_name="bridge", password="secret")
+    good = network.link(
+        source,
+        target,
+        duplex=True,
+        user_name="bridge",
+        password="secret",
+        remote_user_name="other",
+        remote_password="different",
+    )
     good.start()
     client = await network.client(source)
     await client.consumer(ORDERS)
     await until(lambda: forwarded(target))
+
+    # a stranger who says to be the same broker ends nothing before it has logged in
+    stranger = RawClient(create_transport(f"{target.vm_uri}?create=false"))
+    await stranger.transport.start()
+    stranger.send_command(
+        BrokerInfo(
+            source.broker_id,
+            broker_name=source.broker_name,
+            network_connection=True,
+            duplex_connection=True,
+            network_properties=written_properties(good.attributes),
+        )
+    )
+    (before,) = target.networks.duplex_bridges
+    with pytest.raises(JMSSecurityException):
+        await stranger.request(
+            ConnectionInfo(stranger.connection_id, "s", user_name="other", password="guessed")
+        )
+    assert target.networks.duplex_bridges == [before]
+    await stranger.cut()
     await source.stop()
 
 

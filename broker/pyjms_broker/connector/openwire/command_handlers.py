@@ -249,7 +249,9 @@ def on_connection_error(
 
 def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandResult:
     """Note that the client is a bridge of another broker. (activemq-edges NW1)"""
-    if info.network_connection:
+    if connection.serves_broker:
+        logger.warning("%s introduces itself again", connection.remote_address)
+    elif info.network_connection:
         logger.info(
             "%s is a network bridge of broker %s", connection.remote_address, info.broker_name
         )
