@@ -44,6 +44,7 @@ SECONDS: Final = {
     SPARK_CLUSTER: 60,
     "tests/integration/crash/test_kill.py": 25,
     "tests/integration/broker/test_restart.py": 25,
+    "tests/integration/network/test_processes.py": 60,
     "tests/benchmarks/test_benchmarks.py": 25,
     "tests/integration/broker/scheduler/test_store.py": 20,
     "tests/integration/broker/scheduler/test_failures.py": 18,

@@ -115,7 +115,7 @@ def test_network_connectors(convert) -> None:
           <networkConnector name="s" uri="static:(tcp://z:1)" syncDurableSubs="true"/>
         </networkConnectors>"""
     )
-    assert conversion.settings["network_connectors"] == [
+    assert values(conversion)["network_connectors"] == [
         {
             "uri": "static:(tcp://x:1,tcp://y:2)",
             "name": "west",
