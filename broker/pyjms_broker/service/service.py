@@ -247,9 +247,7 @@ class BrokerService(BrokerConfiguration):
     def add_network_connector(
         self, uri: str, attributes: NetworkConnectorAttributes | None = None
     ) -> NetworkConnector:
-        """Add a connector to other brokers, such as `static:(tcp://b:61616)`.
-
-        It is started with the broker; on a running one, `connector.start()`.
+        """Add a connector to other brokers; it starts with this one, or by its `start`.
 
         Raises:
             JMSException: the URI cannot be read, or there is one of that name.
