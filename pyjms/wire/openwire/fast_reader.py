@@ -30,8 +30,10 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerAck,
     Response,
+    TransactionInfo,
 )
 from pyjms.wire.openwire.memo import (
+    CONNECTION_ID,
     CONSUMER_ID,
     LOCAL_TRANSACTION_ID,
     MESSAGE_ID,
@@ -85,6 +87,8 @@ class FastReader(StructureMemo):
             if code == Response.TYPE and len(frame) == _RESPONSE.size:
                 _, command_id, response_required, correlation_id = _RESPONSE.unpack(frame)
                 return Response(correlation_id, command_id, response_required)
+            if code == TransactionInfo.TYPE:
+                return self._transaction(frame)
             if code == ProducerAck.TYPE:
                 return self._producer_ack(frame)
         except (IndexError, struct.error, RemoteProtocolError, UnicodeDecodeError):
@@ -178,6 +182,15 @@ class FastReader(StructureMemo):
             command_id,
             response_required,
         )
+
+    def _transaction(self, frame: bytes) -> TransactionInfo | None:
+        command_id, response_required = _HEAD.unpack_from(frame, 1)
+        connection_id, at = self._nullable(frame, 6, CONNECTION_ID)
+        transaction_id, at = self._nullable(frame, at, LOCAL_TRANSACTION_ID)
+        kind = frame[at]
+        if at + 1 != len(frame) or kind > 127:
+            return None
+        return TransactionInfo(connection_id, transaction_id, kind, command_id, response_required)
 
     def _producer_ack(self, frame: bytes) -> ProducerAck | None:
         command_id, response_required = _HEAD.unpack_from(frame, 1)

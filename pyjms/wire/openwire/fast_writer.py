@@ -22,6 +22,7 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerAck,
     Response,
+    TransactionInfo,
 )
 from pyjms.wire.openwire.message_layout import (
     GROUP_SEQUENCE,
@@ -87,6 +88,12 @@ class FastWriter:
             out += _RESPONSE.pack(
                 code, command.command_id, command.response_required, command.correlation_id
             )
+            return True
+        if isinstance(command, TransactionInfo):
+            out += _HEAD.pack(code, command.command_id, command.response_required)
+            out += self.nullable(command.connection_id)
+            out += self.nullable(command.transaction_id)
+            out += _I8.pack(command.type)
             return True
         if isinstance(command, ProducerAck):
             out += _HEAD.pack(code, command.command_id, command.response_required)

@@ -22,9 +22,17 @@ from pyjms.wire.openwire.message_layout import (
 from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, STRUCTURES, Structure
 
-__all__ = ["CONSUMER_ID", "LOCAL_TRANSACTION_ID", "MESSAGE_ID", "PRODUCER_ID", "StructureMemo"]
+__all__ = [
+    "CONNECTION_ID",
+    "CONSUMER_ID",
+    "LOCAL_TRANSACTION_ID",
+    "MESSAGE_ID",
+    "PRODUCER_ID",
+    "StructureMemo",
+]
 
 LOCAL_TRANSACTION_ID: Final = 111
+CONNECTION_ID: Final = 120
 CONSUMER_ID: Final = 122
 PRODUCER_ID: Final = 123
 # The flag and type of a message id whose textView is null.
@@ -42,6 +50,7 @@ _SHAPES: Final[dict[int, tuple[int, int]]] = {
     102: (3, 0),
     103: (3, 0),
     LOCAL_TRANSACTION_ID: (13, 0),
+    CONNECTION_ID: (3, 0),
     CONSUMER_ID: (3, 16),
     PRODUCER_ID: (3, 16),
 }

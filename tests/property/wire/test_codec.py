@@ -28,6 +28,7 @@ from pyjms.wire.openwire.commands import (
     Response,
     StackTraceElement,
     Throwable,
+    TransactionInfo,
     WireFormatInfo,
     contents,
     kinds,
@@ -122,7 +123,13 @@ def build(code: int, values: dict[str, Any]) -> Any:
 COMMANDS = frozenset(
     code for code, cls in TYPES.items() if issubclass(cls, Command) and cls is not WireFormatInfo
 )
-HOT = frozenset(MESSAGES) | {MessageDispatch.TYPE, MessageAck.TYPE, Response.TYPE, ProducerAck.TYPE}
+HOT = frozenset(MESSAGES) | {
+    MessageDispatch.TYPE,
+    MessageAck.TYPE,
+    Response.TYPE,
+    ProducerAck.TYPE,
+    TransactionInfo.TYPE,
+}
 FORMS = st.builds(
     WireFormatSettings,
     tight_encoding_enabled=st.booleans(),
@@ -211,11 +218,17 @@ few_acks = few_ids.flatmap(
         st.integers(1, 2),
     )
 )
+few_steps = st.builds(
+    TransactionInfo,
+    st.none() | st.builds(ConnectionId, st.just("a")),
+    few_transactions,
+    st.sampled_from([0, 2, -1]),
+)
 few_dispatches = st.builds(MessageDispatch, few_consumers, few_destinations, few_messages)
 
 
 @examples(150)
-@given(st.lists(few_messages | few_acks | few_dispatches, max_size=12), st.data())
+@given(st.lists(few_messages | few_acks | few_dispatches | few_steps, max_size=12), st.data())
 def test_the_memo_of_the_fast_codec_changes_nothing(commands, data):
     reader, writer = FastReader(), FastWriter()
     for command in commands:
@@ -229,6 +242,17 @@ def test_the_memo_of_the_fast_codec_changes_nothing(commands, data):
         again, fresh = reader.read_frame(frame), FastReader().read_frame(frame)
         assert contents(again) == contents(fresh)
         assert getattr(again, "raw", None) == getattr(fresh, "raw", None)
+
+
+def test_the_steps_of_a_transaction_share_its_id():
+    reader, transaction = FastReader(), LocalTransactionId(7, ConnectionId("a"))
+    steps = [
+        reader.read_frame(LooseWriter(12, True).frame(TransactionInfo(ConnectionId("a"), each, n)))
+        for n, each in enumerate([transaction, LocalTransactionId(7, ConnectionId("a"))])
+    ]
+    begin, commit = [step for step in steps if isinstance(step, TransactionInfo)]
+    assert begin.transaction_id == transaction
+    assert commit.transaction_id is begin.transaction_id
 
 
 @few
