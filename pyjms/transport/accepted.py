@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from anyio.abc import ByteStream
 from anyio.streams.tls import TLSAttribute
 
-from pyjms.transport.options import TcpOptions
-from pyjms.transport.tcp import TcpTransport, peer_address
+from pyjms.transport.options import TcpOptions, peer_address
+from pyjms.transport.tcp import TcpTransport
 from pyjms.transport.tls import TlsContext, accept_tls
 from pyjms.transport.unsent import UnsentBudget
 from pyjms.wire.format import WireFormat
@@ -73,6 +73,7 @@ def accepted_tcp(
     tcp.unsent_budget = unsent_budget
     if unfinished is not None:
         unfinished.fail = tcp.fail
+        unfinished.pause, unfinished.resume = tcp.wait_for_memory, tcp.has_memory
         if layered is not None:
             layered.fail = tcp.fail
             unfinished.sibling, layered.sibling = layered, unfinished

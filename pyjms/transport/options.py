@@ -36,6 +36,8 @@ __all__ = [
     "duration",
     "integer",
     "milliseconds",
+    "peer_address",
+    "read_on_demand",
     "read_options",
     "set_of_stream",
     "set_option",
@@ -257,3 +259,27 @@ def set_option(raw: socket.socket, level: int, option: int, value: int | bytes) 
     """Set one option of a socket, unless it is closed or of another kind."""
     if raw.fileno() >= 0 and (level == socket.SOL_SOCKET or raw.family in _INTERNET):
         raw.setsockopt(level, option, value)
+
+
+def peer_address(stream: ByteStream, scheme: str = "tcp") -> str:
+    """Return the address of the other end of a socket, as a URL."""
+    try:
+        address = stream.extra(SocketAttribute.remote_address, None)
+    except OSError:  # of an accepted socket whose peer has reset it
+        address = None
+    if not isinstance(address, tuple):
+        return f"{scheme}://unknown"
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    return f"{scheme}://{host}:{address[1]}"
+
+
+def read_on_demand(stream: ByteStream) -> None:
+    """Take from the socket only what `receive` asks for.
+
+    anyio 4 leaves an accepted socket of an asyncio loop reading until the first `receive` that
+    has to wait. Where data is always there (a flood, uvloop) that is never, and what comes
+    would pile up without a limit while our reader is paused.
+    """
+    pause = getattr(getattr(stream, "_transport", None), "pause_reading", None)
+    if pause is not None:
+        pause()

@@ -34,14 +34,21 @@ from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation, RemoteProtocolError
 from pyjms.transport.base import Transport
-from pyjms.transport.options import TcpOptions, apply_options, set_of_stream, set_option
+from pyjms.transport.options import (
+    TcpOptions,
+    apply_options,
+    peer_address,
+    read_on_demand,
+    set_of_stream,
+    set_option,
+)
 from pyjms.transport.socket_reader import SocketReader, reader_for
 from pyjms.transport.socket_writer import SocketWriter, writer_for
 from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.writer import CoalescingWriter
 from pyjms.wire.format import SharingWireFormat, WireFormat
 
-__all__ = ["CLOSE_TIMEOUT", "TcpTransport", "open_socket", "peer_address", "read_on_demand"]
+__all__ = ["CLOSE_TIMEOUT", "TcpTransport", "open_socket"]
 
 logger = get_logger(__name__)
 
@@ -138,6 +145,7 @@ class TcpTransport(Transport[C]):
         self._error: Exception | None = None
         self._stopped = False
         self._resumed: anyio.Event | None = None
+        self._memory: anyio.Event | None = None
         self._received: deque[C] = deque()
         self._violation: RemoteProtocolError | None = None
         self._reader: SocketReader | None = None
@@ -156,7 +164,7 @@ class TcpTransport(Transport[C]):
     @property
     def reading_paused(self) -> bool:
         """Whether our own side asked the reader to wait."""
-        return self._resumed is not None
+        return self._resumed is not None or self._memory is not None
 
     async def start(self) -> None:
         if self._stopped:
@@ -247,8 +255,22 @@ class TcpTransport(Transport[C]):
         if self._resumed is not None:
             self._resumed.set()
             self._resumed = None
-            if self._reader is not None:
-                self._loop.call_next(self._continue_reading)
+            self._continue_soon()
+
+    def wait_for_memory(self) -> None:
+        """Read no further until `has_memory`: there is none for the frame that has begun."""
+        self._memory = self._memory or anyio.Event()
+
+    def has_memory(self) -> None:
+        """Read on, unless reading is paused as well."""
+        if self._memory is not None:
+            self._memory.set()
+            self._memory = None
+            self._continue_soon()
+
+    def _continue_soon(self) -> None:
+        if self._reader is not None:
+            self._loop.call_next(self._continue_reading)
 
     def forked(self) -> None:
         """Let go of the socket, in a child process: it is the parent's."""
@@ -309,8 +331,9 @@ class TcpTransport(Transport[C]):
                 await self._reader.run()
             reading = self._receive(await stream.receive(_CHUNK))
             while not reading:
-                if self._resumed is not None:
-                    await self._resumed.wait()
+                for ready in (self._resumed, self._memory):
+                    if ready is not None:
+                        await ready.wait()
                 reading = self._deliver()
 
     def _receive(self, data: bytes) -> bool:
@@ -333,7 +356,7 @@ class TcpTransport(Transport[C]):
             deliver(received.popleft())
         if self._violation is not None:
             raise self._violation
-        return self._resumed is None
+        return self._resumed is None and self._memory is None
 
     def _continue_reading(self) -> None:
         """Deliver what was queued while reading was paused, then read again."""
@@ -364,27 +387,3 @@ class TcpTransport(Transport[C]):
     def _unusable(self) -> ConnectionFailedException:
         why = self._error or ("it was stopped" if self._stopped else "it is not started")
         return ConnectionFailedException(f"Cannot send to {self._remote}: {why}")
-
-
-def peer_address(stream: ByteStream, scheme: str = "tcp") -> str:
-    """Return the address of the other end of a socket, as a URL."""
-    try:
-        address = stream.extra(SocketAttribute.remote_address, None)
-    except OSError:  # of an accepted socket whose peer has reset it
-        address = None
-    if not isinstance(address, tuple):
-        return f"{scheme}://unknown"
-    host = f"[{address[0]}]" if ":" in address[0] else address[0]
-    return f"{scheme}://{host}:{address[1]}"
-
-
-def read_on_demand(stream: ByteStream) -> None:
-    """Take from the socket only what `receive` asks for.
-
-    anyio 4 leaves an accepted socket of an asyncio loop reading until the first `receive` that
-    has to wait. Where data is always there (a flood, uvloop) that is never, and what comes
-    would pile up without a limit while our reader is paused.
-    """
-    pause = getattr(getattr(stream, "_transport", None), "pause_reading", None)
-    if pause is not None:
-        pause()

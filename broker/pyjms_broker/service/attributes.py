@@ -186,7 +186,7 @@ class BrokerAttributes:
     unfinished_frames_limit: Annotated[
         int,
         Attribute(
-            "Memory for messages of all clients that have arrived in part; 0: unlimited.",
+            "Memory for messages that have arrived in part or wait for space; 0: unlimited.",
             "unfinishedFramesLimit",
             Unit.BYTES,
         ),

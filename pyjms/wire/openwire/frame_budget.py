@@ -3,6 +3,9 @@
 A frame that is larger than what is read at once counts with its whole size from its beginning to
 its end. When there is no room for another one, those that take longer than `read_timeout` are
 ended, oldest first; if that does not help, the new one is refused. Either ends its connection.
+
+Messages that have arrived and wait for space in the broker have the same memory. They are never
+ended: while they leave no room, connections with a new large frame are read no further.
 """
 
 from __future__ import annotations
@@ -27,13 +30,16 @@ class FrameBudget:
         self.limit = limit
         self.read_timeout = read_timeout
         self.used = 0
+        self.held = 0
+        """Bytes of messages that have arrived and wait."""
         self._frames: dict[UnfinishedFrame, float] = {}  # to its begin, oldest first
+        self._waiting: dict[UnfinishedFrame, int] = {}  # to its size; they have no room yet
 
     def begin(self, frame: UnfinishedFrame, size: int) -> None:
-        """Count a frame from now on.
+        """Count a frame from now on, or as soon as messages that wait leave room for it.
 
         Raises:
-            RemoteProtocolError: there is no room for it.
+            RemoteProtocolError: other frames leave no room for it.
         """
         if self.limit and self.used + size > self.limit:
             self._end_overdue(size)
@@ -44,13 +50,48 @@ class FrameBudget:
                 f"No memory for a frame of {size} bytes: {len(self._frames)} others have arrived "
                 f"in part, with {self.used} of {self.limit} bytes"
             )
-        self.used += size
-        self._frames[frame] = self._now()
+        if frame.can_wait and not self._has_room(size):
+            self._waiting[frame] = size
+            frame.pause()
+        else:
+            self._count(frame, size)
 
     def end(self, frame: UnfinishedFrame, size: int) -> None:
         """Count a frame no longer."""
         if self._frames.pop(frame, None) is not None:
             self.used -= size
+            self._resume_waiting()
+        else:
+            self._waiting.pop(frame, None)
+
+    def hold(self, size: int) -> None:
+        """Count a message that has arrived and waits."""
+        self.held += size
+
+    def release(self, size: int) -> None:
+        """Count it no longer."""
+        self.held -= size
+        self._resume_waiting()
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether messages that wait have more than the limit."""
+        return bool(self.limit) and self.held > self.limit
+
+    def _has_room(self, size: int) -> bool:
+        return not (self.limit and self.held) or self.used + self.held + size <= self.limit
+
+    def _count(self, frame: UnfinishedFrame, size: int) -> None:
+        self.used += size
+        self._frames[frame] = self._now()
+
+    def _resume_waiting(self) -> None:
+        for frame, size in list(self._waiting.items()):
+            if not self._has_room(size):
+                return
+            del self._waiting[frame]
+            self._count(frame, size)
+            frame.resume()
 
     def _end_overdue(self, size: int) -> None:
         latest = self._now() - self.read_timeout
@@ -71,6 +112,14 @@ class UnfinishedFrame:
         """Ends the connection."""
         self.sibling: UnfinishedFrame | None = None
         """The frame of the same connection in another layer, such as WebSocket."""
+        self.pause: Callable[[], object] = _no_call
+        """Reads no further until `resume` is called; see `can_wait`."""
+        self.resume: Callable[[], object] = _no_call
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether `pause` and `resume` are set."""
+        return self.pause is not _no_call
 
     def update(self, number: int, size: int) -> None:
         """Note that frame `number`, of `size` bytes, is not complete; size 0: no frame is.
@@ -105,3 +154,7 @@ class UnfinishedFrame:
 
 def _nothing(_error: RemoteProtocolError) -> None:
     """The connection is not open yet."""
+
+
+def _no_call() -> None:
+    """The connection cannot wait."""

@@ -9,7 +9,7 @@ from anyio.abc import ByteStream, SocketStream
 from pyjms._ids import IdGenerator
 from pyjms.transport.base import Transport
 from pyjms.transport.openwire import accepted_transport
-from pyjms.transport.tcp import peer_address, read_on_demand
+from pyjms.transport.options import peer_address, read_on_demand
 from pyjms.transport.tls import accept_tls
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import Command

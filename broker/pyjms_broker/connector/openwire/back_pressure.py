@@ -29,12 +29,15 @@ from anyio import lowlevel
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.transport.openwire import OpenWireTransport
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.connector.base import BrokerHost
 
 __all__ = ["BackPressure", "ReadPause"]
 
 _MAXIMUM_WAITING_SENDS = 1000
 _MAXIMUM_WAITING_BYTES = 64 * 1024 * 1024
 """Of one connection; well above any producer window."""
+_WAITING_BYTES_OF_MANY = 1024 * 1024
+"""Of one connection while those of all clients are more than the broker has memory for."""
 _WORK_AT_ONCE: Final = 0.05
 """Seconds: a chunk may have hundreds of messages, each for thousands of consumers."""
 
@@ -54,6 +57,7 @@ class BackPressure:
     """Pauses and resumes reading from one client, and tracks whether the client reads."""
 
     __slots__ = (
+        "_budget",
         "_closed",
         "_creations",
         "_draining",
@@ -71,6 +75,7 @@ class BackPressure:
     def __init__(
         self,
         transport: OpenWireTransport,
+        host: BrokerHost,
         set_congested: Callable[[bool], None],
         resume_dispatch: Callable[[], None],
     ) -> None:
@@ -78,10 +83,12 @@ class BackPressure:
 
         Args:
             transport: the client's; the outermost one.
+            host: counts the sends that wait, of all clients.
             set_congested: called with True when the client falls behind, False when it caught up.
             resume_dispatch: called after the latter, to offer messages to its consumers again.
         """
         self._transport = transport
+        self._budget = host.frame_budget
         self._set_congested = set_congested
         self._resume_dispatch = resume_dispatch
         self._pauses: set[ReadPause] = set()
@@ -131,6 +138,7 @@ class BackPressure:
         """Count a send of `size` bytes that waits for space."""
         self._waiting_sends += 1
         self._waiting_bytes += size
+        self._budget.hold(size)
         if not self._within_limits():
             self.pause_reading(ReadPause.WAITING_SENDS)
 
@@ -138,6 +146,7 @@ class BackPressure:
         """Count a send of `size` bytes as no longer waiting."""
         self._waiting_sends -= 1
         self._waiting_bytes -= size
+        self._budget.release(size)
         if self._pauses and self._within_limits():
             self.resume_reading(ReadPause.WAITING_SENDS)
 
@@ -178,10 +187,10 @@ class BackPressure:
             self.resume_reading(ReadPause.DESTINATIONS)
 
     def _within_limits(self) -> bool:
-        return (
-            self._waiting_sends <= _MAXIMUM_WAITING_SENDS
-            and self._waiting_bytes <= _MAXIMUM_WAITING_BYTES
-        )
+        # one may be long; a second long one is not read while the budget is exceeded
+        exceeded = self._budget.exceeded and self._waiting_sends > 1
+        size = _WAITING_BYTES_OF_MANY if exceeded else _MAXIMUM_WAITING_BYTES
+        return self._waiting_sends <= _MAXIMUM_WAITING_SENDS and self._waiting_bytes <= size
 
     # the end
     def close(self) -> None:

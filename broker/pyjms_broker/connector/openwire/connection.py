@@ -101,7 +101,7 @@ class BrokerConnection:
         self._oneway = transport.oneway
         self._deferred_acks = DeferredAcks(transport, self._handle)
         self._pending_responses = PendingResponses()
-        self._back_pressure = BackPressure(transport, self._set_congested, self._resume_dispatch)
+        self._back_pressure = BackPressure(transport, host, self._set_congested, self._dispatch_on)
         self.pause_until = self._back_pressure.pause_until
         self.worked = self._back_pressure.worked
         self._closed = False
@@ -307,7 +307,7 @@ class BrokerConnection:
         for state in self.resources.connections.values():
             state.context.congested = congested
 
-    def _resume_dispatch(self) -> None:
+    def _dispatch_on(self) -> None:
         for exchange in list(self.consumers.values()):
             if exchange.subscription is not None:
                 exchange.subscription.window_freed()
