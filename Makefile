@@ -27,7 +27,7 @@ ALONE := || { [ $$? = 1 ] && $(PYTEST) --last-failed --last-failed-no-failures n
 endif
 
 # Tests that need servers which `make test` does without: see the markers in pyproject.toml.
-SERVERS := activemq or postgresql or maven or browser
+SERVERS := activemq or postgresql or maven or browser or ldap
 
 .PHONY: run test spark servers integration pythons check bench docs compiled nightly venv
 

@@ -79,7 +79,10 @@ class LdapLogin(LoginModule):
             LoginRefusedError: the user is unknown, or the password wrong.
             LoginUnavailableError: the directory does not answer.
         """
-        from ldap3.core.exceptions import LDAPException  # noqa: PLC0415 - an extra
+        from ldap3.core.exceptions import (  # noqa: PLC0415 - an extra
+            LDAPCommunicationError,
+            LDAPException,
+        )
 
         name, password = credentials.user_name, credentials.password
         if name is None:
@@ -89,10 +92,13 @@ class LdapLogin(LoginModule):
         try:
             return SecurityContext(name, self._groups(name, password))
         except LDAPException as error:
+            # other errors may quote what was sent
+            text = f": {error}" if isinstance(error, LDAPCommunicationError) else ""
             logger.error(
-                "The directory %s cannot be asked: %s",
+                "The directory %s cannot be asked: %s%s",
                 self._options.get("connectionURL"),
                 type(error).__name__,
+                text,
             )
             raise LoginUnavailableError from error
 
@@ -119,7 +125,7 @@ class LdapLogin(LoginModule):
             self._check_password(dn, password)
             return frozenset(roles | self._roles(directory, dn, name))
         finally:
-            directory.unbind()
+            _close(directory)
 
     def _check_password(self, dn: str, password: str) -> None:
         user = self._connect(dn, password)
@@ -127,7 +133,7 @@ class LdapLogin(LoginModule):
             if not user.bind():
                 raise LoginRefusedError
         finally:
-            user.unbind()
+            _close(user)
 
     def _roles(self, directory: Any, dn: str, name: str) -> set[str]:
         options = self._options
@@ -162,6 +168,15 @@ class LdapLogin(LoginModule):
             for entry in directory.response or ()
             if entry["type"] == "searchResEntry"
         }
+
+
+def _close(connection: Any) -> None:
+    try:
+        connection.unbind()
+    finally:
+        socket = connection.socket
+        if socket is not None:  # the connection could not be opened
+            socket.close()
 
 
 def _filled(matching: str, values: Iterable[str]) -> str:
@@ -227,16 +242,26 @@ def _connector(options: Mapping[str, str]) -> Connect:
     if method not in {"simple", "none"}:
         raise ConfigurationException(f"authentication={method}: only simple and none are supported")
     uses_tls = url.scheme == "ldaps" or options.get("connectionProtocol", "").lower() == "ssl"
-    server = Server(
-        url.hostname,
-        port=url.port,
-        use_ssl=uses_tls,
-        tls=Tls(validate=ssl.CERT_REQUIRED) if uses_tls else None,
-        get_info=NONE,
-        connect_timeout=_TIMEOUT,
-    )
+
+    class CheckedTls(Tls):  # type: ignore[misc]  # ldap3 has no types
+        """Checks the name in the certificate as Python does: ldap3's own way is deprecated."""
+
+        def wrap_socket(self, connection: Any, do_handshake: bool = False) -> None:
+            connection.socket = ssl.create_default_context().wrap_socket(
+                connection.socket,
+                server_hostname=url.hostname,
+                do_handshake_on_connect=do_handshake,
+            )
 
     def connect(user: str | None, password: str | None) -> Any:
+        server = Server(  # a new one: it remembers for minutes that a directory did not answer
+            url.hostname,
+            port=url.port,
+            use_ssl=uses_tls,
+            tls=CheckedTls(validate=ssl.CERT_REQUIRED) if uses_tls else None,
+            get_info=NONE,
+            connect_timeout=_TIMEOUT,
+        )
         return Connection(
             server,
             user=user,
