@@ -21,12 +21,23 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.primitives import decode_map, decode_text, encode_map, encode_text
 from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.internal_destinations import is_internal
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.policy.entry import PolicyEntry
 
-__all__ = ["as_item", "browse", "browse_limit", "is_selected", "selected", "text_message"]
+__all__ = [
+    "as_item",
+    "browse",
+    "browse_limit",
+    "is_selected",
+    "original_destination",
+    "selected",
+    "text_message",
+]
 
+ORIGINAL_DESTINATION: Final = "pyjms_original_destination"
+"""The property of `pyjms.support.dead_letters`."""
 _PREVIEW: Final = 255
 """Bytes of a body that are shown. Source: ActiveMQ OpenTypeSupport."""
 _DEFAULT_PAGE: Final = 400
@@ -99,6 +110,22 @@ def _bytes_body(content: bytes) -> dict[str, object]:
     return {"BodyLength": len(content), "BodyPreview": list(content[:_PREVIEW])}
 
 
+def original_destination(reference: MessageReference) -> Destination | None:
+    """Return where a message came from before it was dead-lettered or moved; None: unknown.
+
+    A listener that sends its dead letters itself writes it into a property.
+    """
+    original = reference.message.original_destination
+    if original is not None:
+        return original
+    try:
+        written = reference.properties.get(ORIGINAL_DESTINATION)
+        original = parse_destination(written) if isinstance(written, str) else None
+    except JMSException:  # its properties cannot be decoded, or name no destination
+        return None
+    return None if original is None or is_internal(original) else original
+
+
 def _map_body(content: bytes) -> dict[str, object]:
     values = decode_map(content, MAX_PROPERTY_VALUES) if content else {}
     return {"ContentMap": {key: str(value) for key, value in values.items()}}
@@ -134,7 +161,7 @@ _FIELDS: Final[dict[str, Callable[[MessageReference], object]]] = {
     "JMSXGroupSeq": lambda r: r.message.group_sequence,
     "JMSXUserID": lambda r: r.message.user_id,
     "BrokerPath": lambda r: str([str(each) for each in r.message.broker_path or ()]),
-    "OriginalDestination": lambda r: _optional(r.message.original_destination),
+    "OriginalDestination": lambda r: _optional(original_destination(r)),
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from pyjms.support.dead_letters import ORIGINAL_DESTINATION
 from pyjms_broker.cli.management.selectors import as_selector
 from pyjms_broker.cli.start import serve
 from pyjms_broker.service import BrokerService
@@ -140,6 +141,19 @@ def test_retry_sends_dead_letters_back(managed: ManagedBroker) -> None:
     assert rest.exit_code == 0, rest.output
     assert bodies(managed, "other") == ["odd"]
     assert bodies(managed, "ActiveMQ.DLQ") == []
+
+
+def test_retry_sends_back_what_a_listener_has_dead_lettered_itself(managed: ManagedBroker) -> None:
+    for original in ("queue://work", "PyJMS.Ranges", "topic://"):
+        given = ("-p", f"{ORIGINAL_DESTINATION}={original}")
+        send(managed, "ActiveMQ.DLQ.own", original, options=given)
+    listed = objects(broker(managed, "retry", "--dry-run", "--json"))
+    assert [each["OriginalDestination"] for each in listed] == ["queue://work", "-", "-"]
+    said = broker(managed, "retry", "--yes")
+    assert said.stdout == "1 message sent back to where they came from\n"
+    assert said.exit_code == 1
+    assert bodies(managed, "work") == ["queue://work"]
+    assert bodies(managed, "ActiveMQ.DLQ.own") == ["PyJMS.Ranges", "topic://"]
 
 
 def test_what_has_no_original_destination_stays(managed: ManagedBroker) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -14,6 +14,8 @@ from pyjms_broker.cli.management.client import Attributes, ManagementClient
 from pyjms_broker.cli.management.options import Json, Yes, management_command
 
 __all__ = ["retry"]
+
+_NAME: Final = "ActiveMQ.DLQ"
 
 
 @management_command("retry")
@@ -74,12 +76,17 @@ def _dead_letter_queues(
     every = client.read_all(
         pattern(destinationType="Queue", destinationName="*"), "Name", *attributes
     )
-    found = {name: values for name, values in every.items() if values.get("DLQ")}
+    found = {name: values for name, values in every.items() if _has_dead_letters(values)}
     if not found:
         raise JMSException(
             f"{client.url} has no queue of dead letters", hint="name the queue as an argument"
         )
     return found
+
+
+def _has_dead_letters(values: Attributes) -> bool:
+    """Whether it has had some since the start, or has the name of such a queue, as after it."""
+    return bool(values.get("DLQ")) or str(values["Name"]).startswith(_NAME)
 
 
 def _dead_letters(

@@ -18,7 +18,7 @@ from pyjms_broker.console.model.bodies import Body, read_body, type_name
 from pyjms_broker.console.model.destinations import find_destination
 from pyjms_broker.console.model.paging import Page
 from pyjms_broker.management.host import ManagementContext
-from pyjms_broker.management.messages import is_selected
+from pyjms_broker.management.messages import is_selected, original_destination
 from pyjms_broker.management.transfer import find
 from pyjms_broker.region.queue.queue import Queue
 
@@ -204,7 +204,7 @@ def row_of(reference: MessageReference) -> MessageRow:
         body.size,
         preview if body.kind == "TextMessage" else "",
         reference.owner is not None,
-        _text(message.original_destination),
+        _text(original_destination(reference)),
         _text(properties.get(FAILURE_CAUSE)),
     )
 
@@ -244,7 +244,7 @@ def _headers(reference: MessageReference) -> list[tuple[str, str]]:
         ("JMSXGroupID", message.group_id),
         ("JMSXGroupSeq", message.group_sequence if message.group_id else None),
         ("JMSXUserID", message.user_id),
-        ("Original destination", message.original_destination),
+        ("Original destination", original_destination(reference)),
         ("Size in memory", f"{reference.size} bytes"),
         ("Compressed", message.compressed or None),
     ]
@@ -261,11 +261,12 @@ def _journey(reference: MessageReference, properties: dict[str, object]) -> list
             Event("Grouped", "", f"number {message.group_sequence} of group {message.group_id}")
         )
     events += [Event("Forwarded", "", f"by broker {each}") for each in message.broker_path or ()]
-    if message.original_destination is not None:
+    original = original_destination(reference)
+    if original is not None:
         cause = properties.get(FAILURE_CAUSE)
         what = "Moved" if cause is None else "Dead-lettered"
         why = "" if cause is None else f": {cause}"
-        events.append(Event(what, "", f"from {message.original_destination}{why}"))
+        events.append(Event(what, "", f"from {original}{why}"))
     if message.broker_in_time:
         events.append(
             Event("Arrived", time_text(message.broker_in_time), f"in {_name(message.destination)}")

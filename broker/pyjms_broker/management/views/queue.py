@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from pyjms.errors import InvalidDestinationException, JMSException
-from pyjms.jms.destination import parse_destination
+from pyjms.jms.destination import Destination, parse_destination
 from pyjms_broker.api.completion import wait_for
+from pyjms_broker.api.message import MessageReference
 from pyjms_broker.management.conversion import BOOLEAN, INT, LONG, MAP, STRING
 from pyjms_broker.management.host import Managed
-from pyjms_broker.management.messages import as_item
+from pyjms_broker.management.messages import as_item, original_destination
 from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, table
 from pyjms_broker.management.transfer import (
     UNLIMITED,
@@ -80,7 +81,7 @@ async def _retry_message(d: _Queue, message_id: str) -> bool:
     found = find(d.it, message_id)
     if found is None:
         raise JMSException(f"Could not find message reference: {message_id[:200]}")
-    original = found.message.original_destination
+    original = original_destination(found)
     if original is None:
         raise InvalidDestinationException(
             f"No original destination for message: {message_id[:200]}",
@@ -93,13 +94,11 @@ async def _retry_message(d: _Queue, message_id: str) -> bool:
 
 
 async def _retry_messages(d: _Queue) -> int:
-    own = d.it.destination
-    return await move_matching(
-        d.tree,
-        d.it,
-        None,
-        lambda r: None if r.message.original_destination == own else r.message.original_destination,
-    )
+    def target_of(reference: MessageReference) -> Destination | None:
+        original = original_destination(reference)
+        return None if original == d.it.destination else original
+
+    return await move_matching(d.tree, d.it, None, target_of)
 
 
 def _purge(d: _Queue) -> None:
