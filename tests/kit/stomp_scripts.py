@@ -187,7 +187,7 @@ class Player:
     """Plays scripts to one broker: its STOMP port, and its URL for JMS clients."""
 
     def __init__(self, port: int, url: str, *, quiet: float | None = None) -> None:
-        """Create it; with `quiet`, answers are complete when nothing came for so many seconds."""
+        """Create it; with `quiet`, nothing may come for so many seconds after the last answer."""
         self._port = port
         self._url = url
         self._quiet = quiet
@@ -198,12 +198,15 @@ class Player:
         self._clients = {}
         connection = await ConnectionFactory(self._url).create_connection()
         found = []
+        awaited = 0  # answers to this step, and to earlier ones if a slow broker has not sent them
         async with connection:
             await connection.start()
             jms = JmsPeer(connection)
             try:
                 for step in script.steps:
-                    lines = await self._step(step, unique, jms)
+                    awaited += len(step.expected if self._quiet is None else step.answers)
+                    lines = await self._step(step, unique, jms, awaited)
+                    awaited = 0 if self._quiet is None else max(0, awaited - len(lines))
                     found.append([normalised(line, unique) for line in lines])
                 if self._quiet is None:
                     found.append([normalised(x, unique) for x in await self._rest()])
@@ -212,12 +215,12 @@ class Player:
                     await anyio.aclose_forcefully(client.stream)
         return found
 
-    async def _step(self, step: Step, unique: str, jms: JmsPeer) -> list[str]:
+    async def _step(self, step: Step, unique: str, jms: JmsPeer, awaited: int) -> list[str]:
         name, command, rest = [*step.line.replace("%", unique).split(" ", 2), ""][:3]
         rest = REFERENCE.sub(lambda match: self._header(name, match), rest)
         if name == "jms":
             answer = await jms.do(command, rest)
-            return [f"jms {answer}"] if answer else await self._answers(len(step.expected))
+            return [f"jms {answer}"] if answer else await self._answers(awaited)
         if name not in self._clients:
             self._clients[name] = RawStomp(await anyio.connect_tcp("127.0.0.1", self._port))
         client = self._clients[name]
@@ -236,7 +239,7 @@ class Player:
             assert connected is not None, "the broker has closed the connection"
             assert connected[0] == "CONNECTED", connected
             return []
-        return await self._answers(len(step.expected))
+        return await self._answers(awaited)
 
     def _header(self, name: str, match: re.Match[str]) -> str:
         other, number, header = match.groups()
@@ -249,7 +252,7 @@ class Player:
         return frame
 
     async def _answers(self, expected: int) -> list[str]:
-        """Return what came to all clients, until there are `expected`, or it is quiet."""
+        """Return what came to all clients, until there are `expected`, and then it is quiet."""
         lines: list[str] = []
         limit = time.monotonic() + LIMIT
         last = time.monotonic()
@@ -265,10 +268,8 @@ class Player:
             now = time.monotonic()
             if len(lines) > before:
                 last = now
-            if self._quiet is not None:
-                if now - last > self._quiet:
-                    break
-            elif len(lines) >= expected or now > limit:
+            is_complete = len(lines) >= expected or now > limit
+            if is_complete and (self._quiet is None or now - last > self._quiet):
                 break
         return sorted(lines, key=order)
 
