@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 from pyjms_broker.cli.create import create_instance
@@ -94,3 +95,30 @@ def test_the_image_runs_as_a_user_and_keeps_its_data() -> None:
     assert command[:2] == ["sh", "-c"]
     subprocess.run(["sh", "-n", "-c", command[2]], check=True)
     assert "exec pyjms broker start" in command[2]  # it gets SIGTERM itself
+
+
+def test_the_image_is_built_from_what_there_is() -> None:
+    text = (CONFIG / "Containerfile").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (extras,) = re.findall(r"pip install .* \"\.\[(.*)\]\"", text)
+    assert set(extras.split(",")) <= project["project"]["optional-dependencies"].keys()
+    assert "pyjms" in project["project"]["scripts"]
+    (python,) = {*re.findall(r"library/python:([0-9.]+)-slim", text)}
+    assert f"Programming Language :: Python :: {python}" in project["project"]["classifiers"]
+    ignored = (ROOT / ".containerignore").read_text(encoding="utf-8").splitlines()
+    sent = {line[1:] for line in ignored if line.startswith("!")}
+    assert [name for name in sent if not (ROOT / name).exists()] == []
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
+    needed = {"pyproject.toml", project["project"]["readme"], *project["project"]["license-files"]}
+    assert sent == needed | {Path(each).parts[0] for each in wheel}
+
+
+def test_the_first_start_in_a_container_listens_at_the_port_that_is_checked(tmp_path: Path) -> None:
+    text = (CONFIG / "Containerfile").read_text(encoding="utf-8")
+    command = text.rpartition("CMD ")[2]
+    assert "pyjms broker create broker;" in command
+    assert "--config broker/broker.yaml" in command
+    create_instance(tmp_path / "broker")
+    settings = load_broker_settings(tmp_path / "broker" / "broker.yaml")
+    assert "('127.0.0.1', 61616)" in text
+    assert [connector.uri for connector in settings.connectors] == ["tcp://0.0.0.0:61616"]
