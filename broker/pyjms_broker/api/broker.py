@@ -187,6 +187,13 @@ class MessageRouter(ABC):
         """Apply an acknowledgement; done when the store has recorded it."""
 
     @abstractmethod
+    def is_awaited(self, reference: MessageReference) -> bool:
+        """Whether a queue is to get a message though no consumer of it selects the message.
+
+        Virtual topics that are selector-aware ask it. (activemq-broker V3)
+        """
+
+    @abstractmethod
     def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:
         """Let one message go to a consumer without prefetch."""
 
@@ -379,6 +386,10 @@ class InnermostBroker(Broker):
     fast_producer = _ignore_event
     destination_full = _ignore_event
     now_master_broker = _ignore_event
+
+    def is_awaited(self, reference: MessageReference) -> bool:
+        """Return False: only consumers that are there count."""
+        return False
 
     def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
         """Return nothing: there are no transactions."""

@@ -44,6 +44,8 @@ class ProducerExchange:
     _transacted: ProducerExchange | None = field(default=None, init=False)
     destination: object = field(default=None, init=False)
     region_destination: BrokerDestination | None = field(default=None, init=False)
+    table_version: int = field(default=-1, init=False)
+    """The version of the destinations' table when these two were set."""
     last_stored_sequence: int | None = field(default=None, init=False)
     """After a failover: the sequence number up to which the store has its messages.
     (activemq-broker T27)"""

@@ -91,6 +91,7 @@ class BrokerFilter(Broker):
     def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.next.message_consumed(context, reference)
 
+    is_awaited = delegated(Broker.is_awaited, _NEXT)
     authenticate = delegated(Broker.authenticate, _NEXT)
     add_connection = delegated(Broker.add_connection, _NEXT)
     remove_connection = delegated(Broker.remove_connection, _NEXT)

@@ -55,6 +55,7 @@ class ErrorBroker(Broker):
     add_destination = _refuse
     remove_destination = _refuse
     send = _refuse
+    is_awaited = _refuse
     acknowledge = _refuse
     message_pull = _refuse
     process_consumer_control = _refuse

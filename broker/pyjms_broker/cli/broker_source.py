@@ -88,7 +88,8 @@ def _from_properties(path: Path, given: Mapping[str, str]) -> BrokerService:
 def _from_xml(resource: str, given: Mapping[str, str], ignore_unsupported: bool) -> BrokerService:
     from pyjms_broker.conversion import convert_activemq_xml, file_path
 
-    conversion = convert_activemq_xml(file_path(resource, Path()), given)
+    path = file_path(resource, Path())
+    conversion = convert_activemq_xml(path, given)
     unsupported = conversion.unsupported
     if unsupported and not ignore_unsupported:
         raise ConfigurationException(
@@ -97,4 +98,6 @@ def _from_xml(resource: str, given: Mapping[str, str], ignore_unsupported: bool)
         )
     for finding in unsupported:
         print(finding, file=sys.stderr)
-    return BrokerService.from_settings(conversion.settings())
+    settings = conversion.settings()
+    settings.read_from(path, lambda: convert_activemq_xml(path, given).settings())
+    return BrokerService.from_settings(settings)

@@ -144,14 +144,18 @@ async def serve(service: BrokerService) -> None:
     """Run `service` until SIGTERM or SIGINT, or until it stops by itself.
 
     A signal also ends the wait for the store lock. A broker that loses its lock starts again, as
-    a slave, if `restart_allowed` is set. (activemq-persistence H2)
+    a slave, if `restart_allowed` is set. (activemq-persistence H2) SIGHUP has the configuration
+    read again, where the plug-in `runtime_configuration` does that.
     """
     stopping = False
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
 
         async def stop_on_signal() -> None:
             nonlocal stopping
             async for received in signals:
+                if received == signal.SIGHUP:
+                    await _update(service)
+                    continue
                 stopping = True
                 notify(STOPPING)
                 logger.info("Stopping on %s", signal.Signals(received).name)
@@ -172,6 +176,25 @@ async def serve(service: BrokerService) -> None:
                 raise
         finally:
             await end_tasks(waiter)
+
+
+async def _update(service: BrokerService) -> None:
+    """Read the configuration again."""
+    configuration = service.configured.updates
+    if configuration is None or not service.started:
+        logger.warning(
+            "SIGHUP: the configuration is not read again: %s",
+            "the broker has not started"
+            if not service.started
+            else "add the plug-in runtime_configuration, which applies changes of the file",
+        )
+        return
+    try:
+        await configuration.update(read_users=True)
+    except ConfigurationException as error:
+        logger.error("SIGHUP: the changed configuration is not applied: %s", error)
+    except Exception:
+        logger.exception("SIGHUP: changes of the configuration could not be applied")
 
 
 def _print_addresses(service: BrokerService) -> None:

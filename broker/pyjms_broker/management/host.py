@@ -27,9 +27,43 @@ from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.store.jobs.api import JobSchedulerStore
 
-__all__ = ["Managed", "ManagedBroker", "ManagementContext"]
+__all__ = ["Managed", "ManagedBroker", "ManagementContext", "RuntimeUpdates"]
 
 T = TypeVar("T")
+
+
+class RuntimeUpdates(Protocol):
+    """Reads the configuration of a running broker again (plug-in `runtime_configuration`)."""
+
+    check_period: float
+    """Seconds between two looks at it; 0: there are none."""
+
+    @property
+    def origin(self) -> str:
+        """The file."""
+
+    @property
+    def modified(self) -> float | None:
+        """When changes were applied last, in seconds since the epoch; None: never."""
+
+    @property
+    def status(self) -> str:
+        """What the last update could not apply, or why it failed; empty: nothing."""
+
+    async def update(self, *, read_users: bool = False) -> object:
+        """Apply what has changed; `read_users`: read files of users again in any case.
+
+        Raises:
+            ConfigurationException: the configuration is invalid; nothing is changed.
+        """
+
+
+class ConfiguredBroker(Protocol):
+    """What a broker was made of by its settings."""
+
+    @property
+    def updates(self) -> RuntimeUpdates | None:
+        """None without the plug-in that reads the settings again."""
 
 
 class ManagedBroker(ServiceIdentity, Protocol):
@@ -37,6 +71,9 @@ class ManagedBroker(ServiceIdentity, Protocol):
 
     restart_requested: bool
     """Whether the caller should start the broker again once it has stopped."""
+
+    @property
+    def configured(self) -> ConfiguredBroker: ...
 
     @property
     def region_broker(self) -> RegionBroker: ...

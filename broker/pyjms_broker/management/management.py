@@ -27,6 +27,7 @@ from pyjms_broker.management.views.health import HEALTH
 from pyjms_broker.management.views.job_scheduler import JOB_SCHEDULER
 from pyjms_broker.management.views.networks import NETWORK_BRIDGE, NETWORK_CONNECTOR
 from pyjms_broker.management.views.queue import QUEUE
+from pyjms_broker.management.views.runtime_configuration import RUNTIME_CONFIGURATION
 from pyjms_broker.management.views.slow_consumers import SLOW_ACK_CONSUMERS, SLOW_CONSUMERS
 from pyjms_broker.management.views.stores import PERSISTENCE_ADAPTER, store_name
 from pyjms_broker.management.views.subscription import (
@@ -128,6 +129,13 @@ def _health(context: ManagementContext) -> Iterator[_Entry]:
     yield context.names.service("Health"), HEALTH, context.host
 
 
+def _runtime_configuration(context: ManagementContext) -> Iterator[_Entry]:
+    configuration = context.host.configured.updates
+    if configuration is not None:
+        name = context.names.service("RuntimeConfiguration", name="Plugin")
+        yield name, RUNTIME_CONFIGURATION, configuration
+
+
 def _job_schedulers(context: ManagementContext) -> Iterator[_Entry]:
     jobs = context.host.job_store
     if jobs is not None:
@@ -207,6 +215,7 @@ _PARTS: Final[
     (_ROOT | {"endpoint", "clientId", "producerId"}, _producers(dynamic=True)),
     (_ROOT | {"service"}, _health),
     (_ROOT | {"service", "name"}, _job_schedulers),
+    (_ROOT | {"service", "name"}, _runtime_configuration),
     (_ROOT | {"service", "instanceName"}, _stores),
     (_ROOT | {"service", "instanceName"}, _slow_consumer_strategies),
     (_ROOT | {"transactionType", "xid"}, _xa_transactions),

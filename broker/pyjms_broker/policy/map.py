@@ -43,6 +43,10 @@ class PolicyMap:
         self.entries = [other for other in self.entries if other.target != target]
         self.entries.append(entry)
 
+    def replace(self, other: PolicyMap) -> None:
+        """Have the entries of another map instead of one's own."""
+        self.entries, self.default_entry = list(other.entries), other.default_entry
+
     @property
     def aborts_slow_consumers(self) -> bool:
         """Whether any entry has a slow consumer strategy."""

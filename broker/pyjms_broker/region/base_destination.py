@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
@@ -42,15 +42,18 @@ class BaseDestination(RegionDestination):
 
     disposed: bool = False
     is_dead_letter_queue: bool = False
+    FIXED: ClassVar[tuple[str, ...]]
+    """The attributes of its policy that only a new destination follows."""
 
     def __init__(
         self, broker: RegionServices, destination: Destination, policy: PolicyEntry
     ) -> None:
         self.broker = broker
         self.destination = destination
-        self.policy = policy
-        self.dead_letter_strategy = policy.dead_letter_strategy
-        self.advisories_include_body = policy.include_body_for_advisory
+        self.is_advisory = destination.is_topic and destination.physical_name.startswith(
+            ADVISORY_PREFIX
+        )
+        self._follow(policy)
         self.statistics = DestinationStatistics()
         self.memory = MemoryUsage(
             f"{broker.system_usage.memory.name}:{destination.qualified_name}:memory",
@@ -58,14 +61,21 @@ class BaseDestination(RegionDestination):
             broker.system_usage.memory,
         )
         self.base = self
-        self.is_advisory = destination.is_topic and destination.physical_name.startswith(
-            ADVISORY_PREFIX
-        )
         self.watchers = []
         self.prepared_sends = 0
         self.running_commits = 0
         """How many commits have numbered messages here that are not visible yet."""
         self._last_commit: Completion = COMPLETED
+        self.flow_control = FlowControl(self, broker.system_usage)
+        self.needs_disk = False
+        """Whether messages need room in `store_usage`, non-persistent ones in `temp_usage`."""
+        self.store_usage = broker.system_usage.store_of(destination)
+        self.temp_usage = broker.system_usage.temp
+
+    def _follow(self, policy: PolicyEntry) -> None:
+        self.policy = policy
+        self.dead_letter_strategy = policy.dead_letter_strategy
+        self.advisories_include_body = policy.include_body_for_advisory
         self.reports_consumed = policy.advisory_for_consumed and not self.is_advisory
         """Whether each acknowledged message is reported to the chain."""
         self.reports_dispatched = policy.advisory_for_dispatched and not self.is_advisory
@@ -76,13 +86,19 @@ class BaseDestination(RegionDestination):
         self._reports_full = not self.is_advisory and (
             policy.advisory_when_full or policy.advisory_for_fast_producers
         )
-        self.flow_control = FlowControl(self, broker.system_usage)
         self._controls_flow = policy.producer_flow_control and not self.is_advisory
         self._minimum_size = policy.minimum_message_size
-        self.needs_disk = False
-        """Whether messages need room in `store_usage`, non-persistent ones in `temp_usage`."""
-        self.store_usage = broker.system_usage.store_of(destination)
-        self.temp_usage = broker.system_usage.temp
+
+    def change_policy(self, policy: PolicyEntry) -> frozenset[str]:
+        """Follow another policy from now on; consumers that exist keep what they began with.
+
+        Returns:
+            The attributes that differ and that only a new destination follows.
+        """
+        kept = {name: getattr(self.policy, name) for name in self.FIXED}
+        self._follow(replace(policy, **kept))
+        self.memory.change_limit(policy.memory_limit)
+        return frozenset(name for name, value in kept.items() if getattr(policy, name) != value)
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         context = exchange.context

@@ -46,6 +46,8 @@ class DestinationTable:
         self._destinations: dict[Destination, BaseDestination] = {}
         self._entry_points: dict[Destination, BrokerDestination] = {}
         self._matches: dict[Destination, tuple[BrokerDestination, ...]] = {}
+        self.version = 0
+        """Another number after each removal, and each change of an entry point."""
 
     @property
     def destinations(self) -> Collection[Destination]:
@@ -93,6 +95,12 @@ class DestinationTable:
         self._entry_points[destination.destination] = entry_point
         self._matches.clear()
 
+    def change_entry_point(self, destination: Destination, entry_point: BrokerDestination) -> None:
+        """Have messages enter a destination elsewhere from now on."""
+        self._entry_points[destination] = entry_point
+        self._matches.clear()
+        self.version += 1
+
     def remove(self, destination: Destination) -> None:
         """Remove a destination."""
         removed = self._destinations.pop(destination, None)
@@ -100,6 +108,7 @@ class DestinationTable:
             self.removed_statistics.add_counters(removed.statistics)
         self._entry_points.pop(destination, None)
         self._matches.clear()
+        self.version += 1
         self.idle_marks.pop(destination, None)
         self.created.remove(destination)
 

@@ -40,6 +40,7 @@ from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.region.client_ids import ClientIds
 from pyjms_broker.region.dead_letter.dead_letters import send_to_dead_letter_queue
+from pyjms_broker.region.destination_changes import DestinationChanges
 from pyjms_broker.region.destination_factory import make_destination
 from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.destination_table import DestinationTable, check_removable
@@ -114,6 +115,9 @@ class RegionBroker(InnermostBroker):
             lambda inactive, wait: self.root.remove_destination(self.context, inactive, wait),
             with_temporary=allow_temp_auto_creation_on_send,
         )
+        self.changes = DestinationChanges(
+            self._table, self.policy_map, self._expiry, self.slow_consumers
+        )
         self._sequence = 0
 
     # life cycle
@@ -184,28 +188,18 @@ class RegionBroker(InnermostBroker):
         return dict(self._table.all())
 
     def destinations_matching(self, wanted: Destination) -> tuple[BrokerDestination, ...]:
-        """Return the existing destinations that a name, pattern or composite matches."""
+        """Return the existing destinations that a name, pattern or composite matches. Cached."""
         return self._table.matching(wanted)
-
-    def queues_matching(self, pattern: Destination) -> tuple[BrokerDestination, ...]:
-        """Return the existing queues that match. Cached, so it may be called for each message."""
-        return self._table.matching(pattern)
 
     def region_destination(self, destination: Destination) -> RegionDestination:
         """Return the destination itself, inside all filters; create it if it does not exist."""
         return self.root.add_destination(self.context, destination).base
 
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
-        if info.destination is None:
-            raise InvalidDestinationException("A DestinationInfo has no destination")
-        check_access(context, info.destination)
-        self.root.add_destination(context, info.destination, True)
+        self.root.add_destination(context, _named(context, info), True)
 
     def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
-        if info.destination is None:
-            raise InvalidDestinationException("A DestinationInfo has no destination")
-        check_access(context, info.destination)
-        self.root.remove_destination(context, info.destination, info.timeout / 1000)
+        self.root.remove_destination(context, _named(context, info), info.timeout / 1000)
 
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
@@ -326,13 +320,15 @@ class RegionBroker(InnermostBroker):
             )
         message.broker_in_time = _clock.time_ms()
         message.broker_out_time = 0
-        entry_point = exchange.region_destination
-        if entry_point is None or exchange.destination is not destination or entry_point.disposed:
+        entry_point, version = exchange.region_destination, self._table.version
+        if exchange.destination is not destination or exchange.table_version != version:
+            entry_point = None
+        if entry_point is None:
             if not exchange.is_internal:
                 check_access(exchange.context, destination)
             entry_point = self._entry_point(exchange.context, destination)
             exchange.destination = destination
-            exchange.region_destination = entry_point
+            exchange.region_destination, exchange.table_version = entry_point, version
         return entry_point.send(exchange, message)
 
     def next_sequence_id(self) -> int:
@@ -377,12 +373,8 @@ class RegionBroker(InnermostBroker):
         try:
             self.root.send_to_dead_letter_queue(context, reference, subscription, cause)
         except JMSException as error:  # the message is removed as expired in any case
-            logger.warning(
-                "%s: expired message %s could not be dead-lettered: %s",
-                reference.destination,
-                reference.message_id,
-                error,
-            )
+            where, which = reference.destination, reference.message_id
+            logger.warning("%s: expired %s could not be dead-lettered: %s", where, which, error)
 
     def send_to_dead_letter_queue(
         self,
@@ -398,3 +390,10 @@ class RegionBroker(InnermostBroker):
         found = self._table.get(destination)
         if found is not None:
             found.is_dead_letter_queue = True
+
+
+def _named(context: ConnectionContext, info: DestinationInfo) -> Destination:
+    if info.destination is None:
+        raise InvalidDestinationException("A DestinationInfo has no destination")
+    check_access(context, info.destination)
+    return info.destination

@@ -58,6 +58,16 @@ class AuthenticationBroker(BrokerFilter):
         await anyio.to_thread.run_sync(self._authenticator.load)
         await super().start()
 
+    async def change(self, authenticator: Authenticator, failed_logins: FailedLogins) -> None:
+        """Let another authenticator decide from the next login on; who is connected stays.
+
+        Raises:
+            ConfigurationException: its users cannot be read; nothing is changed then.
+        """
+        await anyio.to_thread.run_sync(authenticator.load)
+        self._authenticator, self._failed_logins = authenticator, failed_logins
+        self._turns = anyio.Semaphore(authenticator.concurrency)
+
     async def stop(self) -> None:
         await end_tasks(*self._checks)
         await super().stop()

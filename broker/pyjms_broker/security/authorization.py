@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Final, NoReturn
+from weakref import WeakSet
 
 from pyjms.errors import JMSSecurityException
 from pyjms.jms.destination import Destination
@@ -51,6 +52,11 @@ class UserAccess:
         """Destinations that were checked: messages to them are not checked again."""
         self.last_written: Destination | None = None
         """The one of them that the last message went to."""
+
+    def change_rights(self, rights: AuthorizationMap) -> None:
+        """Apply other rights from now on."""
+        self._rights = rights
+        self.writable.clear()
 
     def may(self, right: Right, destination: Destination) -> bool:
         """Whether the user has a right."""
@@ -106,11 +112,19 @@ class AuthorizationBroker(BrokerFilter):
     def __init__(self, next_broker: Broker, rights: AuthorizationMap) -> None:
         super().__init__(next_broker)
         self._rights = rights
+        self._accesses: WeakSet[UserAccess] = WeakSet()
+
+    def change_rights(self, rights: AuthorizationMap) -> None:
+        """Apply other rights to what clients do from now on; consumers that exist go on."""
+        self._rights = rights
+        for access in self._accesses:
+            access.change_rights(rights)
 
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
         super().add_connection(context, info)
         if context.security is not None:  # an authentication inside this filter has set it, if any
-            context.access = UserAccess(self._rights, context.security, context)
+            context.access = access = UserAccess(self._rights, context.security, context)
+            self._accesses.add(access)
 
     # messages
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:

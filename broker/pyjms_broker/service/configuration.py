@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +11,8 @@ from pyjms.jms.destination import Destination
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.filter import BrokerPlugin
+from pyjms_broker.connector.base import TransportConnector
+from pyjms_broker.management import RuntimeUpdates
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
@@ -23,6 +25,7 @@ from pyjms_broker.web import WebConfiguration
 
 __all__ = [
     "BrokerConfiguration",
+    "Configured",
     "ConnectorConfiguration",
     "NetworkConnectorConfiguration",
     "ServiceConfiguration",
@@ -48,6 +51,7 @@ class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
     pre_shutdown_hooks: Sequence[Hook] = ()
     shutdown_hooks: Sequence[Hook] = ()
     web: WebConfiguration | None = None
+    configured: Configured = field(default_factory=lambda: Configured(), init=False)
 
 
 class ConnectorConfiguration(Protocol):
@@ -86,3 +90,31 @@ class ServiceConfiguration(Protocol):
 
     def keywords(self) -> dict[str, Any]:
         """Return the rest as keyword arguments of BrokerService, policies as a PolicyMap."""
+
+
+class Configured:
+    """What a broker was made of by its settings, for changes while it runs."""
+
+    def __init__(self) -> None:
+        self.settings: ServiceConfiguration | None = None
+        """What `BrokerService.from_settings` was given."""
+        self.filters: list[Broker] = []
+        """The filters of `plugins`, once the broker has started."""
+        self.connectors: list[tuple[ConnectorConfiguration, TransportConnector]] = []
+        self.updates: RuntimeUpdates | None = None
+        """Reads the settings again; None without the plug-in `runtime_configuration`."""
+
+    def use(self, settings: ServiceConfiguration, add: Callable[..., TransportConnector]) -> None:
+        """Note the settings, and add their connectors by `add_connector` of the broker."""
+        self.settings = settings
+        for connector in settings.connectors:
+            self.add_connector(connector, add)
+
+    def add_connector(
+        self, connector: ConnectorConfiguration, add: Callable[..., TransportConnector]
+    ) -> TransportConnector:
+        """Add a connector by `add_connector` of the broker."""
+        made = add(connector.transport_uri(), name=connector.name)
+        made.allow_link_stealing |= connector.allow_link_stealing  # the URI may say so, too
+        self.connectors.append((connector, made))
+        return made

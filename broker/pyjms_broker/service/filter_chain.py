@@ -30,7 +30,12 @@ from pyjms_broker.virtual.interceptor import VirtualDestination, VirtualDestinat
 from pyjms_broker.virtual.mirrored import MirroredQueue
 from pyjms_broker.virtual.topic import VirtualTopic
 
-__all__ = ["build_filter_chain", "create_region", "virtual_destinations_of"]
+__all__ = [
+    "build_filter_chain",
+    "create_region",
+    "intercept_destinations",
+    "virtual_destinations_of",
+]
 
 
 def create_region(
@@ -58,12 +63,17 @@ def create_region(
         temp_store=stores.temp_store,
     )
     region.expires_for_active_durables = config.enable_message_expiration_on_active_durable_subs
-    virtual = virtual_destinations_of(config)
-    if virtual:
-        interceptor = VirtualDestinationInterceptor(region, virtual)
-        region.destination_interceptor = interceptor
-        region.queue_consumer_added = interceptor.queue_consumer_added
+    if virtual_destinations_of(config):
+        intercept_destinations(region, config)
     return region
+
+
+def intercept_destinations(region: RegionBroker, config: BrokerConfiguration) -> None:
+    """Have the virtual destinations of `config` apply, from now on, to all destinations."""
+    interceptor = VirtualDestinationInterceptor(region, virtual_destinations_of(config))
+    region.destination_interceptor = interceptor
+    region.queue_consumer_added = interceptor.queue_consumer_added
+    region.changes.change_filters(interceptor)
 
 
 def build_filter_chain(
@@ -75,9 +85,12 @@ def build_filter_chain(
 ) -> Broker:
     """Put the filters around the region; the last one in the list below sees every call first.
 
+    The filters of plug-ins are noted in `config.configured`.
+
     Plug-ins are outside everything that a message may be changed by, and inside the guard that
     refuses calls once the broker stops. (activemq-broker B1)
     """
+    config.configured.filters.clear()
     filters: list[tuple[bool, Callable[[Broker], Broker]]] = [
         (
             config.advisory_support,
@@ -120,7 +133,10 @@ def build_filter_chain(
                 inner, of_principal=config.use_authenticated_principal_for_jmsx_user_id
             ),
         ),
-        *((True, _installer_of(plugin, management)) for plugin in config.plugins),
+        *(
+            (True, _noted(_installer_of(plugin, management), config.configured.filters))
+            for plugin in config.plugins
+        ),
         (True, StopGuard),
     ]
     broker: Broker = region
@@ -138,6 +154,16 @@ def _installer_of(
     if isinstance(plugin, ManagedPlugin):
         return partial(plugin.install_managed_plugin, management=management)
     return plugin.install_plugin
+
+
+def _noted(
+    install: Callable[[Broker], Broker], installed: list[Broker]
+) -> Callable[[Broker], Broker]:
+    def install_and_note(inner: Broker) -> Broker:
+        installed.append(install(inner))
+        return installed[-1]
+
+    return install_and_note
 
 
 def _scheduler(

@@ -139,9 +139,7 @@ class BrokerService(BrokerConfiguration):
             ConfigurationException: no connector is known for a URI's scheme.
         """
         service = cls(**settings.keywords())
-        for connector in settings.connectors:
-            made = service.add_connector(connector.transport_uri(), name=connector.name)
-            made.allow_link_stealing |= connector.allow_link_stealing  # the URI may say so, too
+        service.configured.use(settings, service.add_connector)
         for network in settings.network_connectors:
             service.add_network_connector(network.uri, network.attributes())
         return service

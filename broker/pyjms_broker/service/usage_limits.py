@@ -6,9 +6,9 @@ import logging
 import os
 import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
@@ -16,7 +16,14 @@ from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.flow.system_usage import STORE_LIMIT, TEMP_LIMIT, SystemUsage
 from pyjms_broker.service.configuration import BrokerConfiguration
 
-__all__ = ["available_memory", "check_disk", "check_memory", "disk_size", "system_usage_of"]
+__all__ = [
+    "available_memory",
+    "change_limits",
+    "check_disk",
+    "check_memory",
+    "disk_size",
+    "system_usage_of",
+]
 
 logger = get_logger(__name__)
 
@@ -48,6 +55,40 @@ def system_usage_of(config: BrokerConfiguration) -> SystemUsage:
             "job_scheduler_limit", config.job_scheduler_limit, lambda: disk_size(jobs)
         ),
     )
+
+
+def change_limits(
+    config: BrokerConfiguration, usage: SystemUsage, values: Mapping[str, Any]
+) -> None:
+    """Set attributes of `SystemUsageAttributes` while the broker runs.
+
+    Raises:
+        ConfigurationException: a limit cannot be read, or is too high and may not be lowered; the
+            earlier ones stay.
+    """
+    before = {name: getattr(config, name) for name in values}
+    try:
+        _set_limits(config, usage, values)
+    except ConfigurationException:
+        _set_limits(config, usage, before)
+        raise
+
+
+def _set_limits(config: BrokerConfiguration, usage: SystemUsage, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(config, name, value)
+    wanted = system_usage_of(config)
+    usage.send_fail_if_no_space = wanted.send_fail_if_no_space
+    usage.send_fail_if_no_space_after_timeout = wanted.send_fail_if_no_space_after_timeout
+    usage.memory.change_limit(wanted.memory.limit)
+    for disk, limit in (
+        (usage.store, wanted.store.limit),
+        (usage.temp, wanted.temp.limit),
+        (usage.job_scheduler, wanted.job_scheduler.limit),
+    ):
+        disk.change_limit(limit)
+    check_memory(config, usage)
+    check_disk(config, usage)
 
 
 def _bytes_of(name: str, limit: int | str, whole: Callable[[], int]) -> int:

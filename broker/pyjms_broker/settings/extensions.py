@@ -35,6 +35,21 @@ class PluginSettings(Section):
         Called at each start of the broker, on its event loop; must not block.
         """
 
+    async def reconfigure(self, installed: Broker) -> Broker | None:
+        """Have these settings take effect in a running broker (plug-in `runtime_configuration`).
+
+        Args:
+            installed: what `install_plugin` has returned for the earlier settings.
+
+        Returns:
+            What takes its place in the filter chain, usually `installed` itself; None (default):
+            the settings take effect at the next start.
+
+        Raises:
+            ConfigurationException: they cannot; the earlier ones stay in effect.
+        """
+        return None
+
 
 class RecoveryPolicySettings(Section):
     """The settings of a subscription recovery policy (`subscription_recovery_policy`)."""

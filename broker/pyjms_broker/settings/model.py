@@ -8,9 +8,11 @@ read, sizes bytes. (activemq-broker 1.2)
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, Self, TypeAlias
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
-from pydantic import model_validator
+from pydantic import PrivateAttr, model_validator
 
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
@@ -28,6 +30,7 @@ from pyjms_broker.settings.virtual import VirtualDestinationSettings
 __all__ = [
     "BrokerSettings",
     "IOExceptionHandlerSettings",
+    "SettingsSource",
     "SystemUsageSettings",
 ]
 
@@ -68,6 +71,20 @@ class IOExceptionHandlerSettings(Section, IOExceptionHandler):
     """What happens when the store fails (`io_exception_handler`)."""
 
 
+class SettingsSource(NamedTuple):
+    """Where settings come from."""
+
+    file: Path
+    read: Callable[[], BrokerSettings]
+    """Reads them again, blocking; raises ConfigurationException."""
+
+
+@dataclasses.dataclass
+class _Origin:
+    source: SettingsSource | None = dataclasses.field(default=None, compare=False)
+    """Settings are equal wherever they come from."""
+
+
 class BrokerSettings(Section, BrokerAttributes):
     """All settings of a broker; `BrokerSettings()` has the defaults."""
 
@@ -91,6 +108,18 @@ class BrokerSettings(Section, BrokerAttributes):
     """Behaviour of destinations; the most specific name wins."""
     virtual_destinations: tuple[VirtualDestinationSettings, ...] | None = None
     """Virtual destinations; null: the virtual topics VirtualTopic.>."""
+
+    _origin: _Origin = PrivateAttr(default_factory=_Origin)
+
+    @property
+    def source(self) -> SettingsSource | None:
+        """What reads the settings again; None: they are not of a file."""
+        return self._origin.source
+
+    def read_from(self, file: Path, read: Callable[[], BrokerSettings]) -> Self:
+        """Return these settings, which `read` has read from a file and can read again."""
+        self._origin.source = SettingsSource(file, read)
+        return self
 
     @model_validator(mode="after")
     def _check_policies(self) -> Self:

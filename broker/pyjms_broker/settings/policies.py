@@ -44,7 +44,7 @@ from pyjms_broker.policy.slow_consumers import (
 from pyjms_broker.settings.recovery import RecoverySettings
 from pyjms_broker.settings.values import DestinationName, Section, check_by
 
-__all__ = ["PolicySettings"]
+__all__ = ["STRATEGIES", "PolicySettings"]
 
 
 class _DeadLetterSettings(Section, DeadLetterAttributes):
@@ -221,14 +221,14 @@ class PolicySettings(Section, PolicyAttributes):
         arguments = {
             name: getattr(self, name)
             for name in type(self).model_fields
-            if getattr(self, name) is not None or name not in _STRATEGIES
+            if getattr(self, name) is not None or name not in STRATEGIES
         }
-        for name in _STRATEGIES & arguments.keys():
+        for name in STRATEGIES & arguments.keys():
             arguments[name] = arguments[name].build()
         return PolicyEntry(**arguments)
 
 
-_STRATEGIES = {
+STRATEGIES = {
     "dead_letter_strategy",
     "pending_message_limit_strategy",
     "message_eviction_strategy",

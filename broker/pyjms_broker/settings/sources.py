@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +48,7 @@ def load_broker_settings(
             reported at once.
     """
     environment = os.environ if environ is None else environ
+    profiles = None if profiles is None else tuple(profiles)  # it may be read again
     problems = Problems()
     document = Document()
     if path is not None:
@@ -59,7 +61,11 @@ def load_broker_settings(
             environment, ENVIRONMENT_PREFIX.removesuffix("_"), BrokerSettings, document
         )
     document = overlay_environment(document, environment, ENVIRONMENT_PREFIX)
-    return validated(expand(document, environment, problems), problems)
+    settings = validated(expand(document, environment, problems), problems)
+    if path is None:
+        return settings
+    again = partial(load_broker_settings, path, profiles, environ)
+    return settings.read_from(Path(path), again)
 
 
 def validated(document: Document, problems: Problems | None = None) -> BrokerSettings:

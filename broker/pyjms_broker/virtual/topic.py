@@ -96,7 +96,7 @@ class _VirtualTopicFilter(DestinationFilter):
             return self.next.send(exchange, message)
         completions = [
             self._send_copy(exchange, message, queue)
-            for queue in self._region.queues_matching(self._pattern)
+            for queue in self._region.destinations_matching(self._pattern)
             if not queue.disposed
         ]
         completions.append(self.next.send(exchange, message))
@@ -110,7 +110,7 @@ class _VirtualTopicFilter(DestinationFilter):
             copy = copy_for_destination(message, queue.destination, message.destination)
         else:
             copy = copy_for_destination(message, self.destination, message.original_destination)
-        if settings.selector_aware and not _is_wanted(copy, queue):
+        if settings.selector_aware and not self._is_wanted(copy, queue):
             return COMPLETED
         if not settings.drop_on_resource_limit:
             return queue.send(exchange, copy)
@@ -136,7 +136,7 @@ class _VirtualTopicFilter(DestinationFilter):
         """Whether the store has failed: it raises the same exception as a full one."""
         return self._region.store.state is StoreState.FAILED
 
-
-def _is_wanted(copy: ActiveMQMessage, queue: BrokerDestination) -> bool:
-    reference = MessageReference(copy, queue)
-    return any(subscription.matches(reference) for subscription in queue.consumers)
+    def _is_wanted(self, copy: ActiveMQMessage, queue: BrokerDestination) -> bool:
+        reference = MessageReference(copy, queue)
+        matches = any(subscription.matches(reference) for subscription in queue.consumers)
+        return matches or self._region.root.is_awaited(reference)

@@ -226,7 +226,7 @@ def test_new_destinations_pass_the_interceptor(broker, client):
     consumer = client.consume(Q)
     client.send(Q, "hey")
     assert client.received(consumer) == ["hey!"]
-    (entrance,) = broker.region.queues_matching(Queue("*"))
+    (entrance,) = broker.region.destinations_matching(Queue("*"))
     assert isinstance(entrance, Loud)
     assert entrance.statistics is broker.region.destinations()[Q].statistics
     assert entrance.consumers == [consumer]

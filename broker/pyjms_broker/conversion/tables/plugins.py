@@ -48,18 +48,15 @@ PLUGINS: Final = {
     "jaasDualAuthenticationPlugin": _plugin("jaas_dual_authentication"),
     "authorizationPlugin": _plugin("authorization"),
     "redeliveryPlugin": _plugin("redelivery"),
+    "destinationsPlugin": _plugin("destinations"),
+    "virtualSelectorCacheBrokerPlugin": _plugin("virtual_selector_cache"),
+    "runtimeConfigurationPlugin": _plugin("runtime_configuration"),
 }
 JAAS_PLUGINS: Final = tuple(name for name in PLUGINS if name.startswith("jaas"))
 _DEBUGGING: Final = Lost(
     "it is a tool for debugging ActiveMQ", "use the plug-in logging, or the management views"
 )
 PLUGINS_LOST: Final[dict[str, Lost]] = {
-    "destinationsPlugin": Lost("the store keeps the destinations", "leave it out"),
-    "runtimeConfigurationPlugin": Lost("changes of the file count after a restart"),
-    "virtualSelectorCacheBrokerPlugin": Lost(
-        "a queue without consumers gets all messages of a selector-aware virtual topic or none",
-        "set selector_aware of the virtual destination",
-    ),
     "partitionBrokerPlugin": Lost("clients do not learn of other brokers"),
     "connectionDotFilePlugin": _DEBUGGING,
     "destinationDotFilePlugin": _DEBUGGING,

@@ -72,19 +72,21 @@ class FlowControl:
     """The flow control of one destination; see the module's docstring."""
 
     def __init__(self, destination: BaseDestination, system_usage: SystemUsage) -> None:
-        policy = destination.policy
         self._destination = destination
-        self._fail_at_once = (
-            system_usage.send_fail_if_no_space
-            if policy.send_fail_if_no_space is None
-            else policy.send_fail_if_no_space
-        )
-        self._fail_after = (
-            system_usage.send_fail_if_no_space_after_timeout
-            if policy.send_fail_if_no_space_after_timeout is None
-            else policy.send_fail_if_no_space_after_timeout
-        )
+        self._system_usage = system_usage
         self._last_warning: float | None = None
+
+    @property
+    def _fail_at_once(self) -> bool:
+        of_policy = self._destination.policy.send_fail_if_no_space
+        return self._system_usage.send_fail_if_no_space if of_policy is None else of_policy
+
+    @property
+    def _fail_after(self) -> float:
+        of_policy = self._destination.policy.send_fail_if_no_space_after_timeout
+        if of_policy is None:
+            return self._system_usage.send_fail_if_no_space_after_timeout
+        return of_policy
 
     def wait_for_space(
         self, exchange: ProducerExchange, reference: MessageReference, full: MemoryUsage | DiskUsage

@@ -81,12 +81,8 @@ class QueueDispatcher:
     def __init__(self, queue: Queue, policy: PolicyEntry, cursor: PendingCursor) -> None:
         prioritized = policy.prioritized_messages
         self._queue = queue
-        self._policy = policy
-        self._max_page_size = policy.max_page_size
+        self.change_policy(policy)
         self._prioritized = prioritized
-        self._reports_slow = (
-            policy.advisory_for_slow_consumers or policy.slow_consumer_strategy is not None
-        )
         self.ring = ConsumerRing(
             use_priority=policy.use_consumer_priority,
             rotates=not policy.strict_order_dispatch,
@@ -108,6 +104,14 @@ class QueueDispatcher:
         self._expired_left = MAX_EXPIRED_PER_TURN
         self._resume_task: _wakeup.BackgroundTask | None = None
         self._rest = SelectorRest(queue.broker.selector_meter, self._resume_later)
+
+    def change_policy(self, policy: PolicyEntry) -> None:
+        """Follow a policy from now on; the order of consumers and messages stays."""
+        self._policy = policy
+        self._max_page_size = policy.max_page_size
+        self._reports_slow = (
+            policy.advisory_for_slow_consumers or policy.slow_consumer_strategy is not None
+        )
 
     # consumers
     def add_consumer(self, subscription: PrefetchSubscription) -> Candidate:

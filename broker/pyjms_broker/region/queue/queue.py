@@ -39,6 +39,20 @@ __all__ = ["Queue"]
 class Queue(BaseDestination):
     """A queue of the broker, permanent or temporary."""
 
+    FIXED = (
+        "prioritized_messages",
+        "pending_queue_policy",
+        "strict_order_dispatch",
+        "use_consumer_priority",
+        "all_consumers_exclusive_by_default",
+        "message_group_map_factory_type",
+        "consumers_before_dispatch_starts",
+        "time_before_dispatch_starts",
+        "enable_audit",
+        "max_producers_to_audit",
+        "max_queue_audit_depth",
+    )
+
     def __init__(
         self,
         broker: RegionServices,
@@ -73,6 +87,12 @@ class Queue(BaseDestination):
     @property
     def consumers(self) -> list[Subscription]:
         return [*self.dispatcher.ring.candidates, *self._browsers]
+
+    def change_policy(self, policy: PolicyEntry) -> frozenset[str]:
+        kept = super().change_policy(policy)
+        self.dispatcher.change_policy(self.policy)
+        self.marks_redelivered = policy.persist_jms_redelivered and self.store is not None
+        return kept
 
     def accept(
         self,

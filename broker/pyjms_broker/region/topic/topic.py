@@ -42,6 +42,8 @@ _Subscribers = list[_Subscriber]
 class Topic(BaseDestination):
     """A topic of the broker, permanent or temporary."""
 
+    FIXED = ("prioritized_messages", "dispatch_policy", "subscription_recovery_policy")
+
     def __init__(
         self,
         broker: RegionServices,

@@ -8,14 +8,16 @@ from typing import ClassVar, Final, Literal, Self
 from pydantic import model_validator
 
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.filter import BrokerPlugin
+from pyjms_broker.api.filter import BrokerFilter, BrokerPlugin
 from pyjms_broker.management import Management, StatisticsBrokerPlugin
 from pyjms_broker.plugins.broker_path import TraceBrokerPathPlugin
+from pyjms_broker.plugins.destination_list import DEFAULT_FILE, DestinationsPlugin
 from pyjms_broker.plugins.discarding_dlq import DiscardingDLQBrokerPlugin
 from pyjms_broker.plugins.event_logging import LoggingBrokerPlugin
 from pyjms_broker.plugins.force_persistency import ForcePersistencyModeBrokerPlugin
 from pyjms_broker.plugins.path_separator import DestinationPathSeparatorPlugin
 from pyjms_broker.plugins.redelivery import RedeliveryPlugin, RedeliveryPolicy
+from pyjms_broker.plugins.selector_cache import VirtualSelectorCacheBrokerPlugin
 from pyjms_broker.plugins.time_stamping import TimeStampingBrokerPlugin
 from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.plugins.authorization import AuditSettings, AuthorizationSettings
@@ -24,6 +26,7 @@ from pyjms_broker.settings.plugins.jaas import (
     JaasCertificateAuthenticationSettings,
     JaasDualAuthenticationSettings,
 )
+from pyjms_broker.settings.plugins.runtime import RuntimeConfigurationSettings
 from pyjms_broker.settings.plugins.security import (
     PropertiesAuthenticationSettings,
     SimpleAuthenticationSettings,
@@ -47,6 +50,10 @@ class _BuiltInPlugin(PluginSettings):
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the plug-in's filter around `broker`."""
         return self.build().install_plugin(broker)
+
+    async def reconfigure(self, installed: Broker) -> Broker | None:
+        """Return a new filter in the place of the installed one."""
+        return self.install_plugin(installed.next) if isinstance(installed, BrokerFilter) else None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -127,6 +134,34 @@ class RedeliverySettings(_BuiltInPlugin, RedeliveryPlugin):
         return RedeliveryPlugin(**options)
 
 
+class DestinationsSettings(_BuiltInPlugin, DestinationsPlugin):
+    """A file keeps the list of destinations while the broker is stopped."""
+
+    plugin = DestinationsPlugin
+    type: Literal["destinations"] = "destinations"
+
+    def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
+        """Return the plug-in's filter around `broker`."""
+        host = management.context.host
+        default = host.data_path / host.broker_name / DEFAULT_FILE
+        return DestinationsPlugin(location=self.location or default).install_plugin(broker)
+
+    async def reconfigure(self, installed: Broker) -> Broker | None:
+        """Refuse: the list is read at the start."""
+        return None
+
+
+class VirtualSelectorCacheSettings(_BuiltInPlugin, VirtualSelectorCacheBrokerPlugin):
+    """Queues of selector-aware virtual topics get what their last consumers selected."""
+
+    plugin = VirtualSelectorCacheBrokerPlugin
+    type: Literal["virtual_selector_cache"] = "virtual_selector_cache"
+
+    async def reconfigure(self, installed: Broker) -> Broker | None:
+        """Refuse: what it remembers belongs to the filter."""
+        return None
+
+
 class StatisticsSettings(_BuiltInPlugin):
     """Clients ask for statistics with messages."""
 
@@ -158,5 +193,8 @@ BUILT_IN_PLUGINS: Final[dict[str, type[PluginSettings]]] = {
     "authorization": AuthorizationSettings,
     "audit": AuditSettings,
     "redelivery": RedeliverySettings,
+    "destinations": DestinationsSettings,
+    "virtual_selector_cache": VirtualSelectorCacheSettings,
+    "runtime_configuration": RuntimeConfigurationSettings,
 }
 """The plug-ins that need no other distribution, by type."""

@@ -51,12 +51,21 @@ class AuthorizationSettings(PluginSettings):
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter that checks what clients do."""
-        rights = AuthorizationMap(
+        return AuthorizationBroker(broker, self._rights())
+
+    async def reconfigure(self, installed: Broker) -> Broker | None:
+        """Apply the rights to what clients do from now on."""
+        if not isinstance(installed, AuthorizationBroker):
+            return None
+        installed.change_rights(self._rights())
+        return installed
+
+    def _rights(self) -> AuthorizationMap:
+        return AuthorizationMap(
             (_entry(each, each) for each in self.entries),
             None if self.default_entry is None else _entry(self.default_entry),
             None if self.temp_destination_entry is None else _entry(self.temp_destination_entry),
         )
-        return AuthorizationBroker(broker, rights)
 
 
 class AuditSettings(PluginSettings):

@@ -30,5 +30,14 @@ class LoginSettings(PluginSettings):
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter that authenticates clients."""
-        limit = FailedLogins(self.maximum_failed_logins, self.failed_login_period)
-        return AuthenticationBroker(broker, self.authenticator(), limit)
+        return AuthenticationBroker(broker, self.authenticator(), self._limit())
+
+    async def reconfigure(self, installed: Broker) -> Broker | None:
+        """Have the users, read again from their files, decide about the next logins."""
+        if not isinstance(installed, AuthenticationBroker):
+            return None
+        await installed.change(self.authenticator(), self._limit())
+        return installed
+
+    def _limit(self) -> FailedLogins:
+        return FailedLogins(self.maximum_failed_logins, self.failed_login_period)

@@ -1,0 +1,47 @@
+"""The view of the configuration file. (ActiveMQ RuntimeConfigurationView)"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+from pyjms_broker.management.conversion import LONG, STRING
+from pyjms_broker.management.host import Managed, RuntimeUpdates
+from pyjms_broker.management.model import Attribute, Operation, ViewKind, table
+
+__all__ = ["RUNTIME_CONFIGURATION"]
+
+_Updates: TypeAlias = Managed[RuntimeUpdates]
+
+
+def _modified(u: _Updates) -> str | None:
+    seconds = u.it.modified
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+async def _update(u: _Updates) -> str:
+    await u.it.update(read_users=True)
+    return u.it.status
+
+
+RUNTIME_CONFIGURATION: Final[ViewKind[_Updates]] = ViewKind(
+    "org.apache.activemq.plugin.jmx.RuntimeConfigurationView",
+    "The configuration file, which is read again while the broker runs.",
+    table(
+        Attribute("Url", STRING, "The file.", lambda u: u.it.origin),
+        Attribute("Modified", STRING, "When changes were applied last; null: never.", _modified),
+        Attribute(
+            "CheckPeriod",
+            LONG,
+            "Milliseconds between two looks at it; 0: none.",
+            lambda u: round(u.it.check_period * 1000),
+        ),
+        Attribute(
+            "Status",
+            STRING,
+            "What the last update could not apply, or why it failed.",
+            lambda u: u.it.status,
+        ),
+    ),
+    table(Operation("updateNow", STRING, "Read the file again; return Status.", _update)),
+)

@@ -1,0 +1,123 @@
+"""destinationsPlugin: a file keeps the list of destinations while the broker is stopped.
+
+(activemq-broker 1.1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import anyio.to_thread
+
+from pyjms._logger import get_logger
+from pyjms.errors import ConfigurationException, JMSException
+from pyjms.jms.destination import Destination, parse_destination
+from pyjms_broker.advisory.topics import is_advisory_topic
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.internal_destinations import is_internal
+from pyjms_broker.attribute import Attribute, Unit
+
+__all__ = ["DEFAULT_FILE", "DestinationsBroker", "DestinationsPlugin"]
+
+logger = get_logger(__name__)
+
+DEFAULT_FILE: Final = "destinations"
+"""Name of the file in the broker's directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DestinationsPlugin:
+    """Creates the destinations again that existed at the last stop.
+
+    Source: ActiveMQ DestinationsPlugin.
+    """
+
+    location: Annotated[
+        Path | str | None,
+        Attribute(
+            "The file; null: destinations in the broker's own directory.",
+            unit=Unit.PATH,
+        ),
+    ] = None
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Return the filter around `broker`.
+
+        Raises:
+            ConfigurationException: no file is named; broker.yaml need not name one.
+        """
+        if self.location is None:
+            raise ConfigurationException(
+                "The plug-in for the list of destinations has no location",
+                hint="write DestinationsPlugin(location=...)",
+            )
+        return DestinationsBroker(broker, Path(self.location))
+
+
+class DestinationsBroker(BrokerFilter):
+    """Writes the names of queues and topics at the stop, and reads them at the start."""
+
+    def __init__(self, next_broker: Broker, file: Path) -> None:
+        super().__init__(next_broker)
+        self._file = file
+        self._has_started = False
+
+    async def start(self) -> None:
+        """Create the destinations of the file; a name that cannot be created is logged.
+
+        Raises:
+            ConfigurationException: the file exists and cannot be read.
+        """
+        await super().start()
+        names = await anyio.to_thread.run_sync(_read, self._file)
+        context = ConnectionContext()
+        context.is_broker = True
+        for number, name in enumerate(names, 1):
+            if not name.strip():
+                continue
+            try:
+                self.add_destination(context, parse_destination(name.strip()))
+            except JMSException as error:
+                logger.error("%s:%d: %r is not created: %s", self._file, number, name[:200], error)
+        self._has_started = True
+
+    async def stop(self) -> None:
+        """Write the list. If that fails the last one stays, and the log says why."""
+        if self._has_started:  # else the list is not that of a broker that ran
+            self._has_started = False
+            names = [each.qualified_name for each in self.destinations() if _is_kept(each)]
+            try:
+                await anyio.to_thread.run_sync(_write, self._file, sorted(names))
+            except OSError as error:
+                logger.error("The list of destinations is not written to %s: %s", self._file, error)
+        await super().stop()
+
+
+def _is_kept(destination: Destination) -> bool:
+    return not (
+        destination.is_temporary or is_advisory_topic(destination) or is_internal(destination)
+    )
+
+
+def _read(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationException(
+            f"The list of destinations {file} cannot be read: {error}",
+            hint="make it readable, or remove it: the broker then starts with an empty list",
+        ) from error
+
+
+def _write(file: Path, names: Iterable[str]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_name(f"{file.name}.new")
+    new.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    new.replace(file)

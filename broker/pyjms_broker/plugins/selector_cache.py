@@ -1,0 +1,195 @@
+"""virtualSelectorCacheBrokerPlugin: queues of virtual topics get what consumers selected last.
+
+A selector-aware virtual topic copies a message to a queue if a selector of its consumers matches.
+While they are away, the selectors that they had decide. (activemq-broker 1.1, V3)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import anyio.to_thread
+
+from pyjms import _clock
+from pyjms._logger import get_logger
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConfigurationException, JMSException
+from pyjms.jms.destination import Destination
+from pyjms.selector import compile_selector
+from pyjms.wire.openwire.commands import ConsumerInfo
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.attribute import Attribute, Unit
+
+__all__ = ["MOST_SELECTORS", "VirtualSelectorCacheBroker", "VirtualSelectorCacheBrokerPlugin"]
+
+logger = get_logger(__name__)
+
+MOST_SELECTORS: Final = 100
+"""Selectors that are remembered of one queue: the last ones. ActiveMQ has no limit."""
+_ALL: Final = "TRUE"
+"""What stands for a consumer without a selector, as in ActiveMQ."""
+_WILDCARD: Final = re.compile(r"\blike\s+'(?:[^']|'')*[%_]", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualSelectorCacheBrokerPlugin:
+    """Remembers the selectors of queues. Source: ActiveMQ SubQueueSelectorCacheBrokerPlugin."""
+
+    persist_file: Annotated[
+        Path | str | None,
+        Attribute("File that keeps the selectors over a restart; null: none does.", unit=Unit.PATH),
+    ] = None
+    persist_interval: Annotated[
+        float,
+        Attribute(
+            "Time between two looks whether to write it; also at the stop.", unit=Unit.SECONDS
+        ),
+    ] = 600.0
+    single_selector_per_destination: Annotated[
+        bool, Attribute("Whether only the last selector of a queue counts, and none at all.")
+    ] = False
+    ignore_wildcard_selectors: Annotated[
+        bool, Attribute("Whether selectors with LIKE and a wildcard are not remembered.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.persist_interval <= 0:
+            raise ConfigurationException(
+                "persist_interval is not more than 0", hint="write for example 10m"
+            )
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Return the filter around `broker`."""
+        return VirtualSelectorCacheBroker(broker, self)
+
+
+class VirtualSelectorCacheBroker(BrokerFilter):
+    """Remembers the selectors of each queue's consumers, also when they have gone."""
+
+    def __init__(self, next_broker: Broker, options: VirtualSelectorCacheBrokerPlugin) -> None:
+        super().__init__(next_broker)
+        self.options = options
+        self._selectors: dict[str, dict[str, None]] = {}
+        self._is_changed = False
+        self._writer: BackgroundTask | None = None
+
+    async def start(self) -> None:
+        """Read the file, if there is one.
+
+        Raises:
+            ConfigurationException: it cannot be read.
+        """
+        file = self.options.persist_file
+        if file is not None:
+            self._selectors = await anyio.to_thread.run_sync(_read, Path(file))
+        await super().start()
+        if file is not None:
+            self._writer = spawn(self._write_for_ever, name="selectors of virtual topics")
+
+    async def stop(self) -> None:
+        if self._writer is not None:
+            self._writer.cancel()
+            await self._writer.wait()
+            self._writer = None
+            await self._write()
+        await super().stop()
+
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        subscription = super().add_consumer(context, info)
+        if info.destination is not None and not info.browser:
+            for queue in info.destination.composite_destinations:
+                if queue.is_queue and not queue.is_temporary:
+                    self._remember(queue, info.selector or _ALL)
+        return subscription
+
+    def remove_destination(
+        self, context: ConnectionContext, destination: Destination, timeout: float
+    ) -> None:
+        super().remove_destination(context, destination, timeout)
+        if self._selectors.pop(destination.qualified_name, None) is not None:
+            self._is_changed = True
+
+    def is_awaited(self, reference: MessageReference) -> bool:
+        """Whether a remembered selector of the message's queue matches it."""
+        name = reference.destination.destination.qualified_name
+        remembered = self._selectors.get(name, {})
+        for selector in tuple(remembered):
+            if selector == _ALL:
+                return True
+            try:
+                if compile_selector(selector).matches(reference.lookup):
+                    return True
+            except JMSException as error:  # it costs too much, or the file had a wrong one
+                logger.error("A selector of %s is forgotten: %s", name, error)
+                del remembered[selector]
+        return self.next.is_awaited(reference)
+
+    def _remember(self, queue: Destination, selector: str) -> None:
+        options = self.options
+        if options.ignore_wildcard_selectors and _WILDCARD.search(selector):
+            return
+        remembered = self._selectors.setdefault(queue.qualified_name, {})
+        if selector in remembered:
+            return
+        if options.single_selector_per_destination and selector != _ALL:
+            for other in [each for each in remembered if each != _ALL]:
+                del remembered[other]
+        elif len(remembered) >= MOST_SELECTORS:
+            del remembered[next(iter(remembered))]
+        remembered[selector] = None
+        self._is_changed = True
+
+    async def _write_for_ever(self) -> None:
+        while True:
+            await _clock.sleep(self.options.persist_interval)
+            await self._write()
+
+    async def _write(self) -> None:
+        file = self.options.persist_file
+        if not self._is_changed or file is None:
+            return
+        self._is_changed = False
+        selectors = {name: list(each) for name, each in self._selectors.items()}
+        try:
+            await anyio.to_thread.run_sync(_write, Path(file), selectors)
+        except OSError as error:
+            self._is_changed = True
+            logger.error("The selectors of queues are not written to %s: %s", file, error)
+
+
+def _read(file: Path) -> dict[str, dict[str, None]]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, str(error)) from error
+    if not isinstance(found, dict) or not all(
+        isinstance(each, list) and all(isinstance(selector, str) for selector in each)
+        for each in found.values()
+    ):
+        raise _unreadable(file, "it has no lists of selectors by queue")
+    return {name: dict.fromkeys(selectors[-MOST_SELECTORS:]) for name, selectors in found.items()}
+
+
+def _unreadable(file: Path, reason: str) -> ConfigurationException:
+    return ConfigurationException(
+        f"The file of selectors {file} cannot be read: {reason}",
+        hint="remove it, or name another persist_file; that of ActiveMQ is written by Java",
+    )
+
+
+def _write(file: Path, selectors: Mapping[str, Iterable[str]]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_name(f"{file.name}.new")
+    new.write_text(json.dumps(selectors, indent=1, ensure_ascii=False), encoding="utf-8")
+    new.replace(file)

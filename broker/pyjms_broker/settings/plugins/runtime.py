@@ -1,0 +1,75 @@
+"""`runtime_configuration` in broker.yaml: changes of the file take effect without a restart.
+
+(activemq-broker 1.1)
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from pyjms._yaml import Duration
+from pyjms.errors import ConfigurationException
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.management import Management
+from pyjms_broker.settings.extensions import PluginSettings
+from pyjms_broker.settings.runtime.filter import RuntimeConfigurationBroker
+
+__all__ = ["RuntimeConfigurationSettings"]
+
+
+class RuntimeConfigurationSettings(PluginSettings):
+    """Changes of this file take effect while the broker runs, where they can.
+
+    ActiveMQ: runtimeConfigurationPlugin.
+    """
+
+    type: Literal["runtime_configuration"] = "runtime_configuration"
+    check_period: Duration = Field(default=0.0, ge=0)
+    """Time between two looks at the file; 0: it is read again only on SIGHUP."""
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Refuse: there is no file.
+
+        Raises:
+            ConfigurationException: always; a broker service calls `install_managed_plugin`.
+        """
+        raise _no_file()
+
+    def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
+        """Return the filter that looks at the file.
+
+        Raises:
+            ConfigurationException: the broker was not configured by a file.
+        """
+        from pyjms_broker.service import BrokerService  # noqa: PLC0415 - it imports much
+        from pyjms_broker.settings.model import BrokerSettings  # noqa: PLC0415 - it imports this
+        from pyjms_broker.settings.runtime.configuration import (  # noqa: PLC0415 - the same
+            RuntimeConfiguration,
+        )
+
+        service = management.context.host
+        if not isinstance(service, BrokerService):
+            raise _no_file()
+        settings, current = service.configured.settings, service.configured.updates
+        if not isinstance(settings, BrokerSettings) or settings.source is None:
+            raise _no_file()
+        if current is None:
+            current = RuntimeConfiguration(service, settings, settings.source)
+            service.configured.updates = current
+        return RuntimeConfigurationBroker(broker, current, self.check_period)
+
+    async def reconfigure(self, installed: Broker) -> Broker | None:
+        """Look at the file at other intervals from now on."""
+        if not isinstance(installed, RuntimeConfigurationBroker):
+            return None
+        installed.check_every(self.check_period)
+        return installed
+
+
+def _no_file() -> ConfigurationException:
+    return ConfigurationException(
+        "The plug-in runtime_configuration has no file to read again",
+        hint="start the broker with a configuration file, or leave the plug-in out",
+    )

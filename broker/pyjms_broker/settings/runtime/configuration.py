@@ -1,0 +1,279 @@
+"""Applies changes of the configuration file to a running broker.
+
+Users and rights, the settings of plug-ins, policies, virtual destinations, new destinations,
+connectors and the limits of `system_usage` take effect at once. Everything else is named with its
+key: it takes effect when the broker is started again. Source: ActiveMQ runtimeConfigurationPlugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+
+from pyjms import _clock
+from pyjms._logger import get_logger
+from pyjms.errors import ConfigurationException, JMSException
+from pyjms.jms.destination import Destination
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.service.filter_chain import intercept_destinations
+from pyjms_broker.service.usage_limits import change_limits
+from pyjms_broker.settings.extensions import PluginSettings
+from pyjms_broker.settings.model import BrokerSettings, SettingsSource, SystemUsageSettings
+from pyjms_broker.settings.plugins.logins import LoginSettings
+from pyjms_broker.settings.policies import STRATEGIES, PolicySettings
+from pyjms_broker.settings.runtime.connectors import change_connectors
+from pyjms_broker.settings.runtime.differences import changed_keys, is_same
+from pyjms_broker.settings.servers.connectors import ConnectorSettings
+from pyjms_broker.settings.virtual import VirtualDestinationSettings
+
+if TYPE_CHECKING:
+    from pyjms_broker.service import BrokerService
+
+__all__ = ["ConfigurationChanges", "RuntimeConfiguration"]
+
+logger = get_logger(__name__)
+
+_AT_START: Final = "takes effect at the next start"
+
+
+@dataclass
+class ConfigurationChanges:
+    """What an update has found."""
+
+    applied: list[str] = field(default_factory=list)
+    """Keys whose new values are in effect."""
+    pending: list[str] = field(default_factory=list)
+    """Keys whose new values are not, each with the reason."""
+
+
+class RuntimeConfiguration:
+    """The settings that are in effect in one broker, and how they change.
+
+    Args:
+        service: the broker.
+        settings: what it was created by.
+        source: what reads them again.
+    """
+
+    def __init__(
+        self, service: BrokerService, settings: BrokerSettings, source: SettingsSource
+    ) -> None:
+        self.check_period = 0.0
+        self.modified: float | None = None
+        self.status = ""
+        self._service = service
+        self._source = source
+        self._in_effect = {name: getattr(settings, name) for name in BrokerSettings.model_fields}
+        self._reported: list[str] = []
+        self._turn = anyio.Lock()
+        self._appliers: dict[str, Callable[..., list[str]]] = {
+            "policies": self._change_policies,
+            "virtual_destinations": self._change_virtual_destinations,
+            "destinations": self._add_destinations,
+            "system_usage": self._change_system_usage,
+        }
+        """What applies the changes of a key, and returns what it cannot apply."""
+
+    @property
+    def origin(self) -> str:
+        """The file."""
+        return str(self._source.file)
+
+    async def update(self, *, read_users: bool = False) -> ConfigurationChanges:
+        """Read the configuration again and apply what has changed; one update at a time.
+
+        The log has what was applied, and what was not. Cancelled, it may have applied a part.
+
+        Args:
+            read_users: whether files of users are read again though their names are the same.
+
+        Raises:
+            ConfigurationException: it is invalid; nothing is changed then.
+        """
+        async with self._turn:
+            try:
+                settings = await anyio.to_thread.run_sync(self._source.read)
+            except ConfigurationException as error:
+                self.status = str(error)
+                raise
+            changes = ConfigurationChanges()
+            for key in BrokerSettings.model_fields:
+                before, after = self._in_effect[key], getattr(settings, key)
+                if key == "plugins":
+                    await self._change_plugins(before, after, changes, read_users=read_users)
+                elif key == "connectors":
+                    await self._change_connectors(before, after, changes)
+                elif not is_same(before, after):
+                    self._change(key, before, after, changes)
+            self._report(changes)
+            return changes
+
+    def _change(
+        self, key: str, before: object, after: object, changes: ConfigurationChanges
+    ) -> None:
+        apply = self._appliers.get(key)
+        if apply is None:
+            changes.pending += (f"{k}: {_AT_START}" for k in changed_keys(key, before, after))
+            return
+        try:
+            changes.pending += apply(before, after)
+        except JMSException as error:
+            changes.pending.append(f"{key}: {error}")
+            return
+        self._in_effect[key] = after
+        changes.applied += changed_keys(key, before, after)
+
+    def _report(self, changes: ConfigurationChanges) -> None:
+        name = self._service.broker_name
+        self.status = "; ".join(changes.pending)
+        if changes.applied:
+            self.modified = _clock.time_ms() / 1000
+            logger.info(
+                "Broker %s: changes of the configuration are applied: %s",
+                name,
+                ", ".join(changes.applied),
+            )
+        if changes.pending and changes.pending != self._reported:
+            logger.warning(
+                "Broker %s: changes of the configuration are not applied: %s",
+                name,
+                "; ".join(changes.pending),
+            )
+        self._reported = changes.pending
+
+    # plug-ins
+    async def _change_plugins(
+        self,
+        before: Sequence[PluginSettings],
+        after: Sequence[PluginSettings],
+        changes: ConfigurationChanges,
+        *,
+        read_users: bool,
+    ) -> None:
+        if [_type_of(each) for each in before] != [_type_of(each) for each in after]:
+            changes.pending.append(f"plugins: another list of plug-ins {_AT_START}")
+            return
+        in_effect = list(before)
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            key = f"plugins[{index}]"
+            same = is_same(old, new)
+            if same and not (read_users and isinstance(new, LoginSettings)):
+                continue
+            try:
+                done = await self._change_plugin(index, new)
+            except JMSException as error:
+                changes.pending.append(f"{key} ({_type_of(new)}): {error}")
+                continue
+            if not done:
+                changes.pending += (f"{k}: {_AT_START}" for k in changed_keys(key, old, new))
+                continue
+            in_effect[index] = new
+            changes.applied += changed_keys(key, old, new) or [f"{key} ({_type_of(new)})"]
+        self._in_effect["plugins"] = self._service.plugins = tuple(in_effect)
+
+    async def _change_plugin(self, index: int, settings: PluginSettings) -> bool:
+        installed = self._service.configured.filters[index]
+        changed = await settings.reconfigure(installed)
+        if changed is None:
+            return False
+        if changed is not installed:
+            outer = self._service.broker
+            while isinstance(outer, BrokerFilter) and outer.next is not installed:
+                outer = outer.next
+            assert isinstance(outer, BrokerFilter), "the stop guard is outside every plug-in"
+            outer.next = self._service.configured.filters[index] = changed
+        return True
+
+    async def _change_connectors(
+        self,
+        before: Sequence[ConnectorSettings],
+        after: Sequence[ConnectorSettings],
+        changes: ConfigurationChanges,
+    ) -> None:
+        if is_same(before, after):
+            return
+        problems = await change_connectors(self._service, after)
+        changes.pending += problems
+        if not problems:
+            changes.applied += changed_keys("connectors", before, after)
+            self._in_effect["connectors"] = after
+
+    # destinations
+    def _change_policies(
+        self, before: Sequence[PolicySettings], after: Sequence[PolicySettings]
+    ) -> list[str]:
+        region = self._service.region_broker
+        earlier = {
+            entry.target: entry
+            for entry in (*region.policy_map.entries, region.policy_map.default_entry)
+            if entry is not None
+        }
+        entries = [_policy_entry(each, before, earlier) for each in after]
+        kept = region.changes.change_policies(PolicyMap(entries))
+        return [
+            f"policies, {', '.join(sorted(names))} of {destination.qualified_name}: {_AT_START}"
+            for destination, names in kept.items()
+        ]
+
+    def _change_virtual_destinations(
+        self,
+        _before: Sequence[VirtualDestinationSettings] | None,
+        after: Sequence[VirtualDestinationSettings] | None,
+    ) -> list[str]:
+        service = self._service
+        virtual = None if after is None else tuple(each.build() for each in after)
+        service.virtual_destinations = virtual
+        intercept_destinations(service.region_broker, service)
+        if not service.use_virtual_dest_subs:
+            return []
+        return [f"virtual_destinations, the advisories of use_virtual_dest_subs: {_AT_START}"]
+
+    def _add_destinations(
+        self, _before: Sequence[Destination], after: Sequence[Destination]
+    ) -> list[str]:
+        """Create new ones; those that are no longer listed stay, as after a restart."""
+        context = ConnectionContext()
+        context.is_broker = True
+        for destination in after:
+            self._service.broker.add_destination(context, destination)
+        self._service.destinations = tuple(after)
+        return []
+
+    def _change_system_usage(
+        self, _before: SystemUsageSettings, after: SystemUsageSettings
+    ) -> list[str]:
+        values = {name: getattr(after, name) for name in type(after).model_fields}
+        change_limits(self._service, self._service.system_usage, values)
+        return []
+
+
+def _type_of(plugin: PluginSettings) -> str:
+    return str(getattr(plugin, "type", type(plugin).__name__))
+
+
+def _policy_entry(
+    settings: PolicySettings,
+    before: Sequence[PolicySettings],
+    earlier: dict[Destination | None, PolicyEntry],
+) -> PolicyEntry:
+    """Return the entry in effect if it is the same; else a new one, with strategies that are."""
+    entry = settings.build()
+    known = earlier.get(entry.target)
+    old = next((each for each in before if each.build().target == entry.target), None)
+    if known is None or old is None:
+        return entry
+    if is_same(old, settings):
+        return known
+    same = {
+        name: getattr(known, name)
+        for name in STRATEGIES
+        if is_same(getattr(old, name), getattr(settings, name))
+    }
+    return replace(entry, **same)
