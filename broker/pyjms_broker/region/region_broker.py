@@ -40,8 +40,7 @@ from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.region.client_ids import ClientIds
 from pyjms_broker.region.dead_letter.dead_letters import send_to_dead_letter_queue
-from pyjms_broker.region.destination_changes import DestinationChanges
-from pyjms_broker.region.destination_factory import make_destination
+from pyjms_broker.region.destination_factory import DestinationChanges, make_destination
 from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.destination_table import DestinationTable, check_removable
 from pyjms_broker.region.expiry_scanner import ExpiryScanner
