@@ -43,16 +43,20 @@ class BrokerFilter(Broker):
     """Passes every call to the next broker of the chain; override what matters.
 
     A filter that leaves one of the calls of `_ONCE_A_MESSAGE` as it is here costs a message
-    nothing: its caller calls the next broker that does something. So only `_connect` sets `next`.
+    nothing: its caller calls the next broker that does something. So only `connect` sets `next`.
 
     Source: ActiveMQ BrokerFilter.
     """
 
     def __init__(self, next_broker: Broker) -> None:
-        self._connect(next_broker)
+        self.connect(next_broker)
 
-    def _connect(self, next_broker: Broker) -> None:
-        """Pass all calls on to `next_broker` from now on."""
+    def connect(self, next_broker: Broker) -> None:
+        """Pass all calls on to `next_broker` from now on.
+
+        The filters around this one are to be connected again, from inside to outside: they may
+        have been connected past it.
+        """
         self.next = next_broker
         for name in _ONCE_A_MESSAGE:
             if getattr(type(self), name) is getattr(BrokerFilter, name):

@@ -90,4 +90,4 @@ class StopGuard(BrokerFilter):
         try:
             await self.next.stop()
         finally:
-            self._connect(ErrorBroker())
+            self.connect(ErrorBroker())

@@ -57,6 +57,7 @@ class UserAccess:
         """Apply other rights from now on."""
         self._rights = rights
         self.writable.clear()
+        self.last_written = None
 
     def may(self, right: Right, destination: Destination) -> bool:
         """Whether the user has a right."""

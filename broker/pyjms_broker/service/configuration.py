@@ -32,6 +32,34 @@ __all__ = [
 ]
 
 
+class Configured:
+    """What a broker was made of by its settings, for changes while it runs."""
+
+    def __init__(self) -> None:
+        self.settings: ServiceConfiguration | None = None
+        """What `BrokerService.from_settings` was given."""
+        self.filters: list[Broker] = []
+        """The filters of `plugins`, once the broker has started."""
+        self.connectors: list[tuple[ConnectorConfiguration, TransportConnector]] = []
+        self.updates: RuntimeUpdates | None = None
+        """Reads the settings again; None without the plug-in `runtime_configuration`."""
+
+    def use(self, settings: ServiceConfiguration, add: Callable[..., TransportConnector]) -> None:
+        """Note the settings, and add their connectors by `add_connector` of the broker."""
+        self.settings = settings
+        for connector in settings.connectors:
+            self.add_connector(connector, add)
+
+    def add_connector(
+        self, connector: ConnectorConfiguration, add: Callable[..., TransportConnector]
+    ) -> TransportConnector:
+        """Add a connector by `add_connector` of the broker."""
+        made = add(connector.transport_uri(), name=connector.name)
+        made.allow_link_stealing |= connector.allow_link_stealing  # the URI may say so, too
+        self.connectors.append((connector, made))
+        return made
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
     """The broker attributes, and the objects that only code can pass.
@@ -51,7 +79,7 @@ class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
     pre_shutdown_hooks: Sequence[Hook] = ()
     shutdown_hooks: Sequence[Hook] = ()
     web: WebConfiguration | None = None
-    configured: Configured = field(default_factory=lambda: Configured(), init=False)
+    configured: Configured = field(default_factory=Configured, init=False)
 
 
 class ConnectorConfiguration(Protocol):
@@ -90,31 +118,3 @@ class ServiceConfiguration(Protocol):
 
     def keywords(self) -> dict[str, Any]:
         """Return the rest as keyword arguments of BrokerService, policies as a PolicyMap."""
-
-
-class Configured:
-    """What a broker was made of by its settings, for changes while it runs."""
-
-    def __init__(self) -> None:
-        self.settings: ServiceConfiguration | None = None
-        """What `BrokerService.from_settings` was given."""
-        self.filters: list[Broker] = []
-        """The filters of `plugins`, once the broker has started."""
-        self.connectors: list[tuple[ConnectorConfiguration, TransportConnector]] = []
-        self.updates: RuntimeUpdates | None = None
-        """Reads the settings again; None without the plug-in `runtime_configuration`."""
-
-    def use(self, settings: ServiceConfiguration, add: Callable[..., TransportConnector]) -> None:
-        """Note the settings, and add their connectors by `add_connector` of the broker."""
-        self.settings = settings
-        for connector in settings.connectors:
-            self.add_connector(connector, add)
-
-    def add_connector(
-        self, connector: ConnectorConfiguration, add: Callable[..., TransportConnector]
-    ) -> TransportConnector:
-        """Add a connector by `add_connector` of the broker."""
-        made = add(connector.transport_uri(), name=connector.name)
-        made.allow_link_stealing |= connector.allow_link_stealing  # the URI may say so, too
-        self.connectors.append((connector, made))
-        return made

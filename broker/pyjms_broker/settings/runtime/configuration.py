@@ -184,11 +184,16 @@ class RuntimeConfiguration:
         if changed is None:
             return False
         if changed is not installed:
-            outer = self._service.broker
-            while isinstance(outer, BrokerFilter) and outer.next is not installed:
-                outer = outer.next
-            assert isinstance(outer, BrokerFilter), "the stop guard is outside every plug-in"
-            outer.next = self._service.configured.filters[index] = changed
+            self._service.configured.filters[index] = changed
+            outside: list[BrokerFilter] = []
+            each = self._service.broker
+            while each is not installed:
+                assert isinstance(each, BrokerFilter), "the stop guard is outside every plug-in"
+                outside.append(each)
+                each = each.next
+            for outer in reversed(outside):
+                outer.connect(changed)
+                changed = outer
         return True
 
     async def _change_connectors(
