@@ -126,6 +126,13 @@ class NetworkBridge:
         """How many messages the remote broker has got."""
         return 0 if self._forwarder is None else self._forwarder.dequeue_count
 
+    def reset_counts(self) -> None:
+        """Count messages from zero. ActiveMQ: resetStats."""
+        if self._forwarder is not None:
+            self._forwarder.reset_counts()
+        if self._inbound is not None:
+            self._inbound.received_count = 0
+
     async def start(self) -> None:
         """Connect both brokers, and forward from now on. Call `stop` afterwards in any case.
 

@@ -70,6 +70,10 @@ class Forwarder:
         """The highest sequence number of a message that the remote broker may have; -1: none."""
         return max(self._under_way.values(), default=_NOTHING_DELIVERED)
 
+    def reset_counts(self) -> None:
+        """Count from zero."""
+        self.enqueue_count = self.dequeue_count = 0
+
     def forward(self, dispatch: MessageDispatch, demand: Demand) -> None:
         """Send a message on; what a durable subscription has in vain is acknowledged only."""
         message = dispatch.message

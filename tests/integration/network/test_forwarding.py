@@ -239,6 +239,20 @@ async def test_a_remote_broker_without_room_holds_the_message_back(network: Netw
     assert consumer
 
 
+async def test_consumers_of_a_virtual_topics_queue(network: Network) -> None:
+    source, target = await pair(network)
+    sender, receiver = await network.client(source), await network.client(target)
+    queue = Queue("Consumer.eu.VirtualTopic.prices")
+    await receiver.consumer(queue)
+    await until(lambda: forwarded(source))
+    await sender.send(Topic("VirtualTopic.prices"), "once")
+    dispatch = await receiver.dispatched()
+    assert dispatch.destination == queue
+    await receiver.ack(dispatch)
+    await until(lambda: size(source, queue) == 0)
+    await receiver.nothing_dispatched()
+
+
 async def test_a_broker_that_a_client_makes_may_forward(network: Network) -> None:
     target = network.broker("b")
     await network.start(target)

@@ -44,6 +44,9 @@ async def test_a_network_connector_and_its_bridges(network: Network) -> None:
         "ReceivedCounter": 0,
         "CreatedByDuplex": False,
     }
+    pattern = f"{BROKER}{source.broker_name},connector=networkConnectors,networkBridge=*,*"
+    await views.find(pattern)[0].invoke("resetStats")
+    assert bridge_of(source, "networkConnectors")["DequeueCounter"] == 0
     reverse = bridge_of(target, "duplexNetworkConnectors")
     assert (reverse["RemoteBrokerName"], reverse["CreatedByDuplex"]) == (source.broker_name, True)
     await views.invoke(name, "stop")

@@ -91,5 +91,7 @@ NETWORK_BRIDGE: Final[ViewKind[Any]] = ViewKind(
             lambda b: b.it.created_by_duplex,
         ),
     ),
-    table(),
+    table(
+        Operation("resetStats", "void", "Count from zero.", lambda b: b.it.reset_counts()),
+    ),
 )
