@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from pyjms.aio import ConnectionFactory, DeliveryMode, Queue
+from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
 from tests.kit.java import JavaProgram, java_program
 from tests.kit.java_brokers import JavaBroker
@@ -115,6 +118,36 @@ async def forward(source: Any, target: Any, destination: Destination, count: int
     return came
 
 
+async def ask(requester: Any, replier: Any) -> None:
+    """Have a request at one broker answered at the other one."""
+    async with (
+        await reconnecting(requester).create_connection() as here,
+        await reconnecting(replier).create_connection() as there,
+    ):
+        await here.start()
+        await there.start()
+        asking, answering = await here.create_session(), await there.create_session()
+        replies = await asking.create_temporary_queue()
+        answers = await asking.create_consumer(replies)
+        requests = await answering.create_consumer(Queue("requests"))
+        request = asking.create_text_message("question")
+        request.reply_to = replies
+        await (await asking.create_producer(Queue("requests"))).send(request)
+        received = await requests.receive(LONGEST_WAIT)
+        assert received is not None
+        with anyio.fail_after(LONGEST_WAIT):
+            while True:  # the destination of the reply may not have come yet
+                try:
+                    producer = await answering.create_producer(received.reply_to)
+                    await producer.send(answering.create_text_message("answer"))
+                    break
+                except InvalidDestinationException:
+                    await checkpoint()
+        answer = await answers.receive(LONGEST_WAIT)
+        assert answer is not None
+        assert answer.text == "answer"
+
+
 @pytest.mark.activemq
 @pytest.mark.parametrize("duplex", [False, True])
 @pytest.mark.parametrize("initiator", ["ours", "activemq"])
@@ -126,6 +159,8 @@ async def test_messages_go_to_and_from_activemq(make: Make, initiator: str, dupl
     assert await forward(first, second, Queue("there"), 5) == expected
     if duplex:
         assert await forward(second, first, Queue("back"), 5) == expected
+        await ask(first, second)
+        await ask(second, first)
     assert await forward(first, second, Queue("again"), 5) == expected
 
 
