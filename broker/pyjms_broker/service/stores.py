@@ -157,10 +157,11 @@ class BrokerStores:
             logger.warning("Broker %s starts with an empty store", config.broker_name)
             await store.delete_all_messages()
         await store.start()
-        if directory is not None:
+        is_volatile = StoreCapabilities.of(store).is_volatile
+        if directory is not None or not is_volatile:
             await self._open_temp_store()
         if config.scheduler_support:
-            await self._open_job_store(StoreCapabilities.of(store).is_volatile, on_state)
+            await self._open_job_store(is_volatile, on_state)
         return store
 
     async def _open_temp_store(self) -> None:

@@ -20,6 +20,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings.persistence import MemoryPersistenceSettings
 from pyjms_broker.store.jobs import MemoryJobSchedulerStore, ScheduledJob
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 
 Q, NEWS = Queue("q"), Topic("news")
 XA = XATransactionId(4660, b"global", b"branch")
@@ -114,3 +115,25 @@ async def test_the_spool_is_in_the_brokers_folder_and_empty_at_the_start(
             await client.ack(dispatch)
         await client.close()
     assert list(spool.iterdir()) == []
+
+
+async def test_a_broker_with_a_store_of_ones_own_has_a_spool_too(
+    tmp_path: Path, raw_client: Any
+) -> None:
+    """Without one, a consumer that does not acknowledge would stop the senders to its topic."""
+    store = KahaDBPersistenceAdapter(tmp_path / "elsewhere")
+    service = BrokerService(
+        "b", data_directory=tmp_path, memory_limit=200_000, persistence_adapter=store
+    )
+    async with service:
+        client = raw_client(create_transport(service.vm_uri))
+        await client.open()
+        await client.consumer(NEWS, prefetch_size=1)
+        producer = await client.producer()
+        for number in range(20):
+            message = client.text(producer, NEWS, f"{number:05}" + "x" * 40_000)
+            await client.request(message)
+        temp = service.stores.temp_store
+        assert temp is not None
+        assert temp.size > 0
+        assert temp.directory == tmp_path / "b" / "tmp_storage"

@@ -177,6 +177,7 @@ async def test_a_failed_store_does_not_count_as_full(tmp_path: Path, raw_client:
     disk: Any = BrokenDisk()
     service = BrokerService(
         f"bounds-{next(_numbers)}",
+        data_directory=tmp_path,
         persistence_adapter=KahaDBPersistenceAdapter(tmp_path, disk=disk),
         virtual_destinations=[VirtualTopic(drop_on_resource_limit=True)],
         io_exception_handler=IOExceptionHandler(ignore_all_errors=True),

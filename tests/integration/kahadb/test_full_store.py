@@ -33,6 +33,7 @@ async def test_senders_go_on_beside_a_message_that_nobody_consumes(
     settings = KahaDBSettings(journal=journal, cleanup_interval=3600.0)
     service = BrokerService(
         "full",
+        data_directory=tmp_path,
         persistence_adapter=KahaDBPersistenceAdapter(tmp_path, settings),
         store_limit=1_000_000,
     )

@@ -69,7 +69,9 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
     @asynccontextmanager
     async def broker() -> AsyncIterator[Moving]:
         name = f"moving-{request.param}"
-        async with BrokerService(name, persistence_adapter=make(tmp_path)) as service:
+        async with BrokerService(
+            name, data_directory=tmp_path, persistence_adapter=make(tmp_path)
+        ) as service:
             client = RawClient(create_transport(f"{service.vm_uri}?create=false"))
             await client.open()
             try:

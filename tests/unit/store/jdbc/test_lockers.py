@@ -146,7 +146,7 @@ async def test_who_has_no_lease_gives_none_up(tmp_path, sql):
 async def test_a_broker_says_that_it_is_a_slave(open_store, tmp_path):
     master = await open_store()
     store = JDBCPersistenceAdapter(tmp_path / "store")
-    service = BrokerService("slave", persistence_adapter=store)
+    service = BrokerService("slave", persistence_adapter=store, data_directory=tmp_path)
     async with VirtualClock() as clock, anyio.create_task_group() as group:
         group.start_soon(service.start)
         await until(lambda: service.slave, turn=lambda: clock.advance(0))
@@ -160,7 +160,7 @@ async def test_a_broker_says_that_it_is_a_slave(open_store, tmp_path):
 async def test_a_broker_that_lost_its_lease_stops_and_requests_a_restart(tmp_path, sql):
     settings = JDBCSettings(**{**LEASE, "lock_keep_alive_period": 0.01})
     store = JDBCPersistenceAdapter(tmp_path / "store", settings)
-    service = BrokerService("leased", persistence_adapter=store)
+    service = BrokerService("leased", persistence_adapter=store, data_directory=tmp_path)
     await service.start()
     sql("UPDATE ACTIVEMQ_LOCK SET BROKER_NAME = 'another'")
     await service.wait_until_stopped()
