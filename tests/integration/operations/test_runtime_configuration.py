@@ -295,6 +295,30 @@ async def test_connectors_are_opened_and_closed(configured: Configure) -> None:
         await broker.clients.client(url=url)
 
 
+async def test_network_connectors_start_and_end(configured: Configure) -> None:
+    kept = {"uri": "static:(vm://nobody?create=false)", "name": "kept"}
+    changed = {**kept, "name": "changed"}
+    async with configured(network_connectors=[kept, changed]) as broker:
+        networks = broker.service.networks
+        first, second = networks.connectors
+        new = {**kept, "name": "new"}
+        listed = [kept, {**changed, "network_ttl": 3}, new]
+        applied, pending = await broker.update(network_connectors=listed)
+        assert (applied != [], pending) == (True, [])
+        assert networks.connectors[0] is first
+        assert first.started and not second.started
+        assert [each.name for each in networks.connectors] == ["kept", "changed", "new"]
+        assert networks.connectors[1].attributes.network_ttl == 3
+        assert all(each.started for each in networks.connectors)
+        networks.add_unnamed(kept["uri"])
+        applied, (problem,) = await broker.update(network_connectors=[kept, {**kept, "name": "NC"}])
+        assert applied == []
+        assert "two network connectors named 'NC'" in problem
+        assert [each.name for each in networks.connectors] == ["kept", "NC"]
+        assert (await broker.update(network_connectors=[])) == (["network_connectors"], [])
+        assert [each.name for each in networks.connectors] == ["NC"]
+
+
 async def test_an_invalid_file_changes_nothing(configured: Configure) -> None:
     async with configured(policies=[{"destination": "q", "memory_limit": "2mb"}]) as broker:
         queue = broker.service.region_broker.region_destination(Q)

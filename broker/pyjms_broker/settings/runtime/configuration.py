@@ -1,8 +1,9 @@
 """Applies changes of the configuration file to a running broker.
 
 Users and rights, the settings of plug-ins, policies, virtual destinations, new destinations,
-connectors and the limits of `system_usage` take effect at once. Everything else is named with its
-key: it takes effect when the broker is started again. Source: ActiveMQ runtimeConfigurationPlugin.
+connectors, network connectors and the limits of `system_usage` take effect at once. Everything else
+is named with its key: it takes effect when the broker is started again. Source: ActiveMQ
+runtimeConfigurationPlugin.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from pyjms_broker.settings.plugins.logins import LoginSettings
 from pyjms_broker.settings.policies import STRATEGIES, PolicySettings
 from pyjms_broker.settings.runtime.connectors import change_connectors
 from pyjms_broker.settings.runtime.differences import changed_keys, is_same
+from pyjms_broker.settings.runtime.networks import change_networks
 from pyjms_broker.settings.servers.connectors import ConnectorSettings
+from pyjms_broker.settings.servers.network import NetworkConnectorSettings
 from pyjms_broker.settings.virtual import VirtualDestinationSettings
 
 if TYPE_CHECKING:
@@ -110,6 +113,8 @@ class RuntimeConfiguration:
                     await self._change_plugins(before, after, changes, read_users=read_users)
                 elif key == "connectors":
                     await self._change_connectors(before, after, changes)
+                elif key == "network_connectors":
+                    await self._change_networks(before, after, changes)
                 elif not is_same(before, after):
                     self._change(key, before, after, changes)
             self._report(changes)
@@ -209,6 +214,20 @@ class RuntimeConfiguration:
         if not problems:
             changes.applied += changed_keys("connectors", before, after)
             self._in_effect["connectors"] = after
+
+    async def _change_networks(
+        self,
+        before: Sequence[NetworkConnectorSettings],
+        after: Sequence[NetworkConnectorSettings],
+        changes: ConfigurationChanges,
+    ) -> None:
+        if is_same(before, after):
+            return
+        in_effect, problems = await change_networks(self._service, before, after)
+        self._in_effect["network_connectors"] = tuple(in_effect)
+        changes.pending += problems
+        if not problems:
+            changes.applied += changed_keys("network_connectors", before, after)
 
     # destinations
     def _change_policies(

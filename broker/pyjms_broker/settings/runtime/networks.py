@@ -1,0 +1,42 @@
+"""Starts and ends the network connectors of a running broker, as its configuration says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyjms.errors import JMSException
+from pyjms_broker.settings.runtime.differences import is_same
+from pyjms_broker.settings.servers.network import NetworkConnectorSettings
+
+if TYPE_CHECKING:
+    from pyjms_broker.service import BrokerService
+
+__all__ = ["change_networks"]
+
+
+async def change_networks(
+    service: BrokerService,
+    before: Sequence[NetworkConnectorSettings],
+    after: Sequence[NetworkConnectorSettings],
+) -> tuple[list[NetworkConnectorSettings], list[str]]:
+    """End the network connectors that are no longer listed, then start new ones.
+
+    One whose settings differ is ended and started. Returns those in effect, and what could not be
+    done. What a connector has not forwarded stays in the broker, for the next one.
+    """
+    kept = [old for old in before if any(is_same(old, new) for new in after)]
+    for old in before:
+        if old not in kept:
+            await service.networks.remove(old.name)
+    in_effect: list[NetworkConnectorSettings] = []
+    problems: list[str] = []
+    for new in after:
+        if not any(is_same(old, new) for old in kept):
+            try:
+                service.add_network_connector(new.uri, new.attributes()).start()
+            except JMSException as error:
+                problems.append(f"network_connectors: {error}")
+                continue
+        in_effect.append(new)
+    return in_effect, problems
