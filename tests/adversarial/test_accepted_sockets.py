@@ -7,7 +7,8 @@ import logging
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import anyio
 import pytest
@@ -26,6 +27,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms_broker.service import BrokerService
+from tests.kit.openwire_attacker import Connect
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: closing sends a reset."""
@@ -41,7 +43,12 @@ def reset_sockets(service: BrokerService, count: int) -> None:
         each.close()
 
 
-async def check_resets(service, serves, gone, caplog) -> None:
+async def check_resets(
+    service: BrokerService,
+    serves: Callable[[], Any],
+    gone: Callable[[], Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG)
     reset_sockets(service, 60)
     await serves()
@@ -51,15 +58,24 @@ async def check_resets(service, serves, gone, caplog) -> None:
     assert not service.connectors[0].connections
 
 
-async def test_sockets_reset_before_they_are_accepted(service, serves, gone, caplog):
+async def test_sockets_reset_before_they_are_accepted(
+    service: BrokerService,
+    serves: Callable[[], Any],
+    gone: Callable[[], Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     await check_resets(service, serves, gone, caplog)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="uvloop does not exist there")
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})])
 async def test_sockets_reset_before_they_are_accepted_by_uvloop(
-    anyio_backend, service, serves, gone, caplog
-):
+    anyio_backend: Any,
+    service: BrokerService,
+    serves: Callable[[], Any],
+    gone: Callable[[], Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     await check_resets(service, serves, gone, caplog)
 
 
@@ -97,13 +113,13 @@ def broken(number: int) -> Exception:
 
 
 @pytest.fixture
-def resetting(monkeypatch) -> list[ResettingListener]:
+def resetting(monkeypatch: pytest.MonkeyPatch) -> list[ResettingListener]:
     made: list[ResettingListener] = []
     create = anyio.create_tcp_listener
     numbers = (errno.ECONNABORTED, errno.ENOTCONN, errno.EINVAL, errno.EPROTO)
     failures = [*(OSError(n, "reset") for n in numbers), *map(broken, numbers)]
 
-    async def create_listener(**options):
+    async def create_listener(**options: Any) -> MultiListener:
         (listener,) = (await create(**options)).listeners
         made.append(ResettingListener(listener, failures, dead=3))
         return MultiListener(made)
@@ -112,7 +128,13 @@ def resetting(monkeypatch) -> list[ResettingListener]:
     return made
 
 
-async def test_errors_of_reset_sockets_delay_nobody(resetting, service, serves, gone, caplog):
+async def test_errors_of_reset_sockets_delay_nobody(
+    resetting: list[ResettingListener],
+    service: BrokerService,
+    serves: Callable[[], Any],
+    gone: Callable[[], Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG)
     async with VirtualClock():  # whose time stands still: a pause would last for ever
         uri = TransportURI.parse(service.connectors[0].connect_uri)
@@ -125,7 +147,9 @@ async def test_errors_of_reset_sockets_delay_nobody(resetting, service, serves, 
     assert noticed == []
 
 
-async def test_a_negotiated_client_without_keep_alives_has_to_identify_itself(service, peer):
+async def test_a_negotiated_client_without_keep_alives_has_to_identify_itself(
+    service: BrokerService, peer: Connect
+) -> None:
     service.connection_info_timeout = 20.0
     async with VirtualClock() as clock:
         silent, known, monitored = await peer("a"), await peer("b"), await peer("c")

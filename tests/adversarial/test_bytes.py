@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import anyio
 import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ExceptionResponse
+from pyjms_broker.service import BrokerService
+from tests.kit.openwire_attacker import Connect
 
 HELLO = b"\0\0\0\x10\1ActiveMQ\0\0\0\x0c\0\0\0"
 
@@ -28,7 +32,9 @@ HELLO = b"\0\0\0\x10\1ActiveMQ\0\0\0\x0c\0\0\0"
         b"\0\0\0\x0a" + bytes(10),
     ],
 )
-async def test_what_is_not_openwire_ends_the_connection(peer, gone, serves, data) -> None:
+async def test_what_is_not_openwire_ends_the_connection(
+    peer: Connect, gone: Callable[[], Any], serves: Callable[[], Any], data: Any
+) -> None:
     attacker = await peer()
     await attacker.stream.send(data)
     with suppress(anyio.BrokenResourceError, OSError):  # the broker may be faster
@@ -47,7 +53,9 @@ async def test_what_is_not_openwire_ends_the_connection(peer, gone, serves, data
         b"\0\0\0\x0a" + bytes(10),
     ],
 )
-async def test_the_broker_itself_closes_what_is_not_openwire(peer, gone, serves, data) -> None:
+async def test_the_broker_itself_closes_what_is_not_openwire(
+    peer: Connect, gone: Callable[[], Any], serves: Callable[[], Any], data: Any
+) -> None:
     attacker = await peer()
     await attacker.stream.send(data)
     await attacker.closed()  # though the peer keeps its side open
@@ -55,7 +63,9 @@ async def test_the_broker_itself_closes_what_is_not_openwire(peer, gone, serves,
     await serves()
 
 
-async def test_half_a_handshake_that_goes_away_leaves_nothing(peer, service, gone) -> None:
+async def test_half_a_handshake_that_goes_away_leaves_nothing(
+    peer: Connect, service: BrokerService, gone: Callable[[], Any]
+) -> None:
     for cut in range(1, len(HELLO)):
         attacker = await peer()
         await attacker.stream.send(HELLO[:cut])
@@ -69,7 +79,9 @@ async def test_half_a_handshake_that_goes_away_leaves_nothing(peer, service, gon
     assert service.connections.by_id == {}
 
 
-async def test_random_frames_after_the_handshake(peer, gone, serves) -> None:
+async def test_random_frames_after_the_handshake(
+    peer: Connect, gone: Callable[[], Any], serves: Callable[[], Any]
+) -> None:
     generator = random.Random(7)
     for _ in range(200):
         attacker = await peer()
@@ -85,7 +97,9 @@ async def test_random_frames_after_the_handshake(peer, gone, serves) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "?", "a?b", " ", ",", ",,", "a,?"])
-async def test_a_destination_that_is_not_a_name(peer, gone, serves, name: str) -> None:
+async def test_a_destination_that_is_not_a_name(
+    peer: Connect, gone: Callable[[], Any], serves: Callable[[], Any], name: str
+) -> None:
     attacker = await peer()
     await attacker.connect()
     message = attacker.message(Queue("placeholder"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
@@ -35,18 +38,22 @@ from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
 from pyjms_broker.connector.openwire.client_resources import MAXIMUM_SHARED
+from pyjms_broker.service import BrokerService
+from tests.kit.openwire_attacker import Connect
 
 Q = Queue("q")
 
 
-def ack_of(consumer_id: ConsumerId, kind: int, first, last, count: int) -> MessageAck:
+def ack_of(consumer_id: ConsumerId, kind: int, first: Any, last: Any, count: int) -> MessageAck:
     ack = MessageAck()
     ack.consumer_id, ack.destination, ack.ack_type = consumer_id, Q, kind
     ack.first_message_id, ack.last_message_id, ack.message_count = first, last, count
     return ack
 
 
-async def test_commands_before_the_connection_exists(peer, serves) -> None:
+async def test_commands_before_the_connection_exists(
+    peer: Connect, serves: Callable[[], Any]
+) -> None:
     attacker = await peer()
     await attacker.negotiate()
     message = attacker.message(Q)
@@ -63,7 +70,9 @@ async def test_commands_before_the_connection_exists(peer, serves) -> None:
     await serves()
 
 
-async def test_members_without_ids_and_ids_that_come_twice(peer, serves, service) -> None:
+async def test_members_without_ids_and_ids_that_come_twice(
+    peer: Connect, serves: Callable[[], Any], service: BrokerService
+) -> None:
     attacker = await peer()
     await attacker.connect()
     for command in (
@@ -89,7 +98,9 @@ async def test_members_without_ids_and_ids_that_come_twice(peer, serves, service
     await serves()
 
 
-async def test_acknowledgements_of_what_was_never_sent(peer, serves, service) -> None:
+async def test_acknowledgements_of_what_was_never_sent(
+    peer: Connect, serves: Callable[[], Any], service: BrokerService
+) -> None:
     attacker = await peer()
     await attacker.connect()
     consumer_id = await attacker.consume(Q)
@@ -116,7 +127,9 @@ async def test_acknowledgements_of_what_was_never_sent(peer, serves, service) ->
     await serves()
 
 
-async def test_messages_with_the_same_id_are_all_released(peer, gone, service) -> None:
+async def test_messages_with_the_same_id_are_all_released(
+    peer: Connect, gone: Callable[[], Any], service: BrokerService
+) -> None:
     """Ids without a producer are not audited; a window must not lose one under the other's id."""
     attacker = await peer()
     await attacker.connect()
@@ -142,7 +155,7 @@ async def test_messages_with_the_same_id_are_all_released(peer, gone, service) -
     assert left.message.content == b"3"
 
 
-async def test_headers_beyond_their_range(peer, serves) -> None:
+async def test_headers_beyond_their_range(peer: Connect, serves: Callable[[], Any]) -> None:
     attacker = await peer()
     await attacker.connect()
     await attacker.consume(Q)
@@ -155,7 +168,9 @@ async def test_headers_beyond_their_range(peer, serves) -> None:
     await serves()
 
 
-async def test_what_belongs_to_another_connection_stays_there(peer, service) -> None:
+async def test_what_belongs_to_another_connection_stays_there(
+    peer: Connect, service: BrokerService
+) -> None:
     victim, attacker = await peer("victim"), await peer()
     await victim.connect()
     await attacker.connect()
@@ -178,7 +193,7 @@ async def test_what_belongs_to_another_connection_stays_there(peer, service) -> 
     assert dispatch.message.content == b"still here"
 
 
-async def test_a_client_id_cannot_be_taken_from_a_live_connection(peer) -> None:
+async def test_a_client_id_cannot_be_taken_from_a_live_connection(peer: Connect) -> None:
     victim, attacker, later = await peer("victim"), await peer(), await peer("later")
     await victim.connect(client_id="c")
     await attacker.negotiate()
@@ -193,7 +208,9 @@ async def test_a_client_id_cannot_be_taken_from_a_live_connection(peer) -> None:
     assert type(await victim.ask(SessionInfo(SessionId("victim", 2)))) is Response
 
 
-async def test_transaction_steps_that_do_not_exist(peer, serves) -> None:
+async def test_transaction_steps_that_do_not_exist(
+    peer: Connect, serves: Callable[[], Any]
+) -> None:
     attacker = await peer()
     await attacker.connect()
     xid = LocalTransactionId(1, ConnectionId("attacker"))
@@ -210,7 +227,9 @@ async def test_transaction_steps_that_do_not_exist(peer, serves) -> None:
     "selector",
     ["(" * 20000 + "a", "x = '" + "y" * 65000, "NOT " * 15000 + "a = 1"],
 )
-async def test_giant_and_deep_selectors(peer, serves, selector: str) -> None:
+async def test_giant_and_deep_selectors(
+    peer: Connect, serves: Callable[[], Any], selector: str
+) -> None:
     attacker = await peer()
     await attacker.connect()
     info = ConsumerInfo(ConsumerId("attacker", 1, 1), destination=Q, selector=selector)
@@ -220,7 +239,9 @@ async def test_giant_and_deep_selectors(peer, serves, selector: str) -> None:
     await serves()
 
 
-async def test_composites_of_too_many_members(peer, serves, service) -> None:
+async def test_composites_of_too_many_members(
+    peer: Connect, serves: Callable[[], Any], service: BrokerService
+) -> None:
     attacker = await peer()
     await attacker.connect()
     giant = Queue(",".join(f"m{n}" for n in range(5000)))
@@ -236,7 +257,7 @@ async def test_composites_of_too_many_members(peer, serves, service) -> None:
 
 @pytest.mark.parametrize("name", ["queue://d,topic://e", "topic://d,queue://e"])
 async def test_a_consumer_of_queues_and_topics_together_gets_those_of_its_kind(
-    peer, serves, caplog, name: str
+    peer: Connect, serves: Callable[[], Any], caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     client = await peer()
     await client.connect()
@@ -251,7 +272,7 @@ async def test_a_consumer_of_queues_and_topics_together_gets_those_of_its_kind(
     await serves()
 
 
-async def test_a_temporary_destination_that_is_not_there(peer) -> None:
+async def test_a_temporary_destination_that_is_not_there(peer: Connect) -> None:
     client = await peer()
     await client.connect()
     answer = await client.ask(client.message(TemporaryQueue("ID:nobody:1")))
@@ -261,7 +282,9 @@ async def test_a_temporary_destination_that_is_not_there(peer) -> None:
     assert answer.exception.message == "temp-queue://ID:nobody:1"
 
 
-async def test_many_jms_connections_over_one_socket(peer, gone, service) -> None:
+async def test_many_jms_connections_over_one_socket(
+    peer: Connect, gone: Callable[[], Any], service: BrokerService
+) -> None:
     attacker = await peer()
     await attacker.connect()
     await attacker.tell(
@@ -274,7 +297,9 @@ async def test_many_jms_connections_over_one_socket(peer, gone, service) -> None
     assert service.connections.by_id == {}
 
 
-async def test_pulls_with_and_without_an_end(peer, serves, service) -> None:
+async def test_pulls_with_and_without_an_end(
+    peer: Connect, serves: Callable[[], Any], service: BrokerService
+) -> None:
     attacker = await peer()
     await attacker.connect()
     consumer_id = await attacker.consume(Q, prefetch=0)
@@ -294,7 +319,9 @@ async def test_pulls_with_and_without_an_end(peer, serves, service) -> None:
     await serves()
 
 
-async def test_invalid_oneway_commands_are_reported_and_the_connection_goes_on(peer) -> None:
+async def test_invalid_oneway_commands_are_reported_and_the_connection_goes_on(
+    peer: Connect,
+) -> None:
     attacker = await peer()
     await attacker.connect()
     await attacker.tell(*(attacker.message(None) for _ in range(50)))
@@ -305,7 +332,9 @@ async def test_invalid_oneway_commands_are_reported_and_the_connection_goes_on(p
 @pytest.mark.parametrize(
     "kind", [Response, DataResponse, DataArrayResponse, ExceptionResponse, IntegerResponse]
 )
-async def test_a_response_of_a_client_is_accepted(peer, serves, kind) -> None:
+async def test_a_response_of_a_client_is_accepted(
+    peer: Connect, serves: Callable[[], Any], kind: Any
+) -> None:
     attacker = await peer()
     await attacker.connect()
     await attacker.tell(kind(7))  # ends the replay of ActiveMQ's failover transport
@@ -315,7 +344,9 @@ async def test_a_response_of_a_client_is_accepted(peer, serves, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", [PartialCommand, LastPartialCommand])
-async def test_parts_of_commands_are_refused(peer, serves, caplog, kind) -> None:
+async def test_parts_of_commands_are_refused(
+    peer: Connect, serves: Callable[[], Any], caplog: pytest.LogCaptureFixture, kind: Any
+) -> None:
     attacker = await peer()
     await attacker.connect()
     await attacker.tell(kind(1, b"x"))

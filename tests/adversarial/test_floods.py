@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -30,17 +31,18 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
 )
 from pyjms_broker.service import BrokerService
+from tests.kit.openwire_attacker import Connect
 from tests.kit.waiting import until
 
 KIB = 1024
 Q, T = Queue("q"), Topic("t")
 
 
-def connection_of(service: BrokerService, name: str):
+def connection_of(service: BrokerService, name: str) -> Any:
     return service.connections.by_id[ConnectionId(name)]
 
 
-def waiting_bytes(connection) -> int:
+def waiting_bytes(connection: Any) -> int:
     """What is queued in the broker for a client that does not read."""
     transport = connection._transport
     while hasattr(transport, "next"):
@@ -68,7 +70,9 @@ def slow_machine() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("slow_machine")
-async def test_a_chunk_of_messages_that_take_long_lets_others_come_first(peer, service) -> None:
+async def test_a_chunk_of_messages_that_take_long_lets_others_come_first(
+    peer: Connect, service: BrokerService
+) -> None:
     attacker = await peer()
     await attacker.connect()
     await attacker.ask(attacker.message(T))
@@ -99,7 +103,11 @@ async def settled() -> None:
 
 @pytest.mark.parametrize("destination", [Q, T], ids=["queue", "topic"])
 async def test_a_consumer_that_never_reads_costs_one_buffer(
-    peer, gone, serves, service, destination
+    peer: Connect,
+    gone: Callable[[], Any],
+    serves: Callable[[], Any],
+    service: BrokerService,
+    destination: Any,
 ) -> None:
     lazy, sender = await peer("lazy"), await peer("sender")
     await lazy.connect()
@@ -121,7 +129,9 @@ async def test_a_consumer_that_never_reads_costs_one_buffer(
     assert held.statistics.inflight == 0
 
 
-async def test_requests_whose_responses_nobody_reads(peer, gone, serves, service) -> None:
+async def test_requests_whose_responses_nobody_reads(
+    peer: Connect, gone: Callable[[], Any], serves: Callable[[], Any], service: BrokerService
+) -> None:
     attacker = await peer()
     await attacker.connect()
     connection = connection_of(service, "attacker")
@@ -155,7 +165,7 @@ async def test_requests_whose_responses_nobody_reads(peer, gone, serves, service
 
 
 async def test_sends_that_wait_for_memory_are_bounded_and_go_with_their_client(
-    peer, gone, service
+    peer: Connect, gone: Callable[[], Any], service: BrokerService
 ) -> None:
     attacker = await peer()
     await attacker.connect()
@@ -197,7 +207,11 @@ async def test_sends_that_wait_for_memory_are_bounded_and_go_with_their_client(
 
 @pytest.mark.parametrize("destination", [Q, T], ids=["queue", "topic"])
 async def test_a_transaction_that_never_ends_is_within_the_memory_limit(
-    peer, gone, serves, service, destination
+    peer: Connect,
+    gone: Callable[[], Any],
+    serves: Callable[[], Any],
+    service: BrokerService,
+    destination: Any,
 ) -> None:
     attacker = await peer()
     await attacker.connect()
@@ -228,7 +242,9 @@ async def test_a_transaction_that_never_ends_is_within_the_memory_limit(
     await serves()
 
 
-async def test_topic_acknowledgements_in_a_transaction_use_no_store(peer, service) -> None:
+async def test_topic_acknowledgements_in_a_transaction_use_no_store(
+    peer: Connect, service: BrokerService
+) -> None:
     attacker = await peer()
     await attacker.connect()
     consumer_id = await attacker.consume(T)
@@ -289,7 +305,13 @@ LIMIT = 50
     ids=["sessions", "producers", "consumers", "advisories", "temporaries", "transactions"],
 )
 async def test_one_connection_has_so_many_and_no_more(
-    peer, gone, serves, service, attribute: str, what: str, make
+    peer: Connect,
+    gone: Callable[[], Any],
+    serves: Callable[[], Any],
+    service: BrokerService,
+    attribute: str,
+    what: str,
+    make: Any,
 ) -> None:
     connector = service.connectors[0]
     setattr(connector, f"maximum_{attribute}_per_connection", LIMIT)
@@ -310,7 +332,7 @@ async def test_one_connection_has_so_many_and_no_more(
 
 
 async def test_temporary_destinations_and_their_advisories_leave_no_trace(
-    peer, gone, service
+    peer: Connect, gone: Callable[[], Any], service: BrokerService
 ) -> None:
     watcher, attacker = await peer("watcher"), await peer()
     await watcher.connect()

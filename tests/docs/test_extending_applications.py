@@ -6,9 +6,10 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import anyio
 import pytest
@@ -20,7 +21,7 @@ from tests.kit.recipes import install, recipe_files
 
 
 @pytest.fixture
-def load(tmp_path, monkeypatch):
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """`load("A handler interceptor")`: that recipe's module, imported from an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -43,10 +44,10 @@ async def until(condition: Callable[[], bool]) -> None:
             await anyio.sleep(0.01)
 
 
-async def test_the_interceptors_of_the_recipe(load) -> None:
+async def test_the_interceptors_of_the_recipe(load: Callable[..., Any]) -> None:
     shop = load("A handler interceptor")
 
-    def numbered(message):
+    def numbered(message: Any) -> Any:
         message.properties["order"] = 1
         return message
 
@@ -61,7 +62,7 @@ async def test_the_interceptors_of_the_recipe(load) -> None:
         await until(lambda: len(shop.durations["orders"]) >= 3)
 
 
-async def test_the_send_interceptor_of_the_recipe(load) -> None:
+async def test_the_send_interceptor_of_the_recipe(load: Callable[..., Any]) -> None:
     tenants = load("A send interceptor")
     async with tenants.app as app:
         token = tenants.tenant.set("acme")
@@ -71,7 +72,7 @@ async def test_the_send_interceptor_of_the_recipe(load) -> None:
     assert tenants.orders == [("acme", "one")]
 
 
-async def test_the_error_handler_of_the_recipe(load) -> None:
+async def test_the_error_handler_of_the_recipe(load: Callable[..., Any]) -> None:
     alarms = load("An error handler")
     async with alarms.app as app:
         await app.template.convert_and_send("invoices", {"id": 7})
@@ -86,7 +87,7 @@ def pyjms(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return run_python("-c", main, *arguments, cwd=folder, env=environment)
 
 
-async def test_the_command_of_the_recipe_as_an_installed_package(tmp_path) -> None:
+async def test_the_command_of_the_recipe_as_an_installed_package(tmp_path: Path) -> None:
     install(recipe_files("A CLI command"), tmp_path)
     async with BrokerService("depth", persistent=False) as broker:
         connector = broker.add_connector("tcp://127.0.0.1:0")
@@ -100,7 +101,7 @@ async def test_the_command_of_the_recipe_as_an_installed_package(tmp_path) -> No
     assert (done.returncode, done.stdout, done.stderr) == (0, "orders.new: 3\n", "")
 
 
-def test_a_broken_command_names_its_distribution_and_breaks_no_other(tmp_path) -> None:
+def test_a_broken_command_names_its_distribution_and_breaks_no_other(tmp_path: Path) -> None:
     files = recipe_files("A CLI command")
     install(files | {"acme_depth.py": "import nothing_of_that_name\n"}, tmp_path)
     assert pyjms(tmp_path, "config", "show").returncode == 0
@@ -113,7 +114,7 @@ def test_a_broken_command_names_its_distribution_and_breaks_no_other(tmp_path) -
     )
 
 
-def test_a_command_below_pyjms_broker(tmp_path) -> None:
+def test_a_command_below_pyjms_broker(tmp_path: Path) -> None:
     files = recipe_files("A CLI command")
     project = files["pyproject.toml"].replace('"pyjms.cli"', '"pyjms.cli.broker"')
     install(files | {"pyproject.toml": project}, tmp_path)

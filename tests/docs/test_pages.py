@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from pyjms import PyjmsSettings, jms_listener, load_settings
+from pyjms.testing.app import JmsTestApp
 from tests.kit.processes import ROOT, environment
 
 DOCS = ROOT / "docs"
@@ -52,12 +55,12 @@ def test_the_settings_of_amazon_mq_are_valid(tmp_path: Path) -> None:
     assert settings.activemq.effective_broker_url().startswith("failover:(ssl://b-1234-1.mq")
 
 
-async def test_the_control_of_running_listeners(jms_app) -> None:
+async def test_the_control_of_running_listeners(jms_app: JmsTestApp) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "running.md").read_text(), re.DOTALL)
     names: dict[str, object] = {}
     exec(compile(code, "running.py", "exec"), names)
 
-    def handlers(listener_id: str):
+    def handlers(listener_id: str) -> Callable[..., Any]:
         @jms_listener(listener_id, id=listener_id)
         def handler(text: str) -> None: ...
 
@@ -73,7 +76,9 @@ ATTEMPTS = {"redelivered": 3, "lost": 1}
 
 
 @pytest.mark.parametrize("session", ["transacted", "auto", "client", "dups_ok"])
-async def test_the_table_of_sessions_says_what_a_failure_does(session: str, jms_app) -> None:
+async def test_the_table_of_sessions_says_what_a_failure_does(
+    session: str, jms_app: JmsTestApp
+) -> None:
     text = (DOCS / "concepts.md").read_text(encoding="utf-8")
     (row,) = re.findall(rf"^\| [`a-z_]*(?:: )?{session}\b.*\|$", text, re.MULTILINE)
     outcome = row.split("|")[3].strip()

@@ -13,6 +13,8 @@ from dependency_injector import providers
 
 from pyjms import ConnectionFactory, JmsApplication, Queue
 from pyjms.spark import find_pipelines
+from pyjms.testing.app import JmsTestApp
+from pyjms.testing.clock import VirtualClock
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -35,7 +37,9 @@ def orders() -> types.ModuleType:
     del sys.modules["orders"]
 
 
-def test_the_listener_of_the_readme_goes_with_its_yaml(orders, tmp_path) -> None:
+def test_the_listener_of_the_readme_goes_with_its_yaml(
+    orders: types.ModuleType, tmp_path: Path
+) -> None:
     (text,) = YAML
     (tmp_path / "application.yaml").write_text(text)
     application = JmsApplication(orders, config=tmp_path / "application.yaml")
@@ -46,7 +50,9 @@ def test_the_listener_of_the_readme_goes_with_its_yaml(orders, tmp_path) -> None
 
 
 @pytest.mark.parametrize("name", ["test_order", "test_bad_order"])
-async def test_the_tests_of_the_readme_pass(jms_app, orders, name) -> None:
+async def test_the_tests_of_the_readme_pass(
+    jms_app: JmsTestApp, orders: types.ModuleType, name: str
+) -> None:
     scope: dict[str, object] = {"orders": orders}
     exec(compile(block("async def test_order"), "test_orders.py", "exec"), scope)
     await scope[name](jms_app)
@@ -65,14 +71,18 @@ def shop() -> types.ModuleType:
     del sys.modules["shop"]
 
 
-async def test_the_service_of_the_readme_is_injected(jms_app, shop, capsys) -> None:
+async def test_the_service_of_the_readme_is_injected(
+    jms_app: JmsTestApp, shop: types.ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     await jms_app.start(shop, container=shop.Services)
     await jms_app.template.convert_and_send("invoices", {"id": 1})
     await jms_app.drained("invoices", raise_errors=True)
     assert capsys.readouterr().out == "saved {'id': 1}\n"
 
 
-async def test_the_service_of_the_readme_can_be_overridden(jms_app, shop) -> None:
+async def test_the_service_of_the_readme_can_be_overridden(
+    jms_app: JmsTestApp, shop: types.ModuleType
+) -> None:
     fake = Mock()
     services = shop.Services()
     services.database.override(providers.Object(fake))
@@ -92,13 +102,15 @@ def test_dead_letters_are_moved_back_as_in_the_readme() -> None:
         assert consumer.receive(timeout=5.0).text == "dead"
 
 
-async def test_the_virtual_clock_of_the_readme_works(jms_app, jms_clock) -> None:
+async def test_the_virtual_clock_of_the_readme_works(
+    jms_app: JmsTestApp, jms_clock: VirtualClock
+) -> None:
     scope: dict[str, object] = {"__name__": "reports"}
     exec(compile(block("jms_clock"), "test_reports.py", "exec"), scope)
     await scope["test_second_attempt"](jms_app, jms_clock)
 
 
-async def test_the_embedded_broker_of_the_readme_starts(capsys) -> None:
+async def test_the_embedded_broker_of_the_readme_starts(capsys: pytest.CaptureFixture[str]) -> None:
     scope: dict[str, object] = {}
     exec(compile(block("BrokerService"), "serve.py", "exec"), scope)
     await scope["serve"]()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from pyjms.jms.destination import Queue
@@ -23,7 +27,7 @@ PRODUCER = ProducerId("c", 1, 1)
 
 
 @pytest.fixture(params=STORES)
-async def store(request, tmp_path):
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
     made: JobSchedulerStore = STORES[request.param](tmp_path)
     await made.start()
     yield made
@@ -31,7 +35,7 @@ async def store(request, tmp_path):
 
 
 @pytest.fixture
-def scheduler(store):
+def scheduler(store: Any) -> Any:
     return store.scheduler()
 
 
@@ -44,17 +48,17 @@ def message(text: str) -> ActiveMQTextMessage:
     )
 
 
-def add(scheduler, job_id: str, next_time: int, **options):
+def add(scheduler: Any, job_id: str, next_time: int, **options: Any) -> ScheduledJob:
     job = ScheduledJob(job_id, 1000, next_time, **options)
     scheduler.add(job, message(job_id))
     return job
 
 
-def ids(jobs) -> list[str]:
+def ids(jobs: Any) -> list[str]:
     return [job.job_id for job in jobs]
 
 
-async def test_a_job_is_found_as_it_was_given(scheduler):
+async def test_a_job_is_found_as_it_was_given(scheduler: Any) -> None:
     job = ScheduledJob("a", 1000, 5000, "0 1 * * *", delay=10, period=20, repeat=-1)
     scheduler.add(job, message("body"))
     assert scheduler.get("a") == job
@@ -63,7 +67,7 @@ async def test_a_job_is_found_as_it_was_given(scheduler):
     assert len(scheduler) == 1
 
 
-async def test_jobs_are_due_in_the_order_of_their_times(scheduler):
+async def test_jobs_are_due_in_the_order_of_their_times(scheduler: Any) -> None:
     assert scheduler.next_time is None and scheduler.due(10**15) == []
     for job_id, time in (("c", 3000), ("a", 1000), ("b2", 2000), ("b1", 2000), ("d", 4000)):
         add(scheduler, job_id, time)
@@ -85,7 +89,7 @@ async def test_jobs_are_due_in_the_order_of_their_times(scheduler):
     assert scheduler.next_time == 2000
 
 
-async def test_repetitions_of_endless_and_cron_jobs_are_not_used_up(scheduler):
+async def test_repetitions_of_endless_and_cron_jobs_are_not_used_up(scheduler: Any) -> None:
     add(scheduler, "endless", 1000, repeat=-1)
     add(scheduler, "cron", 1000, cron_entry="* * * * *", repeat=4)
     for time in (2000, 3000):
@@ -94,13 +98,13 @@ async def test_repetitions_of_endless_and_cron_jobs_are_not_used_up(scheduler):
     assert [(j.repeat, j.execution_count) for j in scheduler.jobs()] == [(-1, 2), (4, 2)]
 
 
-async def test_unknown_jobs_are_ignored(scheduler):
+async def test_unknown_jobs_are_ignored(scheduler: Any) -> None:
     assert scheduler.remove("none") is COMPLETED
     assert scheduler.reschedule("none", 1) is COMPLETED
     assert len(scheduler) == 0
 
 
-async def test_a_job_takes_the_place_of_one_with_its_id(scheduler):
+async def test_a_job_takes_the_place_of_one_with_its_id(scheduler: Any) -> None:
     add(scheduler, "a", 1000)
     job = ScheduledJob("a", 1000, 9000)
     scheduler.add(job, message("newer"))
@@ -108,7 +112,7 @@ async def test_a_job_takes_the_place_of_one_with_its_id(scheduler):
     assert scheduler.message("a").type == "newer"
 
 
-async def test_jobs_of_a_time_span_are_listed_and_removed(scheduler):
+async def test_jobs_of_a_time_span_are_listed_and_removed(scheduler: Any) -> None:
     for number in range(1, 9):
         add(scheduler, f"j{number}", number * 1000)
     assert ids(scheduler.jobs(3000, 5000)) == ["j3", "j4", "j5"]
@@ -120,13 +124,13 @@ async def test_jobs_of_a_time_span_are_listed_and_removed(scheduler):
     assert list(scheduler.jobs()) == []
 
 
-async def test_many_jobs_with_one_time_are_all_listed(scheduler):
+async def test_many_jobs_with_one_time_are_all_listed(scheduler: Any) -> None:
     for number in range(1203):
         add(scheduler, f"j{number:04}", 5000)
     assert ids(scheduler.jobs()) == [f"j{number:04}" for number in range(1203)]
 
 
-async def test_messages_of_removed_jobs_are_released(scheduler):
+async def test_messages_of_removed_jobs_are_released(scheduler: Any) -> None:
     for number in range(1500):
         add(scheduler, f"j{number}", number)
         scheduler.remove(f"j{number}")
@@ -136,7 +140,7 @@ async def test_messages_of_removed_jobs_are_released(scheduler):
     assert len(frames) <= 1001
 
 
-async def test_schedulers_do_not_mix(store, scheduler):
+async def test_schedulers_do_not_mix(store: Any, scheduler: Any) -> None:
     other = store.scheduler("other")
     add(scheduler, "a", 1000)
     add(other, "a", 2000)
@@ -148,7 +152,7 @@ async def test_schedulers_do_not_mix(store, scheduler):
     assert (len(scheduler), len(other)) == (1, 0)
 
 
-async def test_what_was_answered_is_safe(store, scheduler):
+async def test_what_was_answered_is_safe(store: Any, scheduler: Any) -> None:
     answer = scheduler.add(ScheduledJob("a", 1, 2), message("a"))
     if answer is not None:
         await store.checkpoint()
@@ -157,7 +161,7 @@ async def test_what_was_answered_is_safe(store, scheduler):
     assert store.state is StoreState.RUNNING
 
 
-async def test_starting_with_nothing(tmp_path):
+async def test_starting_with_nothing(tmp_path: Path) -> None:
     for name, make in STORES.items():
         first = make(tmp_path / name)
         await first.start()

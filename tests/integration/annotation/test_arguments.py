@@ -64,7 +64,9 @@ async def handle(app: JmsTestApp, handler: Any, *payloads: object, **properties:
 
 @pytest.mark.fact("spring-jms 6.1.1")
 @pytest.mark.parametrize("hint", [None, object, Any])
-async def test_no_annotation_object_and_any_take_the_converted_payload(jms_app, hint) -> None:
+async def test_no_annotation_object_and_any_take_the_converted_payload(
+    jms_app: JmsTestApp, hint: Any
+) -> None:
     got: list[object] = []
 
     async def handler(body) -> None:
@@ -77,7 +79,7 @@ async def test_no_annotation_object_and_any_take_the_converted_payload(jms_app, 
     assert got == ["text", {"n": 1}, b"bytes"]
 
 
-async def test_plain_defaults_are_kept(jms_app) -> None:
+async def test_plain_defaults_are_kept(jms_app: JmsTestApp) -> None:
     got: list[object] = []
 
     @jms_listener("in")
@@ -88,7 +90,9 @@ async def test_plain_defaults_are_kept(jms_app) -> None:
     assert got == [("the body", "nobody", 3, ())]
 
 
-async def test_a_first_parameters_default_stands_in_for_an_empty_payload(jms_app) -> None:
+async def test_a_first_parameters_default_stands_in_for_an_empty_payload(
+    jms_app: JmsTestApp,
+) -> None:
     got: list[object] = []
 
     @jms_listener("in")
@@ -99,7 +103,7 @@ async def test_a_first_parameters_default_stands_in_for_an_empty_payload(jms_app
     assert got == [("the body", "nobody"), ("nothing", "nobody")]
 
 
-async def test_marks_as_defaults_are_marks(jms_app) -> None:
+async def test_marks_as_defaults_are_marks(jms_app: JmsTestApp) -> None:
     got: list[object] = []
 
     @jms_listener("in")
@@ -131,7 +135,9 @@ async def test_marks_as_defaults_are_marks(jms_app) -> None:
         (bytes, b"raw", b"raw"),
     ],
 )
-async def test_a_payload_becomes_what_the_parameter_says(jms_app, hint, payload, value) -> None:
+async def test_a_payload_becomes_what_the_parameter_says(
+    jms_app: JmsTestApp, hint: Any, payload: Any, value: Any
+) -> None:
     got: list[object] = []
 
     async def handler(body) -> None:
@@ -144,7 +150,9 @@ async def test_a_payload_becomes_what_the_parameter_says(jms_app, hint, payload,
 
 @pytest.mark.fact("spring-jms 6.1.3")
 @pytest.mark.parametrize("body", ["", "  ", b""])
-async def test_an_empty_payload_is_refused_by_a_plain_parameter(jms_app, body) -> None:
+async def test_an_empty_payload_is_refused_by_a_plain_parameter(
+    jms_app: JmsTestApp, body: str | bytes
+) -> None:
     @jms_listener("in")
     async def handler(body: str) -> None:
         raise AssertionError("never called")
@@ -155,7 +163,9 @@ async def test_an_empty_payload_is_refused_by_a_plain_parameter(jms_app, body) -
 
 
 @pytest.mark.fact("spring-jms 6.1.3")
-async def test_a_payload_that_does_not_fit_ends_in_the_dead_letter_queue(jms_app) -> None:
+async def test_a_payload_that_does_not_fit_ends_in_the_dead_letter_queue(
+    jms_app: JmsTestApp,
+) -> None:
     @jms_listener("in", id="numbers")
     async def handler(number: int) -> None:
         raise AssertionError("never called")
@@ -168,7 +178,7 @@ async def test_a_payload_that_does_not_fit_ends_in_the_dead_letter_queue(jms_app
 
 
 @pytest.mark.fact("spring-jms 6.1.6")
-async def test_raw_messages_are_taken_without_converting(jms_app) -> None:
+async def test_raw_messages_are_taken_without_converting(jms_app: JmsTestApp) -> None:
     got: list[object] = []
 
     class NeverRead:
@@ -192,7 +202,7 @@ async def test_raw_messages_are_taken_without_converting(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.1.1")
-async def test_a_raw_message_of_another_kind_is_a_conversion_error(jms_app) -> None:
+async def test_a_raw_message_of_another_kind_is_a_conversion_error(jms_app: JmsTestApp) -> None:
     @jms_listener("in")
     async def handler(message: MapMessage) -> None:
         raise AssertionError("never called")
@@ -204,7 +214,7 @@ async def test_a_raw_message_of_another_kind_is_a_conversion_error(jms_app) -> N
     )
 
 
-async def test_a_def_handler_gets_a_session_that_blocks(jms_app) -> None:
+async def test_a_def_handler_gets_a_session_that_blocks(jms_app: JmsTestApp) -> None:
     got: list[object] = []
 
     @jms_listener("in")
@@ -219,7 +229,7 @@ async def test_a_def_handler_gets_a_session_that_blocks(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.1.2")
-async def test_headers(jms_app) -> None:
+async def test_headers(jms_app: JmsTestApp) -> None:
     got: dict[str, object] = {}
 
     @jms_listener("in")
@@ -255,7 +265,7 @@ async def test_headers(jms_app) -> None:
     assert "jms_destination" in everything
 
 
-async def test_headers_by_the_names_of_a_message(jms_app) -> None:
+async def test_headers_by_the_names_of_a_message(jms_app: JmsTestApp) -> None:
     got: list[object] = []
 
     @jms_listener("in")
@@ -272,7 +282,7 @@ async def test_headers_by_the_names_of_a_message(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.1.2")
-async def test_a_missing_header_is_an_error_that_names_it(jms_app) -> None:
+async def test_a_missing_header_is_an_error_that_names_it(jms_app: JmsTestApp) -> None:
     @jms_listener("in")
     async def handler(region: Annotated[str, Header()]) -> None:
         raise AssertionError("never called")
@@ -291,7 +301,7 @@ class Services(ApplicationContainer):
     service = providers.Singleton(Service)
 
 
-async def test_services_are_injected_with_and_without_inject(jms_app) -> None:
+async def test_services_are_injected_with_and_without_inject(jms_app: JmsTestApp) -> None:
     @jms_listener("in")
     async def marked(text: str, service: Annotated[Service, Provide["service"]]) -> None:
         service.seen.append(("marked", text))
@@ -316,7 +326,9 @@ async def test_services_are_injected_with_and_without_inject(jms_app) -> None:
     assert not Services.service().seen
 
 
-async def test_a_def_handler_gets_the_blocking_template_in_its_transaction(jms_app) -> None:
+async def test_a_def_handler_gets_the_blocking_template_in_its_transaction(
+    jms_app: JmsTestApp,
+) -> None:
     kinds: list[object] = []
 
     @jms_listener("in")
@@ -333,7 +345,7 @@ async def test_a_def_handler_gets_the_blocking_template_in_its_transaction(jms_a
     assert [m.text for m in await jms_app.dead_letters()] == ["bad"]
 
 
-async def test_what_an_async_handler_sends_is_in_its_transaction(jms_app) -> None:
+async def test_what_an_async_handler_sends_is_in_its_transaction(jms_app: JmsTestApp) -> None:
     @jms_listener("in")
     async def handler(text: str, template: Annotated[Any, Provide["jms_template"]]) -> None:
         await template.convert_and_send("out", text)
@@ -346,7 +358,7 @@ async def test_what_an_async_handler_sends_is_in_its_transaction(jms_app) -> Non
 
 
 @pytest.mark.fact("spring-jms 6.1.8")
-async def test_failures_are_named_after_what_failed(jms_app) -> None:
+async def test_failures_are_named_after_what_failed(jms_app: JmsTestApp) -> None:
     seen: list[pyjms.ListenerExecutionFailedException] = []
 
     class Catching(ApplicationContainer):
@@ -371,7 +383,7 @@ async def test_failures_are_named_after_what_failed(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.1.4")
-async def test_what_a_type_demands_is_validated(jms_app) -> None:
+async def test_what_a_type_demands_is_validated(jms_app: JmsTestApp) -> None:
     """Spring needs @Valid and a validator; here the type says it."""
 
     got: list[int] = []
@@ -404,7 +416,7 @@ async def test_what_a_type_demands_is_validated(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.1.5")
-async def test_a_generic_message_has_payload_and_headers(jms_app) -> None:
+async def test_a_generic_message_has_payload_and_headers(jms_app: JmsTestApp) -> None:
     got: list[GenericMessage[Any]] = []
 
     @jms_listener("in")
@@ -418,7 +430,7 @@ async def test_a_generic_message_has_payload_and_headers(jms_app) -> None:
     assert (message.headers["region"], message.headers["jms_correlationId"]) == ("eu", "c-1")
 
 
-async def test_a_generic_message_s_payload_must_fit(jms_app) -> None:
+async def test_a_generic_message_s_payload_must_fit(jms_app: JmsTestApp) -> None:
     @jms_listener("in")
     async def handler(message: GenericMessage[int]) -> None:
         raise AssertionError("never called")
@@ -428,7 +440,7 @@ async def test_a_generic_message_s_payload_must_fit(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.1.7")
-async def test_all_parameters_marked_as_payload_get_it(jms_app) -> None:
+async def test_all_parameters_marked_as_payload_get_it(jms_app: JmsTestApp) -> None:
     """Spring does so without marks; here a second one without a mark is an error of the start."""
     got: list[object] = []
 
@@ -450,7 +462,9 @@ async def test_all_parameters_marked_as_payload_get_it(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 5.2.5")
-async def test_the_parameter_s_type_is_made_of_what_the_converter_returns(jms_app) -> None:
+async def test_the_parameter_s_type_is_made_of_what_the_converter_returns(
+    jms_app: JmsTestApp,
+) -> None:
     """A converter may ignore the type that is requested, as Spring's do."""
 
     class Plain:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pyjms.testing.broker import EmbeddedBroker
 from tests.kit.annotated_listeners import DECIDED_OTHERWISE, check, replay
 from tests.kit.data import spring_oracle
 
 
-async def test_annotated_listeners_do_what_spring_s_did(jms_broker, pyjms_broker_url) -> None:
+async def test_annotated_listeners_do_what_spring_s_did(
+    jms_broker: EmbeddedBroker, pyjms_broker_url: str
+) -> None:
     recorded = spring_oracle()["annotated-listener"]
     compared = check(await replay(pyjms_broker_url, ""), recorded)
     assert {*compared, *DECIDED_OTHERWISE} == set(recorded)

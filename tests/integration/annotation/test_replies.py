@@ -24,6 +24,7 @@ from pyjms import (
 )
 from pyjms.aio import DefaultJmsListenerContainerFactory, Session
 from pyjms.support.qos import QosSettings
+from pyjms.testing.app import JmsTestApp
 from tests.kit.data import spring_oracle
 
 
@@ -87,7 +88,9 @@ RECORDED = (
 
 
 @pytest.mark.parametrize(("case", "queue", "create"), RECORDED, ids=lambda v: str(v)[:40])
-async def test_answers_are_those_that_spring_gave(jms_app, case, queue, create) -> None:
+async def test_answers_are_those_that_spring_gave(
+    jms_app: JmsTestApp, case: str, queue: str, create: Any
+) -> None:
     wanted = spring_oracle()["annotated-listener"][case]
     await jms_app.start(*HANDLERS)
     await jms_app.template.send(queue, create)
@@ -115,7 +118,7 @@ async def test_answers_are_those_that_spring_gave(jms_app, case, queue, create) 
 
 
 @pytest.mark.fact("spring-jms 6.2.1")
-async def test_none_is_not_a_reply_and_replies_are_in_the_transaction(jms_app) -> None:
+async def test_none_is_not_a_reply_and_replies_are_in_the_transaction(jms_app: JmsTestApp) -> None:
     @jms_listener("in")
     async def twice(text: str, template: Annotated[Any, Provide["jms_template"]]) -> str:
         await template.convert_and_send("aside", text)
@@ -133,7 +136,7 @@ async def test_none_is_not_a_reply_and_replies_are_in_the_transaction(jms_app) -
 
 
 @pytest.mark.fact("spring-jms 6.2.2")
-async def test_reply_to_wins_over_send_to(jms_app) -> None:
+async def test_reply_to_wins_over_send_to(jms_app: JmsTestApp) -> None:
     await jms_app.start(sendto)
     await jms_app.template.send("sendto", request("five", reply_to=Queue("replies")))
     assert await jms_app.template.receive_and_convert("replies") == "to:five"
@@ -141,7 +144,7 @@ async def test_reply_to_wins_over_send_to(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.2.2")
-async def test_send_to_of_a_class_and_placeholders(jms_app) -> None:
+async def test_send_to_of_a_class_and_placeholders(jms_app: JmsTestApp) -> None:
     @send_to("${where:class.out}")
     class Handlers:
         @jms_listener("a")
@@ -161,7 +164,7 @@ async def test_send_to_of_a_class_and_placeholders(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.2.3")
-async def test_responses_name_their_destination(jms_app) -> None:
+async def test_responses_name_their_destination(jms_app: JmsTestApp) -> None:
     made: list[JmsResponse] = [
         JmsResponse.for_queue("q", "one"),
         JmsResponse.for_topic("t", "two"),
@@ -181,7 +184,7 @@ async def test_responses_name_their_destination(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.2.4")
-async def test_the_correlation_id_is_the_request_s(jms_app) -> None:
+async def test_the_correlation_id_is_the_request_s(jms_app: JmsTestApp) -> None:
     await jms_app.start(raw)
     await jms_app.template.send("raw", request("a", correlation_id="c-7"))
     await jms_app.template.send("raw", request("b"))
@@ -193,7 +196,9 @@ async def test_the_correlation_id_is_the_request_s(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.2.6", "spring-jms 1.1/replyQosSettings")
-async def test_answers_have_the_producer_s_defaults_or_the_container_s_settings(jms_app) -> None:
+async def test_answers_have_the_producer_s_defaults_or_the_container_s_settings(
+    jms_app: JmsTestApp,
+) -> None:
     class Container(ApplicationContainer):
         quick = providers.Singleton(
             DefaultJmsListenerContainerFactory,
@@ -222,7 +227,9 @@ async def test_answers_have_the_producer_s_defaults_or_the_container_s_settings(
 
 
 @pytest.mark.fact("spring-jms 6.2.7")
-async def test_an_answer_that_cannot_be_sent_is_a_failure_of_the_listener(jms_app) -> None:
+async def test_an_answer_that_cannot_be_sent_is_a_failure_of_the_listener(
+    jms_app: JmsTestApp,
+) -> None:
     seen: list[Exception] = []
 
     @jms_listener("in", id="in")
@@ -242,7 +249,7 @@ async def test_an_answer_that_cannot_be_sent_is_a_failure_of_the_listener(jms_ap
 
 
 @pytest.mark.fact("spring-jms 6.2.8")
-async def test_what_can_be_awaited_is_awaited(jms_app) -> None:
+async def test_what_can_be_awaited_is_awaited(jms_app: JmsTestApp) -> None:
     """Spring gives futures to the converter, which refuses them; a coroutine is awaited here."""
 
     async def later(text: str) -> str:
@@ -258,7 +265,7 @@ async def test_what_can_be_awaited_is_awaited(jms_app) -> None:
     assert await jms_app.template.receive_and_convert("out") == "X"
 
 
-async def test_send_and_receive_finds_the_answer(jms_app) -> None:
+async def test_send_and_receive_finds_the_answer(jms_app: JmsTestApp) -> None:
     await jms_app.start(echo)
     template: JmsTemplate = jms_app.template
     answer = await template.send_and_receive("echo", request("question"))
@@ -266,7 +273,7 @@ async def test_send_and_receive_finds_the_answer(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.2.2", "spring-jms 1.1/replyPubSubDomain")
-async def test_where_a_name_of_send_to_is(jms_app) -> None:
+async def test_where_a_name_of_send_to_is(jms_app: JmsTestApp) -> None:
     """A queue or topic as the listener's own name is, unless reply_pub_sub_domain says otherwise."""
 
     class Container(ApplicationContainer):
@@ -306,7 +313,7 @@ async def test_where_a_name_of_send_to_is(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.2.5")
-async def test_a_returned_message_of_payload_and_headers(jms_app) -> None:
+async def test_a_returned_message_of_payload_and_headers(jms_app: JmsTestApp) -> None:
     @jms_listener("in")
     @send_to("out")
     async def handler(text: str) -> Any:

@@ -30,6 +30,8 @@ from pyjms.aio import ConnectionFactory
 from pyjms.aio import JmsTemplate as AioTemplate
 from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
+from pyjms.testing.app import JmsTestApp
+from pyjms.testing.broker import EmbeddedBroker
 from tests.kit.waiting import until
 
 
@@ -66,7 +68,9 @@ class Noted:
         self.events.append("shutdown 2")
 
 
-async def test_hooks_run_around_the_listeners(jms_broker, pyjms_broker_url, caplog) -> None:
+async def test_hooks_run_around_the_listeners(
+    jms_broker: EmbeddedBroker, pyjms_broker_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     noted = Noted()
     async with JmsApplication(noted, settings=settings(pyjms_broker_url)) as application:
         await jms_broker.drained("notes")
@@ -77,7 +81,9 @@ async def test_hooks_run_around_the_listeners(jms_broker, pyjms_broker_url, capl
     assert "Shutdown hook Noted.closing failed" in caplog.text
 
 
-async def test_a_failing_start_up_hook_stops_the_start(jms_broker, pyjms_broker_url) -> None:
+async def test_a_failing_start_up_hook_stops_the_start(
+    jms_broker: EmbeddedBroker, pyjms_broker_url: str
+) -> None:
     events: list[str] = []
 
     @on_startup
@@ -102,7 +108,9 @@ async def test_a_failing_start_up_hook_stops_the_start(jms_broker, pyjms_broker_
         await application.run_async()
 
 
-async def test_the_log_says_what_runs_where(pyjms_broker_url, caplog) -> None:
+async def test_the_log_says_what_runs_where(
+    pyjms_broker_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     @jms_listener("orders.${app.region}", id="orders", concurrency="2-8")
     async def handler(text: str) -> None: ...
 
@@ -118,7 +126,7 @@ async def test_the_log_says_what_runs_where(pyjms_broker_url, caplog) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.7")
-async def test_endpoints_registered_later_start_at_once(jms_app) -> None:
+async def test_endpoints_registered_later_start_at_once(jms_app: JmsTestApp) -> None:
     got: list[str] = []
 
     async def listener(message: Any) -> None:
@@ -140,7 +148,7 @@ async def test_endpoints_registered_later_start_at_once(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.10")
-async def test_endpoints_are_functions_of_messages_or_handlers(jms_app) -> None:
+async def test_endpoints_are_functions_of_messages_or_handlers(jms_app: JmsTestApp) -> None:
     @jms_listener("b", id="b")
     async def handler(text: str) -> None: ...
 
@@ -159,7 +167,7 @@ async def test_endpoints_are_functions_of_messages_or_handlers(jms_app) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.2")
-async def test_ids_and_the_registry(jms_app) -> None:
+async def test_ids_and_the_registry(jms_app: JmsTestApp) -> None:
     @jms_listener("a")
     @jms_listener("b", id="named", auto_startup=False)
     async def handler(text: str) -> None: ...
@@ -184,7 +192,7 @@ async def test_ids_and_the_registry(jms_app) -> None:
 
 @pytest.mark.fact("spring-jms 6.4")
 async def test_the_endpoint_wins_over_its_factory_and_yaml_over_both(
-    jms_broker, pyjms_broker_url
+    jms_broker: EmbeddedBroker, pyjms_broker_url: str
 ) -> None:
     @jms_listener("a", id="plain")
     @jms_listener("b", id="own", concurrency="4")
@@ -209,7 +217,7 @@ async def test_the_endpoint_wins_over_its_factory_and_yaml_over_both(
 
 
 @pytest.mark.fact("spring-jms 6.4")
-async def test_the_id_names_the_threads(jms_app) -> None:
+async def test_the_id_names_the_threads(jms_app: JmsTestApp) -> None:
     names: list[str] = []
 
     @jms_listener("in", id="worker", concurrency="1-1")
@@ -223,7 +231,9 @@ async def test_the_id_names_the_threads(jms_app) -> None:
     assert names == ["worker-1"]
 
 
-async def test_the_log_says_which_listeners_are_of_topics(pyjms_broker_url, caplog) -> None:
+async def test_the_log_says_which_listeners_are_of_topics(
+    pyjms_broker_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     @jms_listener("news", id="archive", durable=True, subscription="archive")
     @jms_listener("topic://news", id="ticker")
     @jms_listener("letters", id="letters", concurrency="2-2")
@@ -241,7 +251,9 @@ async def test_the_log_says_which_listeners_are_of_topics(pyjms_broker_url, capl
     ]
 
 
-async def test_a_named_broker_is_a_container_factory(jms_broker, pyjms_broker_url, caplog) -> None:
+async def test_a_named_broker_is_a_container_factory(
+    jms_broker: EmbeddedBroker, pyjms_broker_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     got: list[str] = []
 
     @jms_listener("in", container_factory="backup")
@@ -265,7 +277,9 @@ async def test_a_named_broker_is_a_container_factory(jms_broker, pyjms_broker_ur
     assert started + pyjms_broker_url.partition("?")[0] in caplog.text
 
 
-async def test_an_application_starts_again(jms_broker, pyjms_broker_url) -> None:
+async def test_an_application_starts_again(
+    jms_broker: EmbeddedBroker, pyjms_broker_url: str
+) -> None:
     noted = Noted()
     application = JmsApplication(noted, settings=settings(pyjms_broker_url))
     for _ in range(2):
@@ -277,7 +291,9 @@ async def test_an_application_starts_again(jms_broker, pyjms_broker_url) -> None
     assert noted.events.count("startup") == 2
 
 
-async def test_handlers_are_registered_before_the_start(jms_broker, pyjms_broker_url) -> None:
+async def test_handlers_are_registered_before_the_start(
+    jms_broker: EmbeddedBroker, pyjms_broker_url: str
+) -> None:
     noted = Noted()
     application = JmsApplication(settings=settings(pyjms_broker_url))
     application.register(noted)
@@ -287,7 +303,9 @@ async def test_handlers_are_registered_before_the_start(jms_broker, pyjms_broker
     assert "startup" in noted.events
 
 
-async def test_stopping_gives_a_blocked_handler_its_deadline(jms_broker, pyjms_broker_url) -> None:
+async def test_stopping_gives_a_blocked_handler_its_deadline(
+    jms_broker: EmbeddedBroker, pyjms_broker_url: str
+) -> None:
     entered, release = anyio.Event(), anyio.Event()
 
     @jms_listener("in")
@@ -304,7 +322,9 @@ async def test_stopping_gives_a_blocked_handler_its_deadline(jms_broker, pyjms_b
     assert jms_broker.queue_statistics("in").messages == 1  # it went back
 
 
-async def test_stopping_waits_for_work_in_progress(jms_broker, pyjms_broker_url) -> None:
+async def test_stopping_waits_for_work_in_progress(
+    jms_broker: EmbeddedBroker, pyjms_broker_url: str
+) -> None:
     entered, release = anyio.Event(), threading.Event()
 
     @jms_listener("in")
@@ -326,7 +346,7 @@ async def test_stopping_waits_for_work_in_progress(jms_broker, pyjms_broker_url)
     assert jms_broker.queue_statistics("in").messages == 0
 
 
-async def test_request_stop_ends_run(pyjms_broker_url) -> None:
+async def test_request_stop_ends_run(pyjms_broker_url: str) -> None:
     noted = Noted()
     application = JmsApplication(noted, settings=settings(pyjms_broker_url))
 
@@ -341,7 +361,7 @@ async def test_request_stop_ends_run(pyjms_broker_url) -> None:
 
 
 @pytest.mark.fact("spring-jms 8.1.5", "spring-jms 8.1.6")
-async def test_listeners_use_the_factory_beneath_the_cache(jms_app) -> None:
+async def test_listeners_use_the_factory_beneath_the_cache(jms_app: JmsTestApp) -> None:
     @jms_listener("in", id="in")
     async def handler(text: str) -> None: ...
 
@@ -360,7 +380,7 @@ async def test_listeners_use_the_factory_beneath_the_cache(jms_app) -> None:
     await jms_app.drained("in", raise_errors=True)  # committed, though nobody acknowledged
 
 
-async def test_providers_are_overridden(jms_app) -> None:
+async def test_providers_are_overridden(jms_app: JmsTestApp) -> None:
     class Plain(ApplicationContainer):
         jms_template = providers.Singleton(
             AioTemplate,
@@ -374,7 +394,7 @@ async def test_providers_are_overridden(jms_app) -> None:
 
 
 @pytest.mark.parametrize("domain", [False, True])
-async def test_a_name_says_its_kind(domain, jms_app) -> None:
+async def test_a_name_says_its_kind(domain: bool, jms_app: JmsTestApp) -> None:
     got: list[object] = []
 
     @jms_listener("topic://news")
@@ -396,7 +416,9 @@ async def test_a_name_says_its_kind(domain, jms_app) -> None:
 
 
 @pytest.mark.parametrize("cache_level", ["CONSUMER", "NONE"])
-async def test_a_client_id_in_use_ends_the_start(cache_level, jms_broker, pyjms_broker_url) -> None:
+async def test_a_client_id_in_use_ends_the_start(
+    cache_level: str, jms_broker: EmbeddedBroker, pyjms_broker_url: str
+) -> None:
     class Container(ApplicationContainer):
         durables = providers.Singleton(
             DefaultJmsListenerContainerFactory,
@@ -421,7 +443,7 @@ async def test_a_client_id_in_use_ends_the_start(cache_level, jms_broker, pyjms_
         assert len(application.registry) == 0
 
 
-async def test_a_client_id_that_cannot_be_set_ends_the_start(pyjms_broker_url) -> None:
+async def test_a_client_id_that_cannot_be_set_ends_the_start(pyjms_broker_url: str) -> None:
     class Container(ApplicationContainer):
         durables = providers.Singleton(
             DefaultJmsListenerContainerFactory,
@@ -471,7 +493,9 @@ def test_an_application_runs_in_the_main_thread_only(run: str) -> None:
     assert not application.is_running
 
 
-async def test_an_error_handler_for_one_listener_or_for_all(jms_broker, pyjms_broker_url) -> None:
+async def test_an_error_handler_for_one_listener_or_for_all(
+    jms_broker: EmbeddedBroker, pyjms_broker_url: str
+) -> None:
     of_all: list[object] = []
     of_one: list[object] = []
 

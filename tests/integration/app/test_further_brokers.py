@@ -16,6 +16,7 @@ from pyjms import (
     jms_listener,
 )
 from pyjms.aio import JmsTemplate as AioTemplate
+from pyjms.testing.broker import EmbeddedBroker
 from pyjms_broker import BrokerService
 from tests.kit.waiting import until
 
@@ -32,7 +33,7 @@ def settings_with(url: str, audit_url: str) -> PyjmsSettings:
 
 
 async def test_handlers_get_the_template_of_a_further_broker(
-    jms_broker, pyjms_broker_url, audit_broker
+    jms_broker: EmbeddedBroker, pyjms_broker_url: str, audit_broker: Any
 ) -> None:
     got = anyio.Event()
     texts: list[str] = []
@@ -71,7 +72,7 @@ async def test_handlers_get_the_template_of_a_further_broker(
 
 
 async def test_a_send_to_its_own_broker_belongs_to_the_handlers_transaction(
-    jms_broker, pyjms_broker_url, audit_broker
+    jms_broker: EmbeddedBroker, pyjms_broker_url: str, audit_broker: Any
 ) -> None:
     attempts: list[int] = []
     done = anyio.Event()
@@ -98,7 +99,7 @@ async def test_a_send_to_its_own_broker_belongs_to_the_handlers_transaction(
         assert await audit.receive("result", timeout=0) is None
 
 
-async def test_a_misspelt_broker_is_named_before_the_start(pyjms_broker_url) -> None:
+async def test_a_misspelt_broker_is_named_before_the_start(pyjms_broker_url: str) -> None:
     @jms_listener("orders", id="orders")
     def on_order(text: str, audit: Annotated[JmsTemplate, Provide["jms_templates.audti"]]) -> None:
         raise AssertionError((text, audit))

@@ -95,7 +95,9 @@ def settings(port: int, **more: Any) -> PyjmsSettings:
     return PyjmsSettings(**values).with_broker_url(f"tcp://127.0.0.1:{port}")
 
 
-async def test_one_warning_for_a_broker_and_one_line_when_it_is_back(caplog) -> None:
+async def test_one_warning_for_a_broker_and_one_line_when_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO, logger="pyjms")
     port = free_port()
     heard = Heard()
@@ -135,7 +137,7 @@ async def test_one_warning_for_a_broker_and_one_line_when_it_is_back(caplog) -> 
 
 
 async def test_what_a_broker_reports_of_a_connection_that_lasts_is_a_warning(
-    pyjms_broker_url, caplog
+    pyjms_broker_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="pyjms.listener.outages")
     async with await AioConnectionFactory(pyjms_broker_url).create_connection() as connection:
@@ -150,7 +152,9 @@ async def test_what_a_broker_reports_of_a_connection_that_lasts_is_a_warning(
     assert caplog.records[-1].getMessage() == "Connection of listener orders: too many steps"
 
 
-async def test_a_connection_of_a_single_receive_reports_no_loss(caplog) -> None:
+async def test_a_connection_of_a_single_receive_reports_no_loss(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     at_work, is_over = anyio.Event(), anyio.Event()
 
     @jms_listener("held", id="held")
@@ -173,7 +177,7 @@ async def test_a_connection_of_a_single_receive_reports_no_loss(caplog) -> None:
     assert not [name for name in warnings if name.startswith("pyjms.client")]
 
 
-async def test_attempts_of_many_processes_are_spread(pyjms_broker_url) -> None:
+async def test_attempts_of_many_processes_are_spread(pyjms_broker_url: str) -> None:
     heard = Heard()
     configured = PyjmsSettings().with_broker_url(pyjms_broker_url)
     async with JmsApplication(heard, settings=configured) as application:

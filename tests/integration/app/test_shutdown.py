@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -24,6 +25,8 @@ from pyjms import (
     on_shutdown,
 )
 from pyjms._wakeup import LoopHandle
+from pyjms.testing.broker import EmbeddedBroker
+from pyjms.testing.clock import VirtualClock
 
 
 def written(folder: Path, timeout: str) -> Path:
@@ -38,7 +41,7 @@ def test_the_default_is_below_that_of_kubernetes() -> None:
     assert application.stop_timeout == PyjmsSettings().lifecycle.timeout_per_shutdown_phase
 
 
-def test_the_deadline_is_a_setting(tmp_path) -> None:
+def test_the_deadline_is_a_setting(tmp_path: Path) -> None:
     config = written(tmp_path, "1500ms")
     assert JmsApplication(config=config).stop_timeout == 1.5
     assert JmsApplication(config=config, stop_timeout=7).stop_timeout == 7
@@ -58,7 +61,7 @@ class Pushing(ApplicationContainer):
 
 @pytest.mark.parametrize("container", [ApplicationContainer, Pushing])
 async def test_a_line_for_each_handler_that_is_given_up(
-    container, pyjms_broker_url, tmp_path, caplog
+    container: Any, pyjms_broker_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     released = threading.Event()
     at_work = {"coroutine": anyio.Event(), "thread": anyio.Event()}
@@ -128,7 +131,12 @@ class Hooks:
 
 @pytest.mark.parametrize(("timeout", "seconds"), [(20.0, 20), (1.0, 3)])
 async def test_the_deadline_bounds_shutdown_hooks_too(
-    timeout, seconds, jms_broker, jms_clock, pyjms_broker_url, caplog
+    timeout: float,
+    seconds: int,
+    jms_broker: EmbeddedBroker,
+    jms_clock: VirtualClock,
+    pyjms_broker_url: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     hooks = Hooks()
     settings = PyjmsSettings().with_broker_url(pyjms_broker_url)
@@ -148,7 +156,7 @@ async def test_the_deadline_bounds_shutdown_hooks_too(
 
 @pytest.mark.parametrize(("jitter", "added"), [(None, 0.8), (0.0, 0.0), (0.5, 0.5)])
 async def test_a_back_off_with_a_jitter_of_its_own_keeps_it(
-    jitter, added, jms_broker, pyjms_broker_url
+    jitter: float | None, added: float, jms_broker: EmbeddedBroker, pyjms_broker_url: str
 ) -> None:
     rule = FixedBackOff(4.0, jitter=jitter)
 

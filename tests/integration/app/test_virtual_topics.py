@@ -34,7 +34,9 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-async def test_the_log_names_the_listeners_that_a_message_reaches(pyjms_broker_url, caplog) -> None:
+async def test_the_log_names_the_listeners_that_a_message_reaches(
+    pyjms_broker_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, logger="pyjms")
     settings = PyjmsSettings().with_broker_url(pyjms_broker_url)
     async with JmsApplication(billing, shipping, other, settings=settings) as application:
@@ -50,7 +52,9 @@ async def test_the_log_names_the_listeners_that_a_message_reaches(pyjms_broker_u
         assert "wrong" not in text
 
 
-async def test_a_listener_of_the_queue_is_named(pyjms_broker_url, caplog) -> None:
+async def test_a_listener_of_the_queue_is_named(
+    pyjms_broker_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = PyjmsSettings().with_broker_url(pyjms_broker_url)
     async with JmsApplication(billing, mistaken, settings=settings) as application:
         await application.template.convert_and_send("VirtualTopic.orders", "x")

@@ -29,6 +29,7 @@ from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
 from pyjms_broker.service import BrokerService
+from tests.kit.raw_client import BrokerWith, Connect
 
 A = "ActiveMQ.Advisory."
 TEMPORARIES = Topic(f"{A}TempQueue,{A}TempTopic")
@@ -39,7 +40,7 @@ def properties(message: ActiveMQMessage) -> dict[str, object]:
     return dict(decode_map(message.marshalled_properties))
 
 
-async def test_form_of_an_advisory(connect, service: BrokerService) -> None:
+async def test_form_of_an_advisory(connect: Connect, service: BrokerService) -> None:
     client = await connect()
     await client.consumer(TEMPORARIES, prefetch_size=1000, no_local=True)
     mine = TemporaryQueue(f"{client.name}:1")
@@ -69,7 +70,7 @@ async def test_form_of_an_advisory(connect, service: BrokerService) -> None:
 
 
 async def test_every_client_hears_of_temporary_destinations_of_all_also_earlier_ones(
-    connect,
+    connect: Connect,
 ) -> None:
     first = await connect()
     queue, topic = TemporaryQueue(f"{first.name}:1"), TemporaryTopic(f"{first.name}:2")
@@ -95,7 +96,7 @@ async def test_every_client_hears_of_temporary_destinations_of_all_also_earlier_
 
 
 @pytest.mark.fact("activemq-broker 11/Connection")
-async def test_connections_come_and_go_without_their_passwords(connect) -> None:
+async def test_connections_come_and_go_without_their_passwords(connect: Connect) -> None:
     watcher = await connect()
     await watcher.consumer(Topic(f"{A}Connection"))
     replayed = await watcher.message()
@@ -118,7 +119,7 @@ async def test_connections_come_and_go_without_their_passwords(connect) -> None:
     "activemq-broker 11/Consumer.Queue.X, Consumer.Topic.X",
     "activemq-broker 11/Producer.Queue.X, Producer.Topic.X, Producer.Anonymous",
 )
-async def test_consumers_and_producers_are_counted(connect) -> None:
+async def test_consumers_and_producers_are_counted(connect: Connect) -> None:
     watcher, other = await connect(), await connect()
     await watcher.consumer(Topic(f"{A}Consumer.Queue.q"))
     await watcher.consumer(Topic(f"{A}Producer.Queue.q"))
@@ -151,7 +152,7 @@ async def test_consumers_and_producers_are_counted(connect) -> None:
 
 
 @pytest.mark.fact("activemq-broker V-A2")
-async def test_who_subscribes_gets_what_is_the_case_and_nobody_else_does(connect) -> None:
+async def test_who_subscribes_gets_what_is_the_case_and_nobody_else_does(connect: Connect) -> None:
     there, late, bystander = await connect(), await connect(), await connect()
     await there.consumer(Queue("q"))
     await there.producer(Queue("q"))
@@ -177,7 +178,7 @@ async def test_who_subscribes_gets_what_is_the_case_and_nobody_else_does(connect
 
 
 @pytest.mark.fact("activemq-broker V-A2")
-async def test_each_kind_of_state_is_told_again_to_who_subscribes(broker_with) -> None:
+async def test_each_kind_of_state_is_told_again_to_who_subscribes(broker_with: BrokerWith) -> None:
     async with broker_with(use_virtual_dest_subs=True) as (_, client):
         for temporary in (TemporaryQueue(f"{client.name}:1"), TemporaryTopic(f"{client.name}:2")):
             await client.destination(temporary)
@@ -208,7 +209,7 @@ async def test_each_kind_of_state_is_told_again_to_who_subscribes(broker_with) -
 
 
 @pytest.mark.fact("activemq-broker V-A3")
-async def test_advisory_topics_are_topics_that_are_not_advised(connect) -> None:
+async def test_advisory_topics_are_topics_that_are_not_advised(connect: Connect) -> None:
     client = await connect()
     await client.consumer(Topic("ActiveMQ.Advisory.>"))
     assert (await client.message()).destination == Topic(f"{A}MasterBroker")
@@ -224,7 +225,7 @@ async def test_advisory_topics_are_topics_that_are_not_advised(connect) -> None:
 
 
 @pytest.mark.fact("activemq-broker V-A1")
-async def test_the_end_of_a_temporary_queue_takes_its_consumers_silently(connect) -> None:
+async def test_the_end_of_a_temporary_queue_takes_its_consumers_silently(connect: Connect) -> None:
     watcher, owner = await connect(), await connect()
     queue = TemporaryQueue(f"{owner.name}:1")
     await owner.destination(queue)
@@ -252,7 +253,7 @@ async def test_the_end_of_a_temporary_queue_takes_its_consumers_silently(connect
     "activemq-broker 11/Expired.Queue.X, Expired.Topic.X",
     "activemq-broker 11/MessageDLQd.Queue/Topic.X",
 )
-async def test_advisories_of_dead_and_expired_messages_have_no_bodies(connect) -> None:
+async def test_advisories_of_dead_and_expired_messages_have_no_bodies(connect: Connect) -> None:
     client = await connect()
     await client.consumer(Topic(f"{A}MessageDLQd.>"))
     await client.consumer(Topic(f"{A}Expired.>"))
@@ -281,7 +282,7 @@ async def test_advisories_of_dead_and_expired_messages_have_no_bodies(connect) -
 
 @pytest.mark.fact("activemq-broker D10")
 async def test_a_removed_destination_takes_its_advisory_topics_along(
-    connect, service: BrokerService
+    connect: Connect, service: BrokerService
 ) -> None:
     client = await connect()
     await client.consumer(Topic(f"{A}Queue"))
@@ -304,7 +305,7 @@ async def test_a_removed_destination_takes_its_advisory_topics_along(
     "activemq-broker 11/MessageDiscarded.Queue/Topic.X",
     "activemq-broker 11/SlowConsumer.Queue/Topic.X",
 )
-async def test_policies_tell_of_consumed_discarded_and_slow(broker_with) -> None:
+async def test_policies_tell_of_consumed_discarded_and_slow(broker_with: BrokerWith) -> None:
     policy = PolicyEntry(
         advisory_for_consumed=True,
         advisory_for_discarding_messages=True,
@@ -341,7 +342,9 @@ async def test_policies_tell_of_consumed_discarded_and_slow(broker_with) -> None
 
 
 @pytest.mark.fact("activemq-broker 11/MessageDelivered.Queue/Topic.X")
-async def test_each_arrival_is_reported_once_also_behind_a_virtual_topic(broker_with) -> None:
+async def test_each_arrival_is_reported_once_also_behind_a_virtual_topic(
+    broker_with: BrokerWith,
+) -> None:
     policies = PolicyMap([PolicyEntry(advisory_for_delivery=True)])
     async with broker_with(policies=policies) as (_, client):
         for fed in ("Consumer.a.VirtualTopic.t", "Consumer.b.VirtualTopic.t"):
@@ -361,7 +364,7 @@ async def test_each_arrival_is_reported_once_also_behind_a_virtual_topic(broker_
 
 
 @pytest.mark.fact("activemq-broker 11/MessageDispatched...")
-async def test_each_dispatch_is_reported_redeliveries_included(broker_with) -> None:
+async def test_each_dispatch_is_reported_redeliveries_included(broker_with: BrokerWith) -> None:
     policy = PolicyEntry(destination=Queue("q"), advisory_for_dispatched=True)
     async with broker_with(policies=PolicyMap([policy])) as (_, client):
         await client.send(Queue("q"), "x")
@@ -387,7 +390,7 @@ async def test_each_dispatch_is_reported_redeliveries_included(broker_with) -> N
     "activemq-broker 11/FastProducer.Queue/Topic.X",
     "activemq-broker 11/NoConsumer.Queue.X / .Topic.X",
 )
-async def test_full_memory_fast_producers_and_missing_consumers(broker_with) -> None:
+async def test_full_memory_fast_producers_and_missing_consumers(broker_with: BrokerWith) -> None:
     policy = PolicyEntry(
         destination=Queue("q"),
         advisory_when_full=True,
@@ -419,7 +422,7 @@ async def test_full_memory_fast_producers_and_missing_consumers(broker_with) -> 
 
 @pytest.mark.fact("activemq-broker 11/MasterBroker")
 @pytest.mark.parametrize("topic", [f"{A}MasterBroker", ">", f"{A}Connection,{A}MasterBroker"])
-async def test_a_master_broker_says_so_to_each_new_consumer(connect, topic: str) -> None:
+async def test_a_master_broker_says_so_to_each_new_consumer(connect: Connect, topic: str) -> None:
     for _ in range(2):
         client = await connect()
         consumer = await client.consumer(Topic(topic))
@@ -436,7 +439,9 @@ async def test_a_master_broker_says_so_to_each_new_consumer(connect, topic: str)
 
 
 @pytest.mark.fact("activemq-broker 11/Producer.Queue.X, Producer.Topic.X, Producer.Anonymous")
-async def test_producers_without_a_destination_are_announced_on_demand(broker_with) -> None:
+async def test_producers_without_a_destination_are_announced_on_demand(
+    broker_with: BrokerWith,
+) -> None:
     async with broker_with(anonymous_producer_advisory_support=True) as (_, client):
         await client.consumer(Topic(f"{A}Producer.Anonymous"))
         producer = await client.producer()
@@ -448,7 +453,7 @@ async def test_producers_without_a_destination_are_announced_on_demand(broker_wi
 
 
 @pytest.mark.fact("activemq-broker 11/Consumer.Queue.X, Consumer.Topic.X")
-async def test_a_durable_subscription_is_announced_until_its_end(connect) -> None:
+async def test_a_durable_subscription_is_announced_until_its_end(connect: Connect) -> None:
     client = await connect()
     await client.consumer(Topic(f"{A}Consumer.Topic.t"))
     consumer = await client.consumer(Topic("t"), subscription_name="s", client_id=client.name)
@@ -460,7 +465,7 @@ async def test_a_durable_subscription_is_announced_until_its_end(connect) -> Non
 
 
 async def test_an_advisory_that_cannot_be_sent_has_no_other_effect(
-    broker_with, caplog: pytest.LogCaptureFixture
+    broker_with: BrokerWith, caplog: pytest.LogCaptureFixture
 ) -> None:
     class NoAdvisories(BrokerFilter):
         """Stands where the region is, and refuses advisories."""
@@ -483,7 +488,7 @@ async def test_an_advisory_that_cannot_be_sent_has_no_other_effect(
 
 
 @pytest.mark.fact("activemq-broker 11/Queue, Topic, TempQueue, TempTopic")
-async def test_all_four_kinds_of_destinations_come_and_go(connect) -> None:
+async def test_all_four_kinds_of_destinations_come_and_go(connect: Connect) -> None:
     client = await connect()
     await client.consumer(
         Topic(",".join(f"{A}{k}" for k in ("Queue", "Topic", "TempQueue", "TempTopic")))

@@ -14,6 +14,7 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
+from tests.kit.raw_client import RawClient
 
 
 @contextmanager
@@ -39,7 +40,7 @@ def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("verb", [(), ("start",)])
 async def test_start_serve_and_stop_on_a_signal(
-    verb: tuple[str, ...], stop: signal.Signals, raw_client
+    verb: tuple[str, ...], stop: signal.Signals, raw_client: type[RawClient]
 ) -> None:
     with started(*verb, "--ephemeral", "--openwire", "127.0.0.1:0", "--name", "b1") as (
         process,
@@ -60,7 +61,7 @@ async def test_start_serve_and_stop_on_a_signal(
         await client.cut()
 
 
-async def test_messages_survive_a_kill(tmp_path: Path, raw_client) -> None:
+async def test_messages_survive_a_kill(tmp_path: Path, raw_client: type[RawClient]) -> None:
     arguments = ("start", "--data", str(tmp_path), "--openwire", "127.0.0.1:0")
     with started(*arguments) as (process, line):
         client = raw_client(create_transport(line.split()[-1]))

@@ -15,6 +15,7 @@ from pyjms_broker.cli.start import Source, make_service
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.raw_client import RawClient
 
 YAML = """
 broker_name: from-yaml
@@ -42,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.fact("activemq-broker D3")
-async def test_the_file_says_what_the_broker_does(path: Path, raw_client) -> None:
+async def test_the_file_says_what_the_broker_does(path: Path, raw_client: type[RawClient]) -> None:
     service = BrokerService.from_settings(load_broker_settings(path, environ={}))
     assert service.broker_name == "from-yaml"
     assert service.system_usage.memory.limit == 1024 * 1024

@@ -69,7 +69,7 @@ async def test_everything_is_kept_while_it_runs_and_dropped_at_its_stop(
             await client.message()
             assert region.destinations()[Q].statistics.messages == 2, run
             await client.close()
-    assert list(tmp_path.rglob("db-*.log")) == []  # noqa: ASYNC240 - after all
+    assert list(tmp_path.rglob("db-*.log")) == []
 
 
 @pytest.mark.fact("activemq-persistence E1")

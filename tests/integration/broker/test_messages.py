@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.errors import JMSException
@@ -15,6 +17,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.primitives import decode_map, decode_text
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.raw_client import Connect
 
 
 def body(message: object) -> str | None:
@@ -22,7 +25,9 @@ def body(message: object) -> str | None:
     return decode_text(content)
 
 
-async def test_sent_received_acknowledged(connect, test_broker: EmbeddedTestBroker) -> None:
+async def test_sent_received_acknowledged(
+    connect: Connect, test_broker: EmbeddedTestBroker
+) -> None:
     client = await connect()
     await client.send(Queue("q"), "one", "two")
     assert test_broker.queue_statistics("q").messages == 2
@@ -38,7 +43,7 @@ async def test_sent_received_acknowledged(connect, test_broker: EmbeddedTestBrok
 
 
 async def test_a_committed_transaction_shows_its_messages_and_a_rolled_back_one_does_not(
-    connect,
+    connect: Connect,
 ) -> None:
     client = await connect()
     await client.consumer(Queue("q"))
@@ -58,7 +63,7 @@ async def test_a_committed_transaction_shows_its_messages_and_a_rolled_back_one_
 
 
 async def test_acknowledgements_count_at_the_commit(
-    connect, test_broker: EmbeddedTestBroker
+    connect: Connect, test_broker: EmbeddedTestBroker
 ) -> None:
     client = await connect()
     await client.send(Queue("q"), "x")
@@ -79,7 +84,7 @@ async def test_acknowledgements_count_at_the_commit(
 
 @pytest.mark.fact("activemq-broker X3")
 async def test_after_a_rollback_messages_stay_with_their_consumer_until_it_goes(
-    connect, test_broker: EmbeddedTestBroker
+    connect: Connect, test_broker: EmbeddedTestBroker
 ) -> None:
     first, second = await connect(), await connect()
     await first.send(Queue("q"), "x", "y")
@@ -99,7 +104,9 @@ async def test_after_a_rollback_messages_stay_with_their_consumer_until_it_goes(
     await second.nothing_dispatched()
 
 
-async def test_the_end_of_a_connection_rolls_its_transaction_back(connect, test_broker) -> None:
+async def test_the_end_of_a_connection_rolls_its_transaction_back(
+    connect: Connect, test_broker: EmbeddedTestBroker
+) -> None:
     first, second = await connect(), await connect()
     await first.send(Queue("q"), "x")
     await first.consumer(Queue("q"))
@@ -118,7 +125,7 @@ async def test_the_end_of_a_connection_rolls_its_transaction_back(connect, test_
 
 
 @pytest.mark.fact("activemq-broker X1")
-async def test_local_transactions_over_the_wire(connect) -> None:
+async def test_local_transactions_over_the_wire(connect: Connect) -> None:
     client = await connect()
     await client.consumer(Queue("q"))
     xid = client.local(1)
@@ -143,14 +150,16 @@ async def test_local_transactions_over_the_wire(connect) -> None:
     assert "has not been started." in (refused.exception.message or "")
 
 
-def _info(client, kind: int, xid) -> Command:
+def _info(client: Any, kind: int, xid: Any) -> Command:
     from pyjms.wire.openwire.commands import TransactionInfo
 
     return TransactionInfo(client.connection_id, xid, kind)
 
 
 @pytest.mark.fact("activemq-broker X2")
-async def test_messages_appear_in_the_order_of_commits(connect, test_broker) -> None:
+async def test_messages_appear_in_the_order_of_commits(
+    connect: Connect, test_broker: EmbeddedTestBroker
+) -> None:
     client = await connect()
     xid = client.local(1)
     await client.transaction(TransactionType.BEGIN, xid)
@@ -169,7 +178,7 @@ async def test_messages_appear_in_the_order_of_commits(connect, test_broker) -> 
 
 
 async def test_a_poison_ack_leads_to_the_dead_letter_queue(
-    connect, test_broker: EmbeddedTestBroker
+    connect: Connect, test_broker: EmbeddedTestBroker
 ) -> None:
     client = await connect()
     await client.send(Queue("q"), "bad", "good")
@@ -194,7 +203,7 @@ async def test_a_poison_ack_leads_to_the_dead_letter_queue(
     assert dispatch.redelivery_counter == 0
 
 
-async def test_topics_reach_every_consumer_that_is_there(connect) -> None:
+async def test_topics_reach_every_consumer_that_is_there(connect: Connect) -> None:
     first, second = await connect(), await connect()
     await first.send(Topic("t"), "nobody")
     await first.consumer(Topic("t"))
@@ -205,7 +214,7 @@ async def test_topics_reach_every_consumer_that_is_there(connect) -> None:
 
 
 @pytest.mark.fact("activemq-broker B4")
-async def test_a_composite_send_reaches_its_members_with_one_message_id(connect) -> None:
+async def test_a_composite_send_reaches_its_members_with_one_message_id(connect: Connect) -> None:
     client = await connect()
     for destination in (Queue("a"), Queue("b"), Topic("c")):
         await client.consumer(destination)
@@ -222,7 +231,7 @@ async def test_a_composite_send_reaches_its_members_with_one_message_id(connect)
         assert (dispatch.consumer_id, dispatch.destination) == (consumer, destination)
 
 
-async def test_a_failing_oneway_send_dooms_its_transaction(connect) -> None:
+async def test_a_failing_oneway_send_dooms_its_transaction(connect: Connect) -> None:
     from pyjms.errors import TransactionRolledBackException
     from pyjms.jms.destination import TemporaryQueue
 

@@ -13,6 +13,7 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
 from tests.kit.forked_python import run_python
+from tests.kit.raw_client import RawClient
 
 LATER = 4_000_000_000_000
 
@@ -54,7 +55,7 @@ def messages_of(path: Path) -> list[dict[str, object]]:
 
 
 async def test_import_and_export_with_a_running_broker(
-    broker_url: str, tmp_path: Path, raw_client
+    broker_url: str, tmp_path: Path, raw_client: type[RawClient]
 ) -> None:
     fields = {
         "priority": 7,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -17,14 +18,14 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.fixture
-async def template():
+async def template() -> AsyncIterator[JmsTemplate]:
     async with EmbeddedTestBroker(BrokerService("unscheduled", persistent=False)):
         yield JmsTemplate(ConnectionFactory("vm://unscheduled?create=false"), receive_timeout=5)
 
 
 @pytest.mark.fact("activemq-broker S1")
 async def test_a_delay_without_a_scheduler_is_warned_of_once_for_each_destination(
-    template, caplog: pytest.LogCaptureFixture
+    template: JmsTemplate, caplog: pytest.LogCaptureFixture
 ) -> None:
     for destination in ("orders", "orders", "topic://news"):
         await template.convert_and_send(destination, "x", delay=60)
@@ -49,14 +50,14 @@ async def test_a_delay_without_a_scheduler_is_warned_of_once_for_each_destinatio
     ],
 )
 async def test_other_schedules_are_warned_of_too(
-    template, caplog: pytest.LogCaptureFixture, properties: dict[str, object]
+    template: JmsTemplate, caplog: pytest.LogCaptureFixture, properties: dict[str, object]
 ) -> None:
     await template.convert_and_send("orders", "x", properties=properties)
     assert len(warnings_of(caplog)) == 1
 
 
 async def test_what_a_scheduler_would_deliver_at_once_is_not_warned_of(
-    template, caplog: pytest.LogCaptureFixture
+    template: JmsTemplate, caplog: pytest.LogCaptureFixture
 ) -> None:
     await template.convert_and_send("orders", "x")
     await template.convert_and_send("orders", "x", properties={"AMQ_SCHEDULED_REPEAT": 2})
@@ -66,7 +67,7 @@ async def test_what_a_scheduler_would_deliver_at_once_is_not_warned_of(
 
 
 async def test_the_number_of_warnings_is_bounded(
-    template, caplog: pytest.LogCaptureFixture
+    template: JmsTemplate, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(MAXIMUM_WARNINGS + 5):
         await template.convert_and_send(f"q{number}", "x", delay=60)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.errors import InvalidSelectorException, JMSException
@@ -15,6 +17,7 @@ from pyjms_broker.testing import EmbeddedTestBroker
 from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
 from pyjms_broker.virtual.mirrored import MirroredQueue
 from pyjms_broker.virtual.topic import VirtualTopic
+from tests.kit.raw_client import BrokerWith, Connect
 
 T = Topic("VirtualTopic.t")
 A, B = Queue("Consumer.A.VirtualTopic.t"), Queue("Consumer.B.VirtualTopic.t")
@@ -26,7 +29,7 @@ def body(message: ActiveMQMessage) -> str | None:
 
 @pytest.mark.fact("activemq-broker V2")
 async def test_existing_queues_get_copies_then_the_topics_own_consumers(
-    connect, test_broker: EmbeddedTestBroker
+    connect: Connect, test_broker: EmbeddedTestBroker
 ) -> None:
     client = await connect()
     await client.destination(A)
@@ -46,7 +49,9 @@ async def test_existing_queues_get_copies_then_the_topics_own_consumers(
     assert body(await client.message()) == "x"
 
 
-async def test_copies_share_the_transaction_of_the_send(connect, test_broker) -> None:
+async def test_copies_share_the_transaction_of_the_send(
+    connect: Connect, test_broker: EmbeddedTestBroker
+) -> None:
     client = await connect()
     await client.destination(A)
     await client.destination(B)
@@ -63,7 +68,9 @@ async def test_copies_share_the_transaction_of_the_send(connect, test_broker) ->
         assert test_broker.queue_statistics(B.physical_name).messages == count
 
 
-async def test_a_queue_that_was_removed_gets_nothing(connect, test_broker) -> None:
+async def test_a_queue_that_was_removed_gets_nothing(
+    connect: Connect, test_broker: EmbeddedTestBroker
+) -> None:
     client = await connect()
     await client.destination(A)
     await client.send(T, "x")
@@ -75,7 +82,7 @@ async def test_a_queue_that_was_removed_gets_nothing(connect, test_broker) -> No
     assert test_broker.queue_statistics(A.physical_name).messages == 1
 
 
-async def test_names_and_defaults(broker_with) -> None:
+async def test_names_and_defaults(broker_with: BrokerWith) -> None:
     default = VirtualTopic()
     assert (default.name, default.prefix, default.postfix) == ("VirtualTopic.>", "Consumer.*.", "")
     assert not default.selector_aware
@@ -100,7 +107,7 @@ async def test_names_and_defaults(broker_with) -> None:
 
 
 @pytest.mark.fact("activemq-broker V8")
-async def test_given_virtual_destinations_replace_the_default(broker_with) -> None:
+async def test_given_virtual_destinations_replace_the_default(broker_with: BrokerWith) -> None:
     for virtual, attributes, copies in (
         (None, {}, 1),
         (None, {"use_virtual_topics": False}, 0),
@@ -114,7 +121,9 @@ async def test_given_virtual_destinations_replace_the_default(broker_with) -> No
 
 
 @pytest.mark.fact("activemq-broker V3")
-async def test_selector_aware_topics_copy_what_a_present_consumer_wants(broker_with) -> None:
+async def test_selector_aware_topics_copy_what_a_present_consumer_wants(
+    broker_with: BrokerWith,
+) -> None:
     async with broker_with([VirtualTopic(selector_aware=True)]) as (broker, client):
         await client.destination(A)
         await client.send(T, "nobody there")
@@ -133,7 +142,7 @@ async def test_selector_aware_topics_copy_what_a_present_consumer_wants(broker_w
 
 @pytest.mark.fact("activemq-broker V4")
 async def test_local_topics_do_not_copy_what_came_over_a_bridge_and_advisories_never(
-    broker_with,
+    broker_with: BrokerWith,
 ) -> None:
     async with broker_with([VirtualTopic(">", local=True)]) as (broker, client):
         advised = "ActiveMQ.Advisory.Queue"
@@ -150,7 +159,7 @@ async def test_local_topics_do_not_copy_what_came_over_a_bridge_and_advisories_n
         assert broker.queue_statistics(A.physical_name).messages == 1
 
 
-async def test_a_full_queue_may_be_left_out(broker_with) -> None:
+async def test_a_full_queue_may_be_left_out(broker_with: BrokerWith) -> None:
     policies = PolicyMap([PolicyEntry(destination=A, memory_limit=1, send_fail_if_no_space=True)])
     for lenient in (True, False):
         virtual = [VirtualTopic(drop_on_resource_limit=lenient)]
@@ -167,7 +176,7 @@ async def test_a_full_queue_may_be_left_out(broker_with) -> None:
             assert broker.queue_statistics(B.physical_name).messages == (2 if lenient else 1)
 
 
-async def test_a_blocked_copy_that_times_out_may_be_left_out(broker_with) -> None:
+async def test_a_blocked_copy_that_times_out_may_be_left_out(broker_with: BrokerWith) -> None:
     policies = PolicyMap(
         [PolicyEntry(destination=A, memory_limit=1, send_fail_if_no_space_after_timeout=0.01)]
     )
@@ -178,7 +187,7 @@ async def test_a_blocked_copy_that_times_out_may_be_left_out(broker_with) -> Non
         assert broker.queue_statistics(A.physical_name).messages == 1
 
 
-async def test_copies_may_keep_the_topic_as_their_destination(broker_with) -> None:
+async def test_copies_may_keep_the_topic_as_their_destination(broker_with: BrokerWith) -> None:
     async with broker_with([VirtualTopic(set_original_destination=False)]) as (_, client):
         await client.destination(A)
         await client.send(T, "x")
@@ -188,7 +197,7 @@ async def test_copies_may_keep_the_topic_as_their_destination(broker_with) -> No
 
 
 @pytest.mark.fact("activemq-broker V9", "activemq-broker V11")
-async def test_composites_forward_only_or_also(broker_with) -> None:
+async def test_composites_forward_only_or_also(broker_with: BrokerWith) -> None:
     virtual = [
         CompositeQueue("in", (Queue("out"), Topic("fan"), T)),
         CompositeTopic("both", (Queue("out"),), forward_only=False),
@@ -210,7 +219,7 @@ async def test_composites_forward_only_or_also(broker_with) -> None:
 
 
 @pytest.mark.fact("activemq-broker V10")
-async def test_filters_decide_and_what_none_takes_may_stay(broker_with) -> None:
+async def test_filters_decide_and_what_none_takes_may_stay(broker_with: BrokerWith) -> None:
     filters = (
         FilteredDestination(Queue("red"), "colour = 'red'"),
         FilteredDestination(Queue("never")),
@@ -237,7 +246,7 @@ def test_a_wrong_selector_of_a_filter_shows_at_once() -> None:
         CompositeQueue("q", (FilteredDestination(Queue("x"), "colour ="),))
 
 
-async def test_a_forwarding_cycle_is_an_error(broker_with) -> None:
+async def test_a_forwarding_cycle_is_an_error(broker_with: BrokerWith) -> None:
     virtual = [CompositeQueue("a", (Queue("b"),)), CompositeQueue("b", (Queue("a"),))]
     async with broker_with(virtual) as (broker, client):
         with pytest.raises(JMSException, match="form a cycle"):
@@ -247,7 +256,7 @@ async def test_a_forwarding_cycle_is_an_error(broker_with) -> None:
 
 
 @pytest.mark.fact("activemq-broker V12")
-async def test_mirrored_queues_feed_their_topics_first(broker_with) -> None:
+async def test_mirrored_queues_feed_their_topics_first(broker_with: BrokerWith) -> None:
     watching = Queue("Consumer.X.VirtualTopic.Mirror.q")
     async with broker_with(use_mirrored_queues=True) as (broker, client):
         await client.destination(watching)
@@ -284,7 +293,9 @@ async def test_mirrored_queues_feed_their_topics_first(broker_with) -> None:
 
 
 @pytest.mark.fact("activemq-broker 11/VirtualDestination.Consumer.Queue/Topic.X")
-async def test_queues_that_are_fed_are_reported_when_they_are_created(broker_with) -> None:
+async def test_queues_that_are_fed_are_reported_when_they_are_created(
+    broker_with: BrokerWith,
+) -> None:
     virtual = [VirtualTopic(), CompositeQueue("all", (Queue("eu"), Topic("log")))]
     prefix = "ActiveMQ.Advisory.VirtualDestination.Consumer."
     for wanted in (True, False):
@@ -313,12 +324,12 @@ async def test_queues_that_are_fed_are_reported_when_they_are_created(broker_wit
             )
 
 
-async def texts(client, count: int) -> list[str]:
+async def texts(client: Any, count: int) -> list[str]:
     return [decode_text((await client.message()).content) for _ in range(count)]
 
 
 @pytest.mark.fact("activemq-broker V6")
-async def test_a_queue_gets_what_its_topic_keeps_only_once(broker_with) -> None:
+async def test_a_queue_gets_what_its_topic_keeps_only_once(broker_with: BrokerWith) -> None:
     policy = PolicyEntry(
         destination=Topic("VirtualTopic.>"),
         subscription_recovery_policy=FixedCountSubscriptionRecoveryPolicy(maximum_size=3),

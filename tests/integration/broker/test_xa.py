@@ -13,10 +13,14 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import decode_text
+from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.raw_client import Connect
 
 
 @pytest.mark.fact("activemq-broker X5")
-async def test_two_phases_one_phase_recover_and_forget(connect, test_broker) -> None:
+async def test_two_phases_one_phase_recover_and_forget(
+    connect: Connect, test_broker: EmbeddedTestBroker
+) -> None:
     client, other = await connect(), await connect()
     xid = XATransactionId(4660, bytes([1, 2, 3]), b"\x09")
     branch = XATransactionId(4660, bytes([1, 2, 3]), b"\x0a")
@@ -64,7 +68,9 @@ async def test_two_phases_one_phase_recover_and_forget(connect, test_broker) -> 
     assert not recovered.data
 
 
-async def test_prepared_branches_survive_their_connection(connect, test_broker) -> None:
+async def test_prepared_branches_survive_their_connection(
+    connect: Connect, test_broker: EmbeddedTestBroker
+) -> None:
     client, other = await connect(), await connect()
     prepared, begun = (XATransactionId(1, bytes([n]), b"b") for n in (1, 2))
     await client.send(Queue("q"), "taken")
@@ -91,7 +97,7 @@ async def test_prepared_branches_survive_their_connection(connect, test_broker) 
 
 @pytest.mark.parametrize("where", [Queue("q"), Topic("t")])
 async def test_what_a_closed_connection_prepared_and_another_rolls_back_comes_again(
-    connect, test_broker, where
+    connect: Connect, test_broker: EmbeddedTestBroker, where: Queue | Topic
 ) -> None:
     fields = {"client_id": "me", "subscription_name": "s"} if where.is_topic else {}
     client, again = await connect(), await connect()
@@ -114,7 +120,7 @@ async def test_what_a_closed_connection_prepared_and_another_rolls_back_comes_ag
 
 
 async def test_an_id_used_again_after_another_connection_ended_its_branch_is_a_new_branch(
-    connect, test_broker
+    connect: Connect, test_broker: EmbeddedTestBroker
 ) -> None:
     client, other = await connect(), await connect()
     xid = XATransactionId(1, b"g", b"b")
@@ -135,7 +141,7 @@ def few_per_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_branches_that_other_connections_have_ended_do_not_count_towards_the_limit(
-    few_per_connection, connect, test_broker
+    few_per_connection: None, connect: Connect, test_broker: EmbeddedTestBroker
 ) -> None:
     client, other = await connect(), await connect()
 

@@ -9,6 +9,7 @@ from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException, TransactionRolledBackException
 from pyjms.jms.transaction.synchronization import LocalTransactionEventListener, Synchronization
+from tests.kit.embedded_client import Client
 
 TRANSACTED = AcknowledgeMode.TRANSACTED
 
@@ -39,7 +40,7 @@ class Recorder(Synchronization, LocalTransactionEventListener):
         self.calls.append("rollback")
 
 
-async def test_the_events_of_local_transactions(client) -> None:
+async def test_the_events_of_local_transactions(client: Client) -> None:
     session = await client.session(TRANSACTED)
     calls: list[str] = []
     session.set_local_transaction_event_listener(Recorder(calls))
@@ -60,7 +61,7 @@ async def test_the_events_of_local_transactions(client) -> None:
     assert await client.left("q") == ["a", "c"]
 
 
-async def test_synchronizations_serve_one_transaction_in_order(client) -> None:
+async def test_synchronizations_serve_one_transaction_in_order(client: Client) -> None:
     session = await client.session(TRANSACTED)
     calls: list[str] = []
     for name in "12":
@@ -84,7 +85,7 @@ async def test_synchronizations_serve_one_transaction_in_order(client) -> None:
             refused(Recorder(calls))
 
 
-async def test_the_last_work_of_a_transaction_is_committed_with_it(client) -> None:
+async def test_the_last_work_of_a_transaction_is_committed_with_it(client: Client) -> None:
     session = await client.session(TRANSACTED)
     producer = await session.create_producer(session.create_queue("q"))
 
@@ -99,7 +100,7 @@ async def test_the_last_work_of_a_transaction_is_committed_with_it(client) -> No
 
 
 async def test_an_error_before_the_commit_rolls_back_and_one_after_it_is_logged(
-    client, caplog
+    client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     await client.send("in", "a")
     session = await client.session(TRANSACTED)
@@ -130,7 +131,7 @@ async def test_an_error_before_the_commit_rolls_back_and_one_after_it_is_logged(
 
 
 @pytest.mark.parametrize("call", ["commit", "rollback"])
-async def test_the_end_of_a_transaction_cannot_end_it_again(client, call: str) -> None:
+async def test_the_end_of_a_transaction_cannot_end_it_again(client: Client, call: str) -> None:
     session = await client.session(TRANSACTED)
     producer = await session.create_producer(session.create_queue("q"))
     calls: list[str] = []
@@ -153,7 +154,9 @@ async def test_the_end_of_a_transaction_cannot_end_it_again(client, call: str) -
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["closes", "closes and fails"])
-async def test_a_session_closed_before_its_commit_is_rolled_back(client, fails: bool) -> None:
+async def test_a_session_closed_before_its_commit_is_rolled_back(
+    client: Client, fails: bool
+) -> None:
     session = await client.session(TRANSACTED)
     producer = await session.create_producer(session.create_queue("q"))
     calls: list[str] = []
@@ -173,7 +176,7 @@ async def test_a_session_closed_before_its_commit_is_rolled_back(client, fails: 
     assert await client.left("q") == []
 
 
-async def test_a_commit_that_is_cancelled_counts_as_one_and_is_seen_as_one(client) -> None:
+async def test_a_commit_that_is_cancelled_counts_as_one_and_is_seen_as_one(client: Client) -> None:
     session = await client.session(TRANSACTED)
     calls: list[str] = []
     with anyio.CancelScope() as scope:
@@ -189,7 +192,7 @@ async def test_a_commit_that_is_cancelled_counts_as_one_and_is_seen_as_one(clien
     assert calls == ["before", "2before", "committed", "2committed"]
 
 
-async def test_a_cached_session_forgets_listener_and_synchronizations(client) -> None:
+async def test_a_cached_session_forgets_listener_and_synchronizations(client: Client) -> None:
     factory = CachingConnectionFactory(client.factory())
     calls: list[str] = []
     connection = await factory.create_connection()

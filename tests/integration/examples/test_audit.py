@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from examples.audit.__main__ import QUEUE, handle
 from examples.audit.journal import balance, bodies_between
@@ -18,7 +20,7 @@ DAY = date(2013, 1, 1)
 COPIES = ("Consumer.a.VirtualTopic.t", "Consumer.b.VirtualTopic.t")
 
 
-def test_the_journal_explains_every_message(spark, tmp_path):
+def test_the_journal_explains_every_message(spark: SparkSession, tmp_path: Path) -> None:
     flights = departures(DAY, DAY)[:60]
     with running_broker(tmp_path) as url, connected(url) as connection:
         send_texts(connection, Queue(QUEUE), with_broken(flights, 10))

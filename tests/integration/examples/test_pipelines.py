@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 
 from examples.board.counting import Hour, difference, hours_of
 from examples.board.names import BOARD
@@ -30,7 +30,7 @@ def frame(spark: Any, flights: list[Departure]) -> Any:
     return spark.createDataFrame(rows, COLUMNS)
 
 
-def test_the_board_says_what_python_counts(spark):
+def test_the_board_says_what_python_counts(spark: SparkSession) -> None:
     flights = departures(DAY, DAY)
     found = [
         Hour(**{**row.asDict(), "hour": row.hour.astimezone(UTC)})
@@ -40,7 +40,7 @@ def test_the_board_says_what_python_counts(spark):
     assert pipeline_marks(delays)[0].sink == BOARD
 
 
-def test_cancelled_flights_and_the_archive(spark):
+def test_cancelled_flights_and_the_archive(spark: SparkSession) -> None:
     flights = departures(DAY, DAY)[-30:]
     gone = cancelled(frame(spark, flights)).collect()
     assert sorted(row.flight for row in gone) == sorted(
@@ -51,7 +51,7 @@ def test_cancelled_flights_and_the_archive(spark):
     assert kept.count() == 30
 
 
-def test_a_late_flight_finds_its_weather(spark):
+def test_a_late_flight_finds_its_weather(spark: SparkSession) -> None:
     hour = datetime(2013, 1, 1, 10, tzinfo=UTC)
     flights = [
         Departure(sched_dep=hour.replace(minute=15), origin=origin, dest="IAH", carrier="UA",

@@ -53,7 +53,9 @@ class Client:
     def dispatch(self, dispatch: MessageDispatch) -> None:
         self.dispatches.append(dispatch)
 
-    async def send(self, destination: Destination, first: int, last: int, priority=4) -> None:
+    async def send(
+        self, destination: Destination, first: int, last: int, priority: int = 4
+    ) -> None:
         for number in range(first, last + 1):
             self._sent += 1
             message = ActiveMQTextMessage(
@@ -124,7 +126,7 @@ def numbers(first: int, last: int) -> list[str]:
     return [str(number) for number in range(first, last + 1)]
 
 
-async def test_a_queue_over_a_restart(region):
+async def test_a_queue_over_a_restart(region: Callable[..., object]) -> None:
     async with region() as broker:
         client = Client(broker, "first")
         await client.send(Q, 1, COUNT)
@@ -145,7 +147,7 @@ async def test_a_queue_over_a_restart(region):
         assert broker.destinations()[Q].statistics.messages == 0
 
 
-async def test_priorities_over_a_restart(region):
+async def test_priorities_over_a_restart(region: Callable[..., object]) -> None:
     async with region(prioritized_messages=True) as broker:
         client = Client(broker, "first")
         await client.send(Q, 1, 600, priority=lambda number: number % 10)
@@ -160,7 +162,7 @@ async def test_priorities_over_a_restart(region):
         )
 
 
-async def test_a_durable_subscription_over_a_restart(region):
+async def test_a_durable_subscription_over_a_restart(region: Callable[..., object]) -> None:
     async with region() as broker:
         client = Client(broker, "me")
         consumer = client.consume(T, "s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from pyjms import (
     Topic,
     _clock,
 )
+from pyjms.core.template import JmsTemplate
 
 
 class Delegate:
@@ -57,7 +59,9 @@ async def _count(browser: Any) -> int:
     return len([message async for message in browser])
 
 
-async def test_a_method_gets_the_converted_body(template, build, left) -> None:
+async def test_a_method_gets_the_converted_body(
+    template: JmsTemplate, build: Callable[..., Any], left: Callable[[str], Any]
+) -> None:
     delegate = Delegate()
     adapter = MessageListenerAdapter(delegate)
     assert await deliver(template, build, left, adapter, "text", b"bytes", {"a": 1}) == []
@@ -65,7 +69,9 @@ async def test_a_method_gets_the_converted_body(template, build, left) -> None:
     assert set(delegate.threads) == {"adapted-1"}
 
 
-async def test_without_a_converter_it_gets_the_message(template, build, left) -> None:
+async def test_without_a_converter_it_gets_the_message(
+    template: JmsTemplate, build: Callable[..., Any], left: Callable[[str], Any]
+) -> None:
     delegate = Delegate()
     adapter = MessageListenerAdapter(delegate, message_converter=None)
     await deliver(template, build, left, adapter, "text")
@@ -73,7 +79,9 @@ async def test_without_a_converter_it_gets_the_message(template, build, left) ->
     assert isinstance(message, TextMessage)
 
 
-async def test_results_are_replies(template, build, left) -> None:
+async def test_results_are_replies(
+    template: JmsTemplate, build: Callable[..., Any], left: Callable[[str], Any]
+) -> None:
     adapter = MessageListenerAdapter(Delegate(), default_response_destination="out")
     await deliver(template, build, left, adapter, "question", "no question")
     assert [message.text for message in await left("out")] == ["re:question"]
@@ -90,7 +98,9 @@ async def test_results_are_replies(template, build, left) -> None:
     await left("ActiveMQ.DLQ")
 
 
-async def test_errors_of_the_method(template, build, left) -> None:
+async def test_errors_of_the_method(
+    template: JmsTemplate, build: Callable[..., Any], left: Callable[[str], Any]
+) -> None:
     """A JMSException stays what it is, as of any message listener."""
     errors = await deliver(template, build, left, MessageListenerAdapter(Delegate()), "other")
     assert {type(error) for error in errors} == {ListenerExecutionFailedException}
@@ -103,7 +113,9 @@ async def test_errors_of_the_method(template, build, left) -> None:
     assert type(raised.value) is JMSException
 
 
-async def test_a_listener_as_delegate_is_called_with_the_message(template, build, left) -> None:
+async def test_a_listener_as_delegate_is_called_with_the_message(
+    template: JmsTemplate, build: Callable[..., Any], left: Callable[[str], Any]
+) -> None:
     class Listener:
         def __init__(self) -> None:
             self.got: list[object] = []
@@ -116,7 +128,9 @@ async def test_a_listener_as_delegate_is_called_with_the_message(template, build
     assert delegate.got == [("x", True)]
 
 
-async def test_a_subclass_is_its_own_delegate(template, build, left) -> None:
+async def test_a_subclass_is_its_own_delegate(
+    template: JmsTemplate, build: Callable[..., Any], left: Callable[[str], Any]
+) -> None:
     class Own(MessageListenerAdapter):
         def __init__(self) -> None:
             super().__init__()
@@ -131,7 +145,9 @@ async def test_a_subclass_is_its_own_delegate(template, build, left) -> None:
 
 
 @pytest.mark.fact("spring-jms 6.2.9")
-async def test_without_a_session_there_is_no_reply_but_a_warning(caplog) -> None:
+async def test_without_a_session_there_is_no_reply_but_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     adapter = MessageListenerAdapter(
         Delegate(), default_listener_method="other", default_response_destination="out"
     )

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.core.closing import close_quietly
+from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Queue
 
 
 @pytest.mark.fact("spring-jms 1.2.8")
 async def test_a_consumer_is_closed_although_its_task_is_cancelled(
-    factory: ConnectionFactory, left, template
+    factory: ConnectionFactory, left: Callable[[str], Any], template: JmsTemplate
 ) -> None:
     """It is closed as if the task were not, and the task is cancelled afterwards."""
     async with await factory.create_connection() as connection:

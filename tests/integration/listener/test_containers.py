@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -15,8 +17,10 @@ from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import InvalidClientIDException
 from pyjms.jms.destination import Topic
+from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.embedded_listener import Diary
 
 
 async def send(template, destination, *texts):
@@ -25,7 +29,13 @@ async def send(template, destination, *texts):
 
 
 @pytest.mark.fact("spring-jms 11.7")
-async def test_each_consumer_of_a_topic_gets_each_message(template, clock, diary, oracle, build):
+async def test_each_consumer_of_a_topic_gets_each_message(
+    template: JmsTemplate,
+    clock: VirtualClock,
+    diary: Diary,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+) -> None:
     expected = oracle["topic-concurrency"]
     container = build(
         diary, destination=Topic("t"), concurrent_consumers=expected["concurrentConsumers"]
@@ -39,7 +49,14 @@ async def test_each_consumer_of_a_topic_gets_each_message(template, clock, diary
     assert counts == expected["perMessage"]
 
 
-async def test_a_durable_topic(broker, template, clock, diary, oracle, build):
+async def test_a_durable_topic(
+    broker: EmbeddedTestBroker,
+    template: JmsTemplate,
+    clock: VirtualClock,
+    diary: Diary,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+) -> None:
     expected = oracle["durable-topic"]
     heard = []
 
@@ -76,7 +93,14 @@ async def test_a_durable_topic(broker, template, clock, diary, oracle, build):
 
 
 @pytest.mark.parametrize("variant", range(5))
-async def test_scaling_up_with_real_prefetch(variant, broker, template, clock, oracle, build):
+async def test_scaling_up_with_real_prefetch(
+    variant: int,
+    broker: EmbeddedTestBroker,
+    template: JmsTemplate,
+    clock: VirtualClock,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+) -> None:
     expected = oracle["scale-up"][variant]
     prefetch = {0: 1000, 2: 0}.get(variant, 1)
     factory = ConnectionFactory(broker.url + f"&jms.prefetchPolicy.queuePrefetch={prefetch}")
@@ -106,8 +130,15 @@ async def test_scaling_up_with_real_prefetch(variant, broker, template, clock, o
 @pytest.mark.fact("spring-jms 1.9.1", "spring-jms 1.9.2")
 @pytest.mark.parametrize("variant", range(4))
 async def test_a_template_inside_the_listener(
-    variant, factory, broker, template, diary, oracle, build, left
-):
+    variant: int,
+    factory: ConnectionFactory,
+    broker: EmbeddedTestBroker,
+    template: JmsTemplate,
+    diary: Diary,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    left: Callable[[str], Any],
+) -> None:
     expected = oracle["template-inside-listener"][variant]
     name = expected["variant"]
     inner = JmsTemplate(ConnectionFactory(broker.url) if "another" in name else factory)
@@ -134,8 +165,15 @@ async def test_a_template_inside_the_listener(
 @pytest.mark.fact("spring-jms 1.8.5")
 @pytest.mark.parametrize("variant", range(2))
 async def test_a_jms_transaction_manager(
-    variant, factory, template, clock, diary, oracle, build, left
-):
+    variant: int,
+    factory: ConnectionFactory,
+    template: JmsTemplate,
+    clock: VirtualClock,
+    diary: Diary,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    left: Callable[[str], Any],
+) -> None:
     expected = oracle["external-transaction-manager"][variant]
     level = {"auto": "AUTO"}.get(expected["cacheLevel"], expected["cacheLevel"])
     factory.redelivery_policy = RedeliveryPolicy(initial_redelivery_delay=0.02)
@@ -157,8 +195,13 @@ async def test_a_jms_transaction_manager(
 
 
 async def test_a_failed_block_inside_the_listener_rolls_the_delivery_back(
-    factory, broker, template, diary, build, left
-):
+    factory: ConnectionFactory,
+    broker: EmbeddedTestBroker,
+    template: JmsTemplate,
+    diary: Diary,
+    build: Callable[..., Any],
+    left: Callable[[str], Any],
+) -> None:
     manager = JmsTransactionManager(factory)
     inner = JmsTemplate(factory)
     factory.redelivery_policy = RedeliveryPolicy(initial_redelivery_delay=0.02)
@@ -180,7 +223,12 @@ async def test_a_failed_block_inside_the_listener_rolls_the_delivery_back(
     assert await left("out") == []
 
 
-async def test_def_listeners_on_real_sessions(factory, broker, template, build):
+async def test_def_listeners_on_real_sessions(
+    factory: ConnectionFactory,
+    broker: EmbeddedTestBroker,
+    template: JmsTemplate,
+    build: Callable[..., Any],
+) -> None:
     threads, texts = set(), []
 
     def listener(message, session):
@@ -201,7 +249,14 @@ async def test_def_listeners_on_real_sessions(factory, broker, template, build):
 
 
 @pytest.mark.parametrize("options", [{}, {"session_transacted": True}])
-async def test_stopping_and_starting_loses_nothing(options, broker, template, clock, diary, build):
+async def test_stopping_and_starting_loses_nothing(
+    options: Any,
+    broker: EmbeddedTestBroker,
+    template: JmsTemplate,
+    clock: VirtualClock,
+    diary: Diary,
+    build: Callable[..., Any],
+) -> None:
     container = build(diary, concurrent_consumers=2, **options)
     numbers = list(map(str, range(100)))
     async with anyio.create_task_group() as tasks:
@@ -220,7 +275,14 @@ async def test_stopping_and_starting_loses_nothing(options, broker, template, cl
 
 @pytest.mark.fact("spring-jms 1.11.9")
 @pytest.mark.parametrize("variant", [0, 1, 2])
-async def test_the_broker_goes_and_comes_back(variant, clock, oracle, diary, build, caplog):
+async def test_the_broker_goes_and_comes_back(
+    variant: int,
+    clock: VirtualClock,
+    oracle: dict[str, Any],
+    diary: Diary,
+    build: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     expected = oracle["recovery"][variant]
     name = f"recovery-{variant}"
     factory = ConnectionFactory(f"vm://{name}?create=false")

@@ -10,6 +10,7 @@ import pytest
 
 from pyjms import PyjmsSettings, jms_listener
 from pyjms.testing.app import JmsTestApp
+from pyjms.testing.clock import VirtualClock
 
 
 def _lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
@@ -83,7 +84,7 @@ async def test_a_failure_is_one_line_that_names_where(
 
 @pytest.mark.parametrize("stopped", [True, False])
 async def test_repeated_dead_letters_are_summed_up(
-    stopped: bool, jms_app: JmsTestApp, jms_clock, caplog: pytest.LogCaptureFixture
+    stopped: bool, jms_app: JmsTestApp, jms_clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     @jms_listener("orders")
     async def handle(number: int) -> None:
@@ -106,7 +107,7 @@ async def test_repeated_dead_letters_are_summed_up(
 
 
 async def test_a_later_burst_has_lines_of_its_own(
-    jms_app: JmsTestApp, jms_clock, caplog: pytest.LogCaptureFixture
+    jms_app: JmsTestApp, jms_clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     @jms_listener("orders")
     async def handle(number: int) -> None:

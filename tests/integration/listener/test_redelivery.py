@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
+from pyjms.core.template import JmsTemplate
 from pyjms.errors import ListenerExecutionFailedException
 from pyjms.jms.destination import Topic
+from pyjms.testing.clock import VirtualClock
+from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.embedded_listener import Diary
 
 ALWAYS = 10**9
 MODES = {
@@ -57,8 +64,14 @@ POLICIES = {
 @pytest.mark.fact("spring-jms 1.7.10", "spring-jms 11.1", "spring-jms 11.3")
 @pytest.mark.parametrize("variant", POLICIES)
 async def test_rollback_redelivery_and_dead_letter(
-    variant, factory, template, diary, oracle, build, left
-):
+    variant: int,
+    factory: ConnectionFactory,
+    template: JmsTemplate,
+    diary: Diary,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    left: Callable[[str], Any],
+) -> None:
     expected = oracle["rollback-redelivery-dlq"][variant]
     factory.redelivery_policy = POLICIES[variant]
     diary.failing["B"] = ALWAYS
@@ -89,8 +102,15 @@ async def test_rollback_redelivery_and_dead_letter(
 )
 @pytest.mark.parametrize("mode", ["sessionTransacted", "CLIENT_ACKNOWLEDGE"])
 async def test_a_dead_letter_has_the_handlers_reason(
-    kind, mode, factory, template, diary, build, left, caplog
-):
+    kind: str,
+    mode: str,
+    factory: ConnectionFactory,
+    template: JmsTemplate,
+    diary: Diary,
+    build: Callable[..., Any],
+    left: Callable[[str], Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     factory.redelivery_policy = short(0.1, maximum_redeliveries=1)
 
     async def handler(message):
@@ -127,8 +147,15 @@ async def test_a_dead_letter_has_the_handlers_reason(
 @pytest.mark.fact("spring-jms 11.4")
 @pytest.mark.parametrize("variant", [3, 4, 5])
 async def test_none_unlimited_and_non_blocking_redelivery(
-    variant, broker, factory, template, diary, clock, oracle, build
-):
+    variant: int,
+    broker: EmbeddedTestBroker,
+    factory: ConnectionFactory,
+    template: JmsTemplate,
+    diary: Diary,
+    clock: VirtualClock,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+) -> None:
     expected = oracle["rollback-redelivery-dlq"][variant]
     factory.redelivery_policy = {
         3: short(0.05, maximum_redeliveries=0),
@@ -158,8 +185,14 @@ async def test_none_unlimited_and_non_blocking_redelivery(
 @pytest.mark.fact("spring-jms 1.2.7")
 @pytest.mark.parametrize("variant", range(4))
 async def test_only_a_cached_consumer_keeps_the_delay(
-    variant, factory, template, broker, diary, oracle, build
-):
+    variant: int,
+    factory: ConnectionFactory,
+    template: JmsTemplate,
+    broker: EmbeddedTestBroker,
+    diary: Diary,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+) -> None:
     expected = oracle["rollback-per-cache-level"][variant]
     factory.redelivery_policy = short(0.3)
     diary.failing["B"] = ALWAYS
@@ -184,7 +217,16 @@ async def test_only_a_cached_consumer_keeps_the_delay(
 
 
 @pytest.mark.parametrize("variant", range(15))
-async def test_acknowledge_modes(variant, factory, template, broker, diary, oracle, build, left):
+async def test_acknowledge_modes(
+    variant: int,
+    factory: ConnectionFactory,
+    template: JmsTemplate,
+    broker: EmbeddedTestBroker,
+    diary: Diary,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    left: Callable[[str], Any],
+) -> None:
     expected = oracle["ack-modes"][variant]
     factory.redelivery_policy = short(0.02)
     individual = expected["mode"].startswith("INDIVIDUAL")
@@ -210,8 +252,16 @@ async def test_acknowledge_modes(variant, factory, template, broker, diary, orac
 @pytest.mark.fact("spring-jms 11.6")
 @pytest.mark.parametrize("variant", range(3))
 async def test_a_virtual_topic(
-    variant, factory, template, broker, clock, oracle, diary, build, left
-):
+    variant: int,
+    factory: ConnectionFactory,
+    template: JmsTemplate,
+    broker: EmbeddedTestBroker,
+    clock: VirtualClock,
+    oracle: dict[str, Any],
+    diary: Diary,
+    build: Callable[..., Any],
+    left: Callable[[str], Any],
+) -> None:
     expected = oracle["virtual-topic"][variant]
     factory.redelivery_policy = short(0.1)
     texts = [f"text {n}" for n in range(1, 7)]

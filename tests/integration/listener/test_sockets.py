@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.core.template import JmsTemplate
@@ -17,7 +18,7 @@ async def started(url):
     return service
 
 
-async def test_recovery_over_tcp(caplog):
+async def test_recovery_over_tcp(caplog: pytest.LogCaptureFixture) -> None:
     heard = {text: anyio.Event() for text in ("before", "after")}
 
     async def listener(message):
@@ -47,7 +48,7 @@ async def test_recovery_over_tcp(caplog):
     assert len(warned) == 1
 
 
-async def test_a_dead_letter_has_the_handlers_reason_over_tcp():
+async def test_a_dead_letter_has_the_handlers_reason_over_tcp() -> None:
     class TooMuch(Exception):
         pass
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -19,17 +22,17 @@ pytestmark = pytest.mark.postgresql
 
 
 @pytest.fixture
-def opened(postgresql, tmp_path):
+def opened(postgresql: Any, tmp_path: Path) -> Callable[..., Any]:
     """Make a store, not started; keywords change its settings."""
 
-    def opened(**changes):
+    def opened(**changes: Any) -> StoreHarness:
         settings = replace(postgresql.settings(tmp_path), **changes)
         return StoreHarness(lambda: JDBCPersistenceAdapter(tmp_path, settings, "me"))
 
     return opened
 
 
-def ask(store, statement):
+def ask(store: Any, statement: Any) -> Any:
     """Ask on a connection of our own."""
     prefix = store.adapter.settings.statements.table_prefix
     engine = create_engine(store.adapter.settings.data_source, poolclass=NullPool)
@@ -37,7 +40,7 @@ def ask(store, statement):
         return connection.execute(text(statement.format(p=prefix))).all()
 
 
-async def test_tables_have_activemqs_names(opened):
+async def test_tables_have_activemqs_names(opened: Callable[..., Any]) -> None:
     store = opened()
     await store.start()
     await store.send(store.queue(), 1)
@@ -48,7 +51,9 @@ async def test_tables_have_activemqs_names(opened):
 
 
 @pytest.mark.fact("activemq-persistence J7")
-async def test_one_row_is_locked_or_leased(opened, caplog):
+async def test_one_row_is_locked_or_leased(
+    opened: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
     master = opened()
     await master.start()
     await master.send(master.queue(), 1)
@@ -82,7 +87,9 @@ async def test_one_row_is_locked_or_leased(opened, caplog):
     assert "expires" in caplog.text
 
 
-async def test_a_server_that_ends_is_waited_for(opened, postgresql):
+async def test_a_server_that_ends_is_waited_for(
+    opened: Callable[..., Any], postgresql: Any
+) -> None:
     store = opened(use_lock=False, resume_check_sleep_period=0.05)
     await store.start()
     queue = store.queue()
@@ -108,7 +115,9 @@ async def test_a_server_that_ends_is_waited_for(opened, postgresql):
     await store.adapter.stop()
 
 
-async def test_a_lock_that_went_with_the_server_stops_the_store(opened, postgresql):
+async def test_a_lock_that_went_with_the_server_stops_the_store(
+    opened: Callable[..., Any], postgresql: Any
+) -> None:
     store = opened(lock_keep_alive_period=0.05)
     await store.start()
     failed = anyio.Event()
@@ -119,7 +128,7 @@ async def test_a_lock_that_went_with_the_server_stops_the_store(opened, postgres
     await anyio.to_thread.run_sync(postgresql.cluster().start)
 
 
-async def test_statements_that_take_too_long(opened):
+async def test_statements_that_take_too_long(opened: Callable[..., Any]) -> None:
     store = opened(query_timeout=1.5, network_timeout=10.0, transaction_isolation="SERIALIZABLE")
     await store.start()
     database = store.adapter.database

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination, Queue
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
-from tests.kit.ranges import Broker, RangesClient
+from tests.kit.ranges import Broker, MakeBroker, RangesClient
 from tests.kit.waiting import until
 
 MEGABYTE = 1 << 20
@@ -20,7 +21,7 @@ TEXT = "x" * 100_000
 MESSAGES = 40
 
 
-async def filled(make_broker, **attributes) -> Broker:
+async def filled(make_broker: MakeBroker, **attributes: Any) -> Broker:
     broker = await make_broker("kahadb", memory_limit=LIMIT, **attributes)
     await broker.send("IN", *[TEXT] * MESSAGES)
     return broker
@@ -42,7 +43,7 @@ async def silent_queue(broker: Broker) -> tuple[RangesClient, Destination]:
     return client, await client.session.create_temporary_queue()
 
 
-async def test_answers_nobody_receives_stay_within_memory(make_broker):
+async def test_answers_nobody_receives_stay_within_memory(make_broker: MakeBroker) -> None:
     broker = await filled(make_broker)
     memory = broker.service.region_broker.system_usage.memory
     for _ in range(3):
@@ -56,7 +57,7 @@ async def test_answers_nobody_receives_stay_within_memory(make_broker):
     assert memory.used < LIMIT + 4 * MEGABYTE
 
 
-async def test_waiting_answers_come_when_there_is_room(make_broker):
+async def test_waiting_answers_come_when_there_is_room(make_broker: MakeBroker) -> None:
     broker = await filled(make_broker)
     memory = broker.service.region_broker.system_usage.memory
     client, answers = await silent_queue(broker)
@@ -68,7 +69,7 @@ async def test_waiting_answers_come_when_there_is_room(make_broker):
         assert [number for number, _ in client.texts(message)] == list(range(1, 11))
 
 
-async def test_answers_to_a_queue_stay_within_the_temp_limit(make_broker):
+async def test_answers_to_a_queue_stay_within_the_temp_limit(make_broker: MakeBroker) -> None:
     broker = await filled(make_broker, temp_limit=6 * MEGABYTE)
     client = await broker.client()
     await flood(client, Queue("ANSWERS"))
@@ -81,7 +82,7 @@ async def test_answers_to_a_queue_stay_within_the_temp_limit(make_broker):
         assert await consumer.receive() is not None
 
 
-async def test_a_reader_goes_on_whose_queue_fills_all_memory(make_broker):
+async def test_a_reader_goes_on_whose_queue_fills_all_memory(make_broker: MakeBroker) -> None:
     policies = PolicyMap(
         [PolicyEntry(destination=Queue(">"), pending_queue_policy="vmQueueCursor")]
     )
@@ -98,7 +99,7 @@ async def test_a_reader_goes_on_whose_queue_fills_all_memory(make_broker):
     assert not memory.is_full
 
 
-async def test_refusals_have_no_room_either(make_broker):
+async def test_refusals_have_no_room_either(make_broker: MakeBroker) -> None:
     broker = await filled(make_broker)
     client, answers = await silent_queue(broker)
     with pytest.raises(JMSException, match="More than 32 requests at a time"):
@@ -108,7 +109,7 @@ async def test_refusals_have_no_room_either(make_broker):
     assert memory.used < LIMIT + 2 * MEGABYTE
 
 
-async def test_answers_go_only_where_their_client_may_send(make_broker):
+async def test_answers_go_only_where_their_client_may_send(make_broker: MakeBroker) -> None:
     broker = await filled(make_broker)
     client = await broker.client()
     for name, reason in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import anyio
 import pytest
@@ -13,8 +14,10 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.region.queue.queue import Queue as BrokerQueue
 from tests.kit.internal_messages import store_internal
+from tests.kit.ranges import MakeBroker
 from tests.kit.waiting import until
 
 RANGES = Queue("PyJMS.Ranges")
@@ -23,7 +26,7 @@ every_store = pytest.mark.parametrize("kind", STORES)
 lasting = pytest.mark.parametrize("kind", ["kahadb", "jdbc"])
 
 
-def there(broker, name: str = "IN") -> BrokerQueue:
+def there(broker: Any, name: str = "IN") -> BrokerQueue:
     queue = broker.service.region_broker.destinations()[Queue(name)]
     assert isinstance(queue, BrokerQueue)
     return queue
@@ -31,8 +34,8 @@ def there(broker, name: str = "IN") -> BrokerQueue:
 
 @every_store
 async def test_what_is_there_and_what_comes_is_read_again_and_again_until_trimmed(
-    make_broker, kind
-):
+    make_broker: MakeBroker, kind: str
+) -> None:
     broker = await make_broker(kind)
     await broker.send("IN", "a", "b", "c")
     reader = await broker.client()
@@ -68,8 +71,8 @@ async def test_what_is_there_and_what_comes_is_read_again_and_again_until_trimme
 
 @every_store
 async def test_consumers_get_nothing_of_a_leased_queue_and_all_that_is_left_afterwards(
-    make_broker, kind
-):
+    make_broker: MakeBroker, kind: str
+) -> None:
     broker = await make_broker(kind)
     reader = await broker.client()
     token = (await reader.ask("lease", queue="IN", owner="q1"))["token"]
@@ -87,7 +90,9 @@ async def test_consumers_get_nothing_of_a_leased_queue_and_all_that_is_left_afte
 
 
 @every_store
-async def test_one_owner_at_a_time_and_his_newest_lease_counts(make_broker, kind):
+async def test_one_owner_at_a_time_and_his_newest_lease_counts(
+    make_broker: MakeBroker, kind: str
+) -> None:
     broker = await make_broker(kind)
     one, two = await broker.client(), await broker.client()
     old = (await one.ask("lease", queue="IN", owner="q1"))["token"]
@@ -103,7 +108,7 @@ async def test_one_owner_at_a_time_and_his_newest_lease_counts(make_broker, kind
 
 
 @every_store
-async def test_a_lost_connection_frees_the_queue(make_broker, kind):
+async def test_a_lost_connection_frees_the_queue(make_broker: MakeBroker, kind: str) -> None:
     broker = await make_broker(kind)
     await broker.send("IN", "a")
     reader, other = await broker.client(), await broker.client()
@@ -119,7 +124,9 @@ async def test_a_lost_connection_frees_the_queue(make_broker, kind):
 
 
 @every_store
-async def test_a_queue_whose_consumers_hold_messages_is_not_leased(make_broker, kind):
+async def test_a_queue_whose_consumers_hold_messages_is_not_leased(
+    make_broker: MakeBroker, kind: str
+) -> None:
     broker = await make_broker(kind)
     await broker.send("IN", "a", "b")
     session = await (await broker.connect()).create_session(transacted=True)
@@ -136,7 +143,9 @@ async def test_a_queue_whose_consumers_hold_messages_is_not_leased(make_broker, 
 
 
 @every_store
-async def test_messages_that_need_no_store_are_stored_for_a_reader(make_broker, kind):
+async def test_messages_that_need_no_store_are_stored_for_a_reader(
+    make_broker: MakeBroker, kind: str
+) -> None:
     broker = await make_broker(kind)
     session = await (await broker.connect()).create_session(transacted=True)
     quick = {"delivery_mode": DeliveryMode.NON_PERSISTENT}
@@ -157,7 +166,7 @@ async def test_messages_that_need_no_store_are_stored_for_a_reader(make_broker, 
 
 
 @lasting
-async def test_numbers_and_marks_stay_over_a_restart(make_broker, kind):
+async def test_numbers_and_marks_stay_over_a_restart(make_broker: MakeBroker, kind: str) -> None:
     broker = await make_broker(kind)
     await broker.send("IN", *"abcdef")
     reader = await broker.client()
@@ -177,7 +186,9 @@ async def test_numbers_and_marks_stay_over_a_restart(make_broker, kind):
 
 
 @every_store
-async def test_what_was_read_does_not_expire_and_is_not_purged_while_leased(make_broker, kind):
+async def test_what_was_read_does_not_expire_and_is_not_purged_while_leased(
+    make_broker: MakeBroker, kind: str
+) -> None:
     broker = await make_broker(kind)
     await broker.send("IN", "short", time_to_live=0.2)
     await broker.send("IN", "shorter", time_to_live=0.2)
@@ -202,7 +213,9 @@ async def test_what_was_read_does_not_expire_and_is_not_purged_while_leased(make
 
 
 @every_store
-async def test_a_purge_and_a_new_queue_of_the_name_are_another_epoch(make_broker, kind):
+async def test_a_purge_and_a_new_queue_of_the_name_are_another_epoch(
+    make_broker: MakeBroker, kind: str
+) -> None:
     broker = await make_broker(kind)
     await broker.send("IN", "a")
     reader = await broker.client()
@@ -225,7 +238,9 @@ async def test_a_purge_and_a_new_queue_of_the_name_are_another_epoch(make_broker
 
 
 @every_store
-async def test_a_transaction_is_seen_whole_or_not_at_all(make_broker, kind):
+async def test_a_transaction_is_seen_whole_or_not_at_all(
+    make_broker: MakeBroker, kind: str
+) -> None:
     broker = await make_broker(kind)
     reader = await broker.client()
     lease = await reader.ask("lease", queue="IN", owner="q1")
@@ -244,7 +259,9 @@ async def test_a_transaction_is_seen_whole_or_not_at_all(make_broker, kind):
 
 
 @every_store
-async def test_priorities_make_no_order_here(make_broker, kind, prioritized):
+async def test_priorities_make_no_order_here(
+    make_broker: MakeBroker, kind: str, prioritized: PolicyMap
+) -> None:
     broker = await make_broker(kind, policies=prioritized)
     for number in range(30):
         await broker.send("IN", str(number), priority=number % 10)
@@ -260,7 +277,9 @@ async def test_priorities_make_no_order_here(make_broker, kind, prioritized):
 
 
 @every_store
-async def test_a_selector_leaves_messages_out_and_they_are_trimmed_too(make_broker, kind):
+async def test_a_selector_leaves_messages_out_and_they_are_trimmed_too(
+    make_broker: MakeBroker, kind: str
+) -> None:
     broker = await make_broker(kind)
     for number in range(6):
         await broker.send("IN", str(number), properties={"n": number})
@@ -276,7 +295,9 @@ async def test_a_selector_leaves_messages_out_and_they_are_trimmed_too(make_brok
 
 
 @every_store
-async def test_many_senders_and_a_reader_that_keeps_up_miss_nothing(make_broker, kind):
+async def test_many_senders_and_a_reader_that_keeps_up_miss_nothing(
+    make_broker: MakeBroker, kind: str
+) -> None:
     broker = await make_broker(kind)
     reader = await broker.client()
     lease = await reader.ask("lease", queue="IN", owner="q1")
@@ -307,7 +328,9 @@ async def test_many_senders_and_a_reader_that_keeps_up_miss_nothing(make_broker,
 
 
 @pytest.mark.parametrize("count", [20_000, pytest.param(200_000, marks=pytest.mark.nightly)])
-async def test_big_queues_need_no_more_memory_than_a_page(make_broker, count):
+async def test_big_queues_need_no_more_memory_than_a_page(
+    make_broker: MakeBroker, count: int
+) -> None:
     broker = await make_broker("kahadb")
     broker.service.system_usage.memory.limit = 4 * 1024 * 1024
     session = await (await broker.connect()).create_session(transacted=True)
@@ -333,7 +356,7 @@ async def test_big_queues_need_no_more_memory_than_a_page(make_broker, count):
 
 
 @every_store
-async def test_looking_takes_nothing_and_needs_no_lease(make_broker, kind):
+async def test_looking_takes_nothing_and_needs_no_lease(make_broker: MakeBroker, kind: str) -> None:
     broker = await make_broker(kind)
     await broker.send("IN", "a", "b", "c")
     reader = await broker.client()
@@ -351,7 +374,7 @@ async def test_looking_takes_nothing_and_needs_no_lease(make_broker, kind):
     assert (await reader.ask("range", from_=1, to=2))["code"] == "bad_request"
 
 
-async def test_wrong_requests_are_answered(make_broker):
+async def test_wrong_requests_are_answered(make_broker: MakeBroker) -> None:
     broker = await make_broker("memory")
     reader = await broker.client()
     for op, fields in (
@@ -373,7 +396,9 @@ async def test_wrong_requests_are_answered(make_broker):
     assert (await reader.ask("trim", token="t", to=1))["code"] == "unknown_token"
 
 
-async def test_requests_need_a_reply_and_no_transaction_and_are_not_too_many(make_broker):
+async def test_requests_need_a_reply_and_no_transaction_and_are_not_too_many(
+    make_broker: MakeBroker,
+) -> None:
     broker = await make_broker("memory")
     reader = await broker.client()
     session = await (await broker.connect()).create_session()
@@ -394,7 +419,7 @@ async def test_requests_need_a_reply_and_no_transaction_and_are_not_too_many(mak
     await reader.connection.close()
 
 
-async def test_damaged_marks_are_passed_over(make_broker):
+async def test_damaged_marks_are_passed_over(make_broker: MakeBroker) -> None:
     broker = await make_broker("kahadb")
     for text in ("no mark", '{"queue": 1}'):
         store_internal(broker.service, "PyJMS.Ranges.Marks", text)
@@ -409,8 +434,8 @@ async def test_damaged_marks_are_passed_over(make_broker):
 
 @pytest.mark.parametrize("failing", [2, 250])
 async def test_a_store_that_fails_when_a_lease_begins_loses_nothing(
-    make_broker, monkeypatch, failing
-):
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
     broker = await make_broker("kahadb", memory_limit=10_000)
     texts = [f"{n:03}" for n in range(300)]
     await broker.send("IN", *texts, delivery_mode=DeliveryMode.NON_PERSISTENT)
@@ -421,7 +446,7 @@ async def test_a_store_that_fails_when_a_lease_begins_loses_nothing(
     calls = 0
     add_message = store.add_message
 
-    def fail_once(context, reference):
+    def fail_once(context: Any, reference: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == failing:
@@ -439,7 +464,9 @@ async def test_a_store_that_fails_when_a_lease_begins_loses_nothing(
     assert (statistics.messages, statistics.enqueues, statistics.dequeues) == (300, 300, 0)
 
 
-async def test_a_trim_is_answered_when_it_is_on_the_disk(make_broker, monkeypatch):
+async def test_a_trim_is_answered_when_it_is_on_the_disk(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker = await make_broker("kahadb")
     await broker.send("IN", *"abc")
     reader = await broker.client()
@@ -448,7 +475,7 @@ async def test_a_trim_is_answered_when_it_is_on_the_disk(make_broker, monkeypatc
     add_message = store.add_message
     synced = Completion()
 
-    def add_unsynced(context, reference):
+    def add_unsynced(context: Any, reference: Any) -> Any:
         add_message(context, reference)
         return synced
 

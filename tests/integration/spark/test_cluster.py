@@ -14,12 +14,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pyspark
 import pytest
 
 from pyjms.spark.java import find_java
 from tests.kit.parallel import SPARK_CLUSTER
+from tests.kit.spark.brokers import SparkBroker
+from tests.kit.spark.runs import RunDriver
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group(SPARK_CLUSTER)]
 LOCAL_CLUSTER = "local-cluster[2,1,600]"
@@ -85,7 +89,9 @@ def wait_for(child: subprocess.Popen[bytes], log: Path, text: str) -> str:
 
 
 @pytest.fixture
-def run_in(broker, run_driver, kills) -> Callable[..., tuple[int, int]]:
+def run_in(
+    broker: SparkBroker, run_driver: RunDriver, kills: ModuleType
+) -> Callable[..., tuple[int, int]]:
     """Runs the driver as a process with a master, and returns how many are lost and doubled."""
 
     def run(master: str, **how: str) -> tuple[int, int]:
@@ -110,15 +116,17 @@ def no_litter() -> Iterator[None]:
         work.rmdir()  # others may use it
 
 
-def test_a_cluster_of_two_workers_loses_an_executor(broker, cluster, run_in, kills):
+def test_a_cluster_of_two_workers_loses_an_executor(
+    broker: SparkBroker, cluster: str, run_in: Callable[..., tuple[int, int]], kills: ModuleType
+) -> None:
     broker.killer.arm("after range", 3, kills.executor)
     assert run_in(cluster, **EPOCH, rows="100") == (0, 0)
 
 
 @pytest.mark.nightly
 def test_both_workers_of_a_cluster_work_and_only_the_master_differs(
-    broker, cluster, run_in, tmp_path
-):
+    broker: SparkBroker, cluster: str, run_in: Callable[..., tuple[int, int]], tmp_path: Path
+) -> None:
     assert run_in(cluster, **EPOCH) == (0, 0)
     used = {path.parent.name for path in (tmp_path / "work").glob("app-*/*/stderr")}
     assert used == {"0", "1"}
@@ -126,7 +134,9 @@ def test_both_workers_of_a_cluster_work_and_only_the_master_differs(
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("no_litter")
-def test_executors_killed_in_a_local_cluster(broker, run_in, kills, turn):
+def test_executors_killed_in_a_local_cluster(
+    broker: SparkBroker, run_in: Callable[..., tuple[int, int]], kills: ModuleType, turn: Any
+) -> None:
     sink, point, victim = KILLS[turn % len(KILLS)].values
     broker.killer.arm(point, 1 + turn // len(KILLS), getattr(kills, victim))
     shuffle = "" if sink == "ids" else "yes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import SparkSession
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.pipeline.schema.ddl import ddl_type
@@ -30,18 +31,18 @@ WRONG = ("INT", "a STRINGS", "a ARRAY<MAP<STRING, INTT>>", "a INT, b", "a struct
 
 
 @pytest.mark.parametrize("name", sorted(_TYPES))
-def test_spark_has_every_type_of_the_list(spark, name: str) -> None:
+def test_spark_has_every_type_of_the_list(spark: SparkSession, name: str) -> None:
     ddl_type(f"x {name}{ARGUMENTS.get(name, '')}")
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_spark_reads_what_is_let_through(spark, text: str) -> None:
+def test_spark_reads_what_is_let_through(spark: SparkSession, text: str) -> None:
     assert ddl_problems(text) == []
     ddl_type(text)
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_spark_reads_nothing_that_is_refused(spark, text: str) -> None:
+def test_spark_reads_nothing_that_is_refused(spark: SparkSession, text: str) -> None:
     assert ddl_problems(text)
     with pytest.raises((ConfigurationException, AssertionError)):
         ddl_type(text)

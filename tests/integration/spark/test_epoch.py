@@ -13,10 +13,11 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.spark.jms.connections import close_connections, run_blocking
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.sink.epoch import discard, publish, stage_rows
+from tests.kit.spark.brokers import SparkBroker
 
 
 @pytest.fixture
-def options(broker) -> Iterator[JmsOptions]:
+def options(broker: SparkBroker) -> Iterator[JmsOptions]:
     yield JmsOptions(broker.url, "OUT", exactly_once="epoch")
     run_blocking(close_connections)
 
@@ -26,7 +27,7 @@ def stage(options: JmsOptions, batch: int, name: str, *texts: str) -> None:
     assert stage_rows(options, "q", batch, name, rows) == len(texts)
 
 
-def test_a_batch_is_published_once(broker, options):
+def test_a_batch_is_published_once(broker: SparkBroker, options: JmsOptions) -> None:
     stage(options, 0, "a", "1", "2")
     stage(options, 0, "b", "3")
     assert broker.count("OUT") == 0
@@ -40,7 +41,9 @@ def test_a_batch_is_published_once(broker, options):
     assert broker.texts("PyJMS.Epoch.q") == ["1"]
 
 
-def test_a_batch_before_the_last_one_is_an_error_and_loses_nothing(broker, options):
+def test_a_batch_before_the_last_one_is_an_error_and_loses_nothing(
+    broker: SparkBroker, options: JmsOptions
+) -> None:
     for batch in (0, 1):
         stage(options, batch, str(batch), f"old {batch}")
         run_blocking(publish, options, "q", batch, {str(batch): 1})
@@ -51,7 +54,9 @@ def test_a_batch_before_the_last_one_is_an_error_and_loses_nothing(broker, optio
     assert broker.texts("PyJMS.Epoch.q") == ["1"]
 
 
-def test_what_a_killed_driver_has_staged_is_dropped(broker, options):
+def test_what_a_killed_driver_has_staged_is_dropped(
+    broker: SparkBroker, options: JmsOptions
+) -> None:
     stage(options, 0, "killed", "1", "2")
     stage(options, 0, "a", "1", "2")
     stage(options, 0, "killed too", "3")
@@ -60,7 +65,7 @@ def test_what_a_killed_driver_has_staged_is_dropped(broker, options):
     assert broker.texts("OUT") == ["1", "2", "3"]
 
 
-def test_headers_and_routes_survive_the_stage(broker, options):
+def test_headers_and_routes_survive_the_stage(broker: SparkBroker, options: JmsOptions) -> None:
     row = Row(text="x", destination="OTHER", priority=8, correlation_id="c", properties={"k": "v"})
     stage_rows(options, "q", 0, "a", iter([row]))
     run_blocking(publish, options, "q", 0, {"a": 1})
@@ -72,7 +77,9 @@ def test_headers_and_routes_survive_the_stage(broker, options):
     assert dict(message.properties) == {"k": "v"}
 
 
-def test_orders_to_a_broker_wait_for_the_publication(broker, options):
+def test_orders_to_a_broker_wait_for_the_publication(
+    broker: SparkBroker, options: JmsOptions
+) -> None:
     row = Row(text="x", properties={"_AMQ_DUPL_ID": "one", "k": "v"}, delay=2.5)
     for attempt in ("killed", "again"):  # as a stage would drop it: it has that id already
         assert stage_rows(options, "q", 0, attempt, iter([row])) == 1
@@ -85,14 +92,16 @@ def test_orders_to_a_broker_wait_for_the_publication(broker, options):
     }  # fmt: skip
 
 
-def test_a_failed_batch_leaves_nothing(broker, options):
+def test_a_failed_batch_leaves_nothing(broker: SparkBroker, options: JmsOptions) -> None:
     stage(options, 3, "a", "1")
     stage(options, 4, "b", "2")
     run_blocking(discard, options, "q", 3)
     assert broker.count("PyJMS.Stage.q") == 1
 
 
-def test_missing_rows_are_an_error_and_nothing_is_published(broker, options):
+def test_missing_rows_are_an_error_and_nothing_is_published(
+    broker: SparkBroker, options: JmsOptions
+) -> None:
     stage(options, 0, "a", "1")
     with pytest.raises(ResourceAllocationException, match="1 staged rows are missing"):
         run_blocking(publish, options, "q", 0, {"a": 2}, 0.2)
@@ -100,7 +109,9 @@ def test_missing_rows_are_an_error_and_nothing_is_published(broker, options):
     assert broker.count("PyJMS.Stage.q") == 1
 
 
-def test_a_marker_that_a_killed_driver_still_holds_is_waited_for(broker, options):
+def test_a_marker_that_a_killed_driver_still_holds_is_waited_for(
+    broker: SparkBroker, options: JmsOptions
+) -> None:
     stage(options, 0, "a", "1")
     run_blocking(publish, options, "q", 0, {"a": 1})
     stage(options, 1, "b", "2")

@@ -11,6 +11,7 @@ from pyjms.spark.jms.connections import close_connections, run_blocking
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.sink.sending import send_rows
 from pyjms.spark.jms.sink.writers import row_converter
+from tests.kit.spark.brokers import SparkBroker
 
 TEXTS = [f"m{number}" for number in range(100)]
 
@@ -34,7 +35,9 @@ def restart(broker) -> None:
 
 
 @pytest.mark.parametrize("id_column", [None, "id"])
-def test_repeats_are_dropped_pending_consumed_and_after_restarts(broker, id_column):
+def test_repeats_are_dropped_pending_consumed_and_after_restarts(
+    broker: SparkBroker, id_column: str | None
+) -> None:
     send(broker, TEXTS, id_column)
     send(broker, TEXTS, id_column)
     assert broker.count("OUT") == 100
@@ -47,13 +50,15 @@ def test_repeats_are_dropped_pending_consumed_and_after_restarts(broker, id_colu
     assert broker.count("OUT") == 0
 
 
-def test_rows_with_ids_of_their_own_may_come_in_another_order_and_with_new_ones(broker):
+def test_rows_with_ids_of_their_own_may_come_in_another_order_and_with_new_ones(
+    broker: SparkBroker,
+) -> None:
     send(broker, TEXTS, "id")
     send(broker, [*reversed(TEXTS), "new"], "id")
     assert broker.texts("OUT") == [*TEXTS, "new"]
 
 
-def test_a_partition_that_broke_off_is_sent_whole(broker):
+def test_a_partition_that_broke_off_is_sent_whole(broker: SparkBroker) -> None:
     class BrokenOff(Exception):
         pass
 
@@ -68,7 +73,9 @@ def test_a_partition_that_broke_off_is_sent_whole(broker):
     assert broker.texts("OUT") == TEXTS
 
 
-def test_rows_of_a_transaction_that_the_broker_refuses_are_sent_one_by_one(broker):
+def test_rows_of_a_transaction_that_the_broker_refuses_are_sent_one_by_one(
+    broker: SparkBroker,
+) -> None:
     """Artemis refuses all for one that it knows."""
     send(broker, TEXTS[:50], "id")
     broker.killer.arm("before partition", 1, lambda _: None)
@@ -77,7 +84,7 @@ def test_rows_of_a_transaction_that_the_broker_refuses_are_sent_one_by_one(broke
     assert broker.texts("OUT") == TEXTS
 
 
-def test_a_delay_is_kept_by_the_broker(broker):
+def test_a_delay_is_kept_by_the_broker(broker: SparkBroker) -> None:
     broker.attributes["scheduler_support"] = True
     restart(broker)
     options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column="id")

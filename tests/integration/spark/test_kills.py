@@ -7,9 +7,16 @@ before; a round of a broker is one point of its kind. (spark-pipeline 7)
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.kit.parallel import SPARK_DRIVERS
+from tests.kit.spark.brokers import BrokerChild, SparkBroker
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group(SPARK_DRIVERS)]
 LONG_PAUSE = 10.0  # seconds that a broker is away, once a night; section 3.6
@@ -34,7 +41,12 @@ BROKER_KILLS = [
 ]
 
 
-def test_a_driver_killed_in_the_epochs_commit(broker, finish, run_killed, kills):
+def test_a_driver_killed_in_the_epochs_commit(
+    broker: SparkBroker,
+    finish: Callable[..., Any],
+    run_killed: Callable[..., bool],
+    kills: ModuleType,
+) -> None:
     how = {"mode": "ranges", "sink": "epoch", "shuffle": "yes", "rows": "100"}
     broker.send("IN", kills.TEXTS)
     assert run_killed("after epoch", 1, **how), broker.killer.seen
@@ -49,8 +61,16 @@ def test_a_driver_killed_in_the_epochs_commit(broker, finish, run_killed, kills)
 @pytest.mark.fact("spark-pipeline 7/A / epoch, with shuffle", "spark-pipeline 7/B spool / row ids")
 @pytest.mark.parametrize(("mode", "sink", "shuffle", "points"), DRIVER_KILLS)
 def test_drivers_killed_at_every_point(
-    broker, finish, run_killed, kills, mode, sink, shuffle, points, turn
-):
+    broker: SparkBroker,
+    finish: Callable[..., Any],
+    run_killed: Callable[..., bool],
+    kills: ModuleType,
+    mode: str,
+    sink: str,
+    shuffle: str,
+    points: Any,
+    turn: Any,
+) -> None:
     how = {"mode": mode, "sink": sink, "shuffle": shuffle, "rows": "20"}
     broker.send("IN", kills.TEXTS)
     for place, point in enumerate(points):
@@ -62,8 +82,12 @@ def test_drivers_killed_at_every_point(
 @pytest.mark.nightly
 @pytest.mark.fact("spark-pipeline 5/off", "spark-pipeline 7/A / plain")
 def test_a_plain_sink_doubles_at_most_the_batches_that_were_killed(
-    broker, finish, run_killed, kills, turn
-):
+    broker: SparkBroker,
+    finish: Callable[..., Any],
+    run_killed: Callable[..., bool],
+    kills: ModuleType,
+    turn: Any,
+) -> None:
     how = {"mode": "ranges", "rows": "20"}
     broker.send("IN", kills.TEXTS)
     for place, point in enumerate(RANGES):
@@ -75,7 +99,9 @@ def test_a_plain_sink_doubles_at_most_the_batches_that_were_killed(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("sink", ["key", "epoch"])
-def test_python_workers_killed_in_batches(broker, finish, kills, sink, turn):
+def test_python_workers_killed_in_batches(
+    broker: SparkBroker, finish: Callable[..., Any], kills: ModuleType, sink: str, turn: Any
+) -> None:
     how = {"mode": "ranges", "sink": sink, "shuffle": "yes", "rows": "50"}
     points = ("after range", "after partition" if sink == "key" else "after stage")
     broker.send("IN", kills.TEXTS)
@@ -111,18 +137,28 @@ class Outage:
 
 
 @pytest.fixture
-def outage(spark, broker_child, tmp_path, driver, kills) -> Outage:
+def outage(
+    spark: SparkSession,
+    broker_child: BrokerChild,
+    tmp_path: Path,
+    driver: ModuleType,
+    kills: ModuleType,
+) -> Outage:
     return Outage(spark, broker_child, tmp_path, driver, kills)
 
 
-def test_a_broker_killed_after_a_partitions_commit(outage, send_texts, take_texts):
+def test_a_broker_killed_after_a_partitions_commit(
+    outage: Outage, send_texts: Any, take_texts: Any
+) -> None:
     how = {"mode": "ranges", "sink": "key", "rows": "100"}
     assert outage.run(send_texts, take_texts, "after partition", 3, **how) == (0, 0)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("mode", "sink", "points"), BROKER_KILLS)
-def test_brokers_killed_at_every_point(outage, send_texts, take_texts, mode, sink, points, turn):
+def test_brokers_killed_at_every_point(
+    outage: Outage, send_texts: Any, take_texts: Any, mode: str, sink: str, points: Any, turn: Any
+) -> None:
     shuffle = "" if sink == "ids" else "yes"
     how = {"mode": mode, "sink": sink, "shuffle": shuffle, "rows": "50"}
     away = LONG_PAUSE if turn == 0 else turn % 4

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pyspark.sql import SparkSession
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.columns import MESSAGE_COLUMNS, ddl
@@ -23,7 +24,7 @@ Judge = Callable[..., tuple[list[Any], list[str]]]
 
 
 @pytest.fixture
-def judge(spark) -> Judge:
+def judge(spark: SparkSession) -> Judge:
     """Gives the good rows and the reasons of the bad ones, in the order of the bodies."""
 
     def judge(schema: Any, *bodies: object) -> tuple[list[Any], list[str]]:
@@ -344,7 +345,7 @@ def test_ddl_reads_the_same_way(judge: Judge) -> None:
         ("a MAP<STRING, VARIANT>", "schema has a VARIANT inside a, where numbers are read"),
     ],
 )
-def test_a_wrong_schema_is_reported(spark, schema: str, sentence: str) -> None:
+def test_a_wrong_schema_is_reported(spark: SparkSession, schema: str, sentence: str) -> None:
     with pytest.raises(ConfigurationException, match=sentence):
         schema_type(schema)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from pyjms.errors import ConfigurationException
@@ -19,7 +20,7 @@ Refused = Callable[..., str]
 
 
 @pytest.fixture
-def refused(spark, tmp_path) -> Refused:
+def refused(spark: SparkSession, tmp_path: Path) -> Refused:
     """Gives the sentence with which a pipeline is refused."""
 
     def refused(function: Any = None, **values: Any) -> str:
@@ -98,7 +99,7 @@ def test_it_is_refused_with_a_sentence(
     assert refused(**values).startswith(sentence)
 
 
-def test_speculation_sends_twice(spark, refused: Refused, mocker) -> None:
+def test_speculation_sends_twice(spark: SparkSession, refused: Refused, mocker: Any) -> None:
     real = spark.conf.get
 
     def get(key: str, *default: Any) -> Any:
@@ -108,7 +109,7 @@ def test_speculation_sends_twice(spark, refused: Refused, mocker) -> None:
     assert "spark.speculation is on and would send rows twice" in refused(lambda f: f.select("a"))
 
 
-def test_what_keeps_state_is_recognized_by_keys_and_functions(spark) -> None:
+def test_what_keeps_state_is_recognized_by_keys_and_functions(spark: SparkSession) -> None:
     rows = spark.readStream.format("rate").load().withWatermark("timestamp", "1 minute")
     mapped = rows.where("value > 1")
     assert stateful_operators(mapped) == []

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline
 from pyjms.spark.pipeline.execution.query import PipelineLocation, start_query
+from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = pytest.mark.timeout(300)
 DAY = datetime(2013, 1, 1, tzinfo=UTC)
@@ -30,7 +31,7 @@ class Flight(BaseModel):
 
 
 @pytest.fixture
-def run(spark, broker, tmp_path) -> Callable[..., Any]:
+def run(spark: SparkSession, broker: SparkBroker, tmp_path: Path) -> Callable[..., Any]:
     """Runs a pipeline until all is done, and returns its query."""
 
     def run(pipeline: Pipeline) -> Any:
@@ -70,7 +71,9 @@ def forget_last_commit(folder: Path) -> None:
     (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
 
 
-def test_good_rows_and_bad_messages_go_their_ways(broker, run):
+def test_good_rows_and_bad_messages_go_their_ways(
+    broker: SparkBroker, run: Callable[..., Any]
+) -> None:
     pipeline = Pipeline(
         name="late", function=late, source="IN", sink="OUT", dead_letter="BAD", schema=Flight
     )
@@ -106,8 +109,8 @@ def test_good_rows_and_bad_messages_go_their_ways(broker, run):
 @pytest.mark.fact("spark-pipeline 5/Paimon sink")
 @pytest.mark.parametrize("mode", ["ranges", pytest.param("spool", marks=pytest.mark.nightly)])
 def test_a_batch_that_comes_again_publishes_neither_rows_nor_dead_letters_twice(
-    broker, run, tmp_path, mode
-):
+    broker: SparkBroker, run: Callable[..., Any], tmp_path: Path, mode: str
+) -> None:
     pipeline = Pipeline(
         name="again", function=late, source="IN", sink="OUT", dead_letter="BAD", schema=Flight,
         max_messages_per_trigger=20, options={"ackOn": "commit", "mode": mode},
@@ -126,7 +129,9 @@ def test_a_batch_that_comes_again_publishes_neither_rows_nor_dead_letters_twice(
     assert sorted(broker.texts("BAD")) == sorted([*bad, "bad late"])
 
 
-def test_windows_are_sent_when_the_watermark_has_passed_and_state_outlives_the_run(broker, run):
+def test_windows_are_sent_when_the_watermark_has_passed_and_state_outlives_the_run(
+    broker: SparkBroker, run: Callable[..., Any]
+) -> None:
     def hourly(flights: DataFrame) -> DataFrame:
         hours = flights.withWatermark("at", "1 hour").groupBy(F.window("at", "1 hour"), "origin")
         return hours.agg(F.avg("delay").alias("delay"), F.count("*").alias("n"))
@@ -164,7 +169,9 @@ def test_windows_are_sent_when_the_watermark_has_passed_and_state_outlives_the_r
         run(replace(pipeline, function=longest, sink="OTHER"))
 
 
-def test_sql_pipelines_read_the_view_messages_and_choose_columns_of_a_message(broker, run, spark):
+def test_sql_pipelines_read_the_view_messages_and_choose_columns_of_a_message(
+    broker: SparkBroker, run: Callable[..., Any], spark: SparkSession
+) -> None:
     sql = """
         SELECT to_json(struct(origin, delay)) AS text, origin AS correlation_id, 'x' AS type,
                concat('queue://', origin) AS destination, map('late', 'yes') AS properties
@@ -181,7 +188,9 @@ def test_sql_pipelines_read_the_view_messages_and_choose_columns_of_a_message(br
     assert not spark.catalog.tableExists("messages")
 
 
-def test_two_sources_are_joined_and_both_have_dead_letters(broker, run):
+def test_two_sources_are_joined_and_both_have_dead_letters(
+    broker: SparkBroker, run: Callable[..., Any]
+) -> None:
     def windy(flights: DataFrame, weather: DataFrame) -> DataFrame:
         left = flights.withWatermark("at", "1 hour").alias("f")
         right = weather.withWatermark("hour", "1 hour").alias("w")
@@ -208,7 +217,9 @@ def test_two_sources_are_joined_and_both_have_dead_letters(broker, run):
     assert len(query.lastProgress.sources) == 2
 
 
-def test_a_source_joined_with_itself_is_read_once(broker, run):
+def test_a_source_joined_with_itself_is_read_once(
+    broker: SparkBroker, run: Callable[..., Any]
+) -> None:
     def pairs(flights: DataFrame) -> DataFrame:
         arriving = flights.select("origin", F.col("delay").alias("other"))
         return flights.join(arriving, "origin").where("delay < other").select("origin", "delay")
@@ -235,7 +246,9 @@ def test_a_source_joined_with_itself_is_read_once(broker, run):
     assert broker.texts("OUT2") == ["ab"]
 
 
-def test_update_mode_sends_what_changed_once(broker, run, tmp_path):
+def test_update_mode_sends_what_changed_once(
+    broker: SparkBroker, run: Callable[..., Any], tmp_path: Path
+) -> None:
     def counts(flights: DataFrame) -> DataFrame:
         return flights.groupBy("origin").count()
 
@@ -254,7 +267,9 @@ def test_update_mode_sends_what_changed_once(broker, run, tmp_path):
     assert broker.texts("BAD") == ["bad"]
 
 
-def test_complete_mode_sends_the_whole_result_with_every_batch(broker, run):
+def test_complete_mode_sends_the_whole_result_with_every_batch(
+    broker: SparkBroker, run: Callable[..., Any]
+) -> None:
     pipeline = Pipeline(
         name="all", sql="SELECT origin, count(*) AS n FROM messages GROUP BY origin",
         source="IN", sink="OUT", schema="origin STRING", output_mode="complete",
@@ -268,7 +283,9 @@ def test_complete_mode_sends_the_whole_result_with_every_batch(broker, run):
     ]
 
 
-def test_a_parquet_folder_holds_each_batch_once(broker, run, spark, tmp_path):
+def test_a_parquet_folder_holds_each_batch_once(
+    broker: SparkBroker, run: Callable[..., Any], spark: SparkSession, tmp_path: Path
+) -> None:
     folder = tmp_path / "archive"
     pipeline = Pipeline(
         name="archive", function=lambda flights: flights.drop("jms"), source="IN", schema=Flight, partitions=1,
@@ -286,7 +303,9 @@ def test_a_parquet_folder_holds_each_batch_once(broker, run, spark, tmp_path):
     assert broker.texts("BAD") == ["bad"]
 
 
-def test_a_bad_message_stops_the_pipeline_if_it_is_configured_so(broker, run):
+def test_a_bad_message_stops_the_pipeline_if_it_is_configured_so(
+    broker: SparkBroker, run: Callable[..., Any]
+) -> None:
     pipeline = Pipeline(
         name="strict",
         function=late,
@@ -307,7 +326,9 @@ def test_a_bad_message_stops_the_pipeline_if_it_is_configured_so(broker, run):
     assert broker.count("IN") == 2
 
 
-def test_without_a_schema_messages_pass_as_they_are(broker, run):
+def test_without_a_schema_messages_pass_as_they_are(
+    broker: SparkBroker, run: Callable[..., Any]
+) -> None:
     with broker.connected() as connection:
         session = connection.create_session()
         producer = session.create_producer(session.create_queue("IN"))
@@ -328,7 +349,9 @@ def test_without_a_schema_messages_pass_as_they_are(broker, run):
     assert counted.messages == 2
 
 
-def test_ids_of_pipelines_with_one_sink_are_their_own(broker, run):
+def test_ids_of_pipelines_with_one_sink_are_their_own(
+    broker: SparkBroker, run: Callable[..., Any]
+) -> None:
     def origins(messages: DataFrame) -> DataFrame:
         return messages.select("text", F.lit("1").alias("id"))
 
@@ -342,7 +365,9 @@ def test_ids_of_pipelines_with_one_sink_are_their_own(broker, run):
 
 
 @pytest.mark.parametrize("id_column", [None, "id"])
-def test_ids_know_what_comes_again(broker, run, tmp_path, id_column):
+def test_ids_know_what_comes_again(
+    broker: SparkBroker, run: Callable[..., Any], tmp_path: Path, id_column: str | None
+) -> None:
     def origins(flights: DataFrame) -> DataFrame:
         return flights.select("origin", F.col("jms.message_id").alias("id"))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
@@ -18,6 +20,7 @@ from pyjms.spark.jms.ranges.stream import RangeStreamReader
 from pyjms.spark.jms.source import JmsStreamReader
 from pyjms.spark.jms.spool.stream import SpoolStreamReader
 from pyjms_broker.api.context import ConnectionContext
+from tests.kit.spark.brokers import SparkBroker
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +30,7 @@ def _connections() -> Iterator[None]:
 
 
 @pytest.fixture
-def make(broker):
+def make(broker: SparkBroker) -> Iterator[Callable[..., Any]]:
     """Makes readers of queue IN with these options; what they have is given back at the end."""
     made = []
 
@@ -60,7 +63,9 @@ def texts_between(reader, start, end):
     return [row["text"] for row in rows_between(reader, start, end)]
 
 
-def test_batches_obey_the_limit_and_come_again_as_they_were(broker, make):
+def test_batches_obey_the_limit_and_come_again_as_they_were(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
     broker.send("IN", [f"m{number}" for number in range(10)])
     reader = make()
     start = reader.initialOffset()
@@ -79,7 +84,9 @@ def test_batches_obey_the_limit_and_come_again_as_they_were(broker, make):
     assert reader.reportLatestOffset() == rest
 
 
-def test_the_planned_end_is_held_before_and_when_the_batch_is_read(broker, make):
+def test_the_planned_end_is_held_before_and_when_the_batch_is_read(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
     broker.send("IN", list("abcdef"))
     reader = make()
     start = reader.initialOffset()
@@ -95,7 +102,7 @@ def test_the_planned_end_is_held_before_and_when_the_batch_is_read(broker, make)
     assert held() == later["seq"]
 
 
-def test_bytes_limit_a_batch_about(broker, make):
+def test_bytes_limit_a_batch_about(broker: SparkBroker, make: Callable[..., Any]) -> None:
     broker.send("IN", ["x" * 4000 for _ in range(10)])
     reader = make()
     start = reader.initialOffset()
@@ -103,7 +110,9 @@ def test_bytes_limit_a_batch_about(broker, make):
     assert 1 <= end["seq"] - start["seq"] <= 3
 
 
-def test_removal_waits_for_the_commit_where_that_is_asked_for(broker, make):
+def test_removal_waits_for_the_commit_where_that_is_asked_for(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
     broker.send("IN", ["a", "b"])
     reader = make(ackOn="commit")
     start = reader.initialOffset()
@@ -119,7 +128,9 @@ def test_removal_waits_for_the_commit_where_that_is_asked_for(broker, make):
 @pytest.mark.parametrize(
     ("where", "expected"), [("earliest", ["a", "b"]), ("latest", []), ("2", ["b"])]
 )
-def test_where_a_new_query_begins(broker, make, where, expected):
+def test_where_a_new_query_begins(
+    broker: SparkBroker, make: Callable[..., Any], where: str, expected: Any
+) -> None:
     broker.send("IN", ["a", "b"])
     reader = make(startingOffset=where)
     start = reader.initialOffset()
@@ -127,7 +138,9 @@ def test_where_a_new_query_begins(broker, make, where, expected):
     assert texts_between(reader, start, end) == expected
 
 
-def test_what_is_there_now_is_all_that_available_now_reads(broker, make):
+def test_what_is_there_now_is_all_that_available_now_reads(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
     broker.send("IN", ["a", "b", "c"])
     reader = make()
     reader.prepareForTriggerAvailableNow()
@@ -140,7 +153,9 @@ def test_what_is_there_now_is_all_that_available_now_reads(broker, make):
     assert reader.latestOffset(last, ReadMaxRows(2)) == last
 
 
-def test_lost_messages_are_an_error_that_names_both_numbers(broker, make):
+def test_lost_messages_are_an_error_that_names_both_numbers(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
     broker.send("IN", ["a", "b", "c"])
     reader = make()
     start = reader.initialOffset()
@@ -155,7 +170,9 @@ def test_lost_messages_are_an_error_that_names_both_numbers(broker, make):
     assert texts_between(careless, start, end) == ["c"]
 
 
-def test_numbers_that_the_broker_never_gave_are_an_error(broker, make):
+def test_numbers_that_the_broker_never_gave_are_an_error(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
     reader = make()
     start = reader.initialOffset()
     ahead = {**start, "seq": start["seq"] + 100}
@@ -163,7 +180,7 @@ def test_numbers_that_the_broker_never_gave_are_an_error(broker, make):
         reader.latestOffset(ahead, ReadAllAvailable())
 
 
-def test_a_purged_queue_is_another_one(broker, make):
+def test_a_purged_queue_is_another_one(broker: SparkBroker, make: Callable[..., Any]) -> None:
     broker.send("IN", ["a"])
     reader = make()
     start = reader.initialOffset()
@@ -180,14 +197,16 @@ def test_a_purged_queue_is_another_one(broker, make):
     assert texts_between(careless, start, end) == ["b"]
 
 
-def test_a_checkpoint_of_another_queue_is_refused(make):
+def test_a_checkpoint_of_another_queue_is_refused(make: Callable[..., Any]) -> None:
     reader = make()
     start = reader.initialOffset()
     with pytest.raises(IllegalStateException, match="another checkpointLocation"):
         reader.latestOffset({**start, "queue": "queue://OTHER"}, ReadAllAvailable())
 
 
-def test_a_broker_that_starts_again_is_waited_for_and_the_token_stays(broker, make):
+def test_a_broker_that_starts_again_is_waited_for_and_the_token_stays(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
     broker.send("IN", ["a", "b", "c"])
     reader = make()
     start = reader.initialOffset()
@@ -208,7 +227,9 @@ def test_a_broker_that_starts_again_is_waited_for_and_the_token_stays(broker, ma
     assert broker.count("IN") == 1
 
 
-def test_a_newer_query_of_the_same_owner_takes_over(broker, make):
+def test_a_newer_query_of_the_same_owner_takes_over(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
     broker.send("IN", ["a"])
     old = make(owner="q")
     start = old.initialOffset()
@@ -219,7 +240,9 @@ def test_a_newer_query_of_the_same_owner_takes_over(broker, make):
     assert texts_between(new, start, new.latestOffset(start, ReadAllAvailable())) == ["a"]
 
 
-def test_a_draining_source_has_nothing_new(broker, make, tmp_path, monkeypatch):
+def test_a_draining_source_has_nothing_new(
+    broker: SparkBroker, make: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker.send("IN", ["a"])
     reader = make()
     start = reader.initialOffset()
@@ -229,12 +252,14 @@ def test_a_draining_source_has_nothing_new(broker, make, tmp_path, monkeypatch):
     assert reader.latestOffset(start, ReadAllAvailable()) == start
 
 
-def test_topics_have_no_ranges(make):
+def test_topics_have_no_ranges(make: Callable[..., Any]) -> None:
     with pytest.raises(ConfigurationException, match="cannot be read by ranges"):
         make(destination="topic://T")
 
 
-def test_the_reader_is_chosen_once_and_logged_once(broker, make, tmp_path, caplog):
+def test_the_reader_is_chosen_once_and_logged_once(
+    broker: SparkBroker, make: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     broker.send("IN", ["a"])
     reader = make(JmsStreamReader)
     start = reader.initialOffset()
@@ -245,7 +270,9 @@ def test_the_reader_is_chosen_once_and_logged_once(broker, make, tmp_path, caplo
     assert len(said) == 1
 
 
-def test_a_query_that_began_with_a_spool_goes_on_with_it(broker, make, tmp_path):
+def test_a_query_that_began_with_a_spool_goes_on_with_it(
+    broker: SparkBroker, make: Callable[..., Any], tmp_path: Path
+) -> None:
     broker.send("IN", ["a"])
     options = {"mode": "spool", "spool": str(tmp_path / "spool")}
     start = make(JmsStreamReader, **options).initialOffset()
@@ -256,7 +283,9 @@ def test_a_query_that_began_with_a_spool_goes_on_with_it(broker, make, tmp_path)
 
 
 @pytest.mark.parametrize("ranges", ["unknown", "forbidden"])
-def test_a_broker_without_ranges_gets_the_spool(broker, make, tmp_path, ranges):
+def test_a_broker_without_ranges_gets_the_spool(
+    broker: SparkBroker, make: Callable[..., Any], tmp_path: Path, ranges: str
+) -> None:
     broker.killer.ranges = ranges
     with pytest.raises(ConfigurationException, match="this broker does not serve ranges"):
         make(JmsStreamReader, mode="spool")
@@ -268,7 +297,9 @@ def test_a_broker_without_ranges_gets_the_spool(broker, make, tmp_path, ranges):
     assert isinstance(reader._reader, SpoolStreamReader)
 
 
-def test_a_broker_that_is_busy_is_not_taken_for_one_without_ranges(broker, make):
+def test_a_broker_that_is_busy_is_not_taken_for_one_without_ranges(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
     broker.killer.ranges = "busy"
     broker.send("IN", ["a"])
     reader = make(JmsStreamReader)
@@ -277,7 +308,7 @@ def test_a_broker_that_is_busy_is_not_taken_for_one_without_ranges(broker, make)
     assert isinstance(reader._reader, RangeStreamReader)
 
 
-def test_a_queue_is_looked_at_a_page_at_a_time(broker):
+def test_a_queue_is_looked_at_a_page_at_a_time(broker: SparkBroker) -> None:
     broker.send("IN", [f"m{number}" for number in range(2500)])
     reader = BrowseReader(read_options({"url": broker.url, "destination": "IN"}, "source"))
     (partition,) = reader.partitions()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from pyjms.settings import PyjmsSettings
@@ -33,7 +33,9 @@ from pyjms.spark.pipeline.reporting.events import (
     Range,
 )
 from pyjms.spark.pipeline.reporting.status import STATUS_FILE, read_status
+from pyjms.testing.spark import PipelineRun
 from tests.kit.parallel import SPARK_DRIVERS
+from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -101,7 +103,7 @@ def say(folder: Path) -> str:
 
 @pytest.mark.xdist_group(SPARK_DRIVERS)
 def test_sigterm_lets_the_batch_end_and_leaves_none_to_replay(
-    spark, broker, settings, tmp_path
+    spark: SparkSession, broker: SparkBroker, settings: PyjmsSettings, tmp_path: Path
 ) -> None:
     drain_round(spark, broker, settings, tmp_path, "0")
 
@@ -109,7 +111,14 @@ def test_sigterm_lets_the_batch_end_and_leaves_none_to_replay(
 @pytest.mark.nightly
 @pytest.mark.parametrize("trigger", ["0", "5s", "1h"])
 @pytest.mark.parametrize("number", range(3))
-def test_sigterm_rounds(spark, broker, settings, tmp_path, trigger, number) -> None:
+def test_sigterm_rounds(
+    spark: SparkSession,
+    broker: SparkBroker,
+    settings: PyjmsSettings,
+    tmp_path: Path,
+    trigger: str,
+    number: int,
+) -> None:
     drain_round(spark, broker, settings, tmp_path, trigger)
 
 
@@ -141,7 +150,7 @@ def java_of(group: int) -> int | None:
 
 @pytest.mark.nightly
 def test_a_second_signal_ends_the_run_at_once_and_loses_nothing(
-    spark, broker, settings, tmp_path
+    spark: SparkSession, broker: SparkBroker, settings: PyjmsSettings, tmp_path: Path
 ) -> None:
     with in_a_batch(broker, tmp_path) as child:
         child.send_signal(signal.SIGTERM)
@@ -155,7 +164,7 @@ def test_a_second_signal_ends_the_run_at_once_and_loses_nothing(
 
 
 @pytest.mark.nightly
-def test_the_end_of_spark_is_the_end_of_the_run(broker, tmp_path) -> None:
+def test_the_end_of_spark_is_the_end_of_the_run(broker: SparkBroker, tmp_path: Path) -> None:
     with in_a_batch(broker, tmp_path) as child:
         java = java_of(child.pid)
         assert java is not None
@@ -197,7 +206,7 @@ def drain_round(spark, broker, settings, tmp_path: Path, trigger: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("password", ["s3cret", "wr0ng"])
-def test_a_broker_with_passwords(broker, tmp_path, password: str) -> None:
+def test_a_broker_with_passwords(broker: SparkBroker, tmp_path: Path, password: str) -> None:
     """Driver and executors, source and sink use the login of the settings; a wrong one is an error.
 
     The right one is in every run, with `in_a_batch`.
@@ -274,7 +283,7 @@ def copies(source: str, sink: str, udf: Any = None, name: str | None = None) -> 
 
 
 @pytest.fixture
-def settings(broker, tmp_path: Path) -> PyjmsSettings:
+def settings(broker: SparkBroker, tmp_path: Path) -> PyjmsSettings:
     return PyjmsSettings.model_validate(
         {
             "activemq": {"broker_url": broker.url},
@@ -300,7 +309,9 @@ def in_background(runner: PipelineRunner) -> Iterator[list[bool]]:
         assert not thread.is_alive()
 
 
-def test_a_poison_batch_ends_its_pipeline_and_the_others_go_on(spark, broker, settings) -> None:
+def test_a_poison_batch_ends_its_pipeline_and_the_others_go_on(
+    spark: SparkSession, broker: SparkBroker, settings: PyjmsSettings
+) -> None:
     seen = Recorder()
     pipelines = [copies("IN", "OUT", careful), copies("GOOD", "GOOD.OUT")]
     runner = PipelineRunner(settings, pipelines, [seen], spark=spark)
@@ -324,7 +335,7 @@ def test_a_poison_batch_ends_its_pipeline_and_the_others_go_on(spark, broker, se
 
 
 def test_a_query_that_fails_is_started_again_and_loses_nothing(
-    spark, broker, settings, tmp_path
+    spark: SparkSession, broker: SparkBroker, settings: PyjmsSettings, tmp_path: Path
 ) -> None:
     (tmp_path / "once").mkdir()
     for number in range(4):
@@ -348,7 +359,7 @@ def test_a_query_that_fails_is_started_again_and_loses_nothing(
 
 @pytest.mark.nightly
 def test_a_broker_that_is_away_for_long_ends_queries_and_not_the_run(
-    spark, broker, settings
+    spark: SparkSession, broker: SparkBroker, settings: PyjmsSettings
 ) -> None:
     seen = Recorder()
     runner = PipelineRunner(settings, [copies("IN", "OUT")], [seen], spark=spark)
@@ -376,7 +387,7 @@ def late(flights: DataFrame) -> DataFrame:
     return flights.where("delay > 10").select("origin", "delay")
 
 
-def test_the_fixture_runs_a_pipeline_on_messages(run_pipeline) -> None:
+def test_the_fixture_runs_a_pipeline_on_messages(run_pipeline: PipelineRun) -> None:
     sent = run_pipeline(late, [{"origin": "JFK", "delay": 11}, Flight(origin="EWR", delay=5), "x"])
     assert [json.loads(message.text) for message in sent] == [{"origin": "JFK", "delay": 11.0}]
     (bad,) = run_pipeline.dead_letters("flights.invalid")
@@ -386,6 +397,6 @@ def test_the_fixture_runs_a_pipeline_on_messages(run_pipeline) -> None:
     assert run_pipeline.take("late") == []
 
 
-def test_the_fixture_says_why_a_pipeline_failed(run_pipeline) -> None:
+def test_the_fixture_says_why_a_pipeline_failed(run_pipeline: PipelineRun) -> None:
     with pytest.raises(AssertionError, match=r"pipeline from_IN failed: .*ValueError"):
         run_pipeline(copies("IN", "topic://OUT", careful), ["bad"])

@@ -20,6 +20,7 @@ from pyjms.spark.jms.spool.late_ids import LateIds
 from pyjms.spark.jms.spool.lock import SpoolLock
 from pyjms.spark.jms.spool.segments import Spool
 from pyjms.spark.jms.spool.stream import SpoolStreamReader
+from tests.kit.spark.brokers import SparkBroker
 
 TEXTS = [f"m{number}" for number in range(50)]
 HOLDER = """
@@ -69,7 +70,9 @@ def texts_between(reader: SpoolStreamReader, start: Any, end: Any) -> list[str]:
     ]
 
 
-def test_a_spool_that_cannot_be_written_for_long_costs_no_message(broker, make, folder):
+def test_a_spool_that_cannot_be_written_for_long_costs_no_message(
+    broker: SparkBroker, make: Make, folder: Path
+) -> None:
     broker.send("IN", TEXTS)
     reader = make()
     start = reader.initialOffset()
@@ -86,7 +89,9 @@ def test_a_spool_that_cannot_be_written_for_long_costs_no_message(broker, make, 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the other process locks as POSIX does")
-def test_one_process_has_a_spool(process, folder, tmp_path):
+def test_one_process_has_a_spool(
+    process: Callable[..., object], folder: Path, tmp_path: Path
+) -> None:
     folder.mkdir()
     command = [sys.executable, "-c", HOLDER, str(folder / "lock")]
     with process(command, tmp_path / "log") as child:
@@ -98,7 +103,7 @@ def test_one_process_has_a_spool(process, folder, tmp_path):
     lock.release()
 
 
-def test_segments_that_do_not_fit_together_are_named(make, folder):
+def test_segments_that_do_not_fit_together_are_named(make: Make, folder: Path) -> None:
     reader = make()
     reader.initialOffset()
     for name in (f"rows-{0:020d}-5.arrow", f"rows-{7:020d}-5.arrow"):
@@ -107,7 +112,7 @@ def test_segments_that_do_not_fit_together_are_named(make, folder):
         Spool(folder)
 
 
-def test_a_damaged_id_is_named(folder):
+def test_a_damaged_id_is_named(folder: Path) -> None:
     Spool(folder)
     (folder / "spool-id").write_text("")
     with pytest.raises(
@@ -130,7 +135,9 @@ def spooled(broker: Any, make: Make) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("lost", ["all", "the last"])
-def test_a_spool_that_ends_before_the_checkpoint_is_an_error(broker, make, folder, lost):
+def test_a_spool_that_ends_before_the_checkpoint_is_an_error(
+    broker: SparkBroker, make: Make, folder: Path, lost: str
+) -> None:
     first, second = spooled(broker, make)
     for file in sorted(folder.glob("*.arrow"))[0 if lost == "all" else -1 :]:
         file.unlink()
@@ -151,7 +158,7 @@ def test_a_spool_that_ends_before_the_checkpoint_is_an_error(broker, make, folde
     assert texts_between(again, second, third) == TEXTS[10:15]
 
 
-def test_how_much_waits_at_a_foreign_broker_is_not_claimed(broker, make):
+def test_how_much_waits_at_a_foreign_broker_is_not_claimed(broker: SparkBroker, make: Make) -> None:
     broker.send("IN", TEXTS)
     reader = make()
     reader.latestOffset(reader.initialOffset(), ReadMaxRows(5))

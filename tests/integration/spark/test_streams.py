@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = pytest.mark.timeout(300)
 TEXTS = [f"m{number}" for number in range(120)]
@@ -30,7 +34,9 @@ def rows_of(spark, broker, tmp_path: Path, name: str, **options: str):
 
 
 @pytest.mark.parametrize("mode", ["ranges", "spool"])
-def test_both_sources_give_the_same_columns_and_leave_nothing(spark, broker, tmp_path, mode):
+def test_both_sources_give_the_same_columns_and_leave_nothing(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path, mode: str
+) -> None:
     with broker.connected() as connection:
         session = connection.create_session()
         producer = session.create_producer(session.create_queue("IN"))
@@ -69,8 +75,14 @@ def test_both_sources_give_the_same_columns_and_leave_nothing(spark, broker, tmp
     ],
 )
 def test_a_batch_that_comes_again_is_neither_lost_nor_doubled(
-    spark, broker, tmp_path, driver, mode, sink, shuffle
-):
+    spark: SparkSession,
+    broker: SparkBroker,
+    tmp_path: Path,
+    driver: ModuleType,
+    mode: str,
+    sink: str,
+    shuffle: str,
+) -> None:
     broker.send("IN", TEXTS)
     # what is finished is removed, so that it can be read again only where removal waits
     how = {"mode": mode, "sink": sink, "shuffle": shuffle, "ack": "commit"}
@@ -84,8 +96,8 @@ def test_a_batch_that_comes_again_is_neither_lost_nor_doubled(
 
 @pytest.mark.fact("spark-pipeline 1.3", "spark-pipeline 5/Pulsar")
 def test_a_finished_batch_is_removed_and_an_older_checkpoint_is_reported(
-    spark, broker, tmp_path, driver
-):
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path, driver: ModuleType
+) -> None:
     broker.send("IN", TEXTS)
     finished(driver.start(spark, broker.url, tmp_path))
     assert broker.count("IN") == 0
@@ -97,7 +109,9 @@ def test_a_finished_batch_is_removed_and_an_older_checkpoint_is_reported(
     assert sorted(broker.texts("OUT")) == sorted(TEXTS)
 
 
-def test_a_stream_goes_on_with_what_comes_and_waits_when_nothing_does(spark, broker, tmp_path):
+def test_a_stream_goes_on_with_what_comes_and_waits_when_nothing_does(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path
+) -> None:
     query = rows_of(spark, broker, tmp_path, "going_on", mode="auto", pollTimeout="100ms").start()
     try:
         for some in (["a", "b"], ["c"]):
@@ -110,7 +124,7 @@ def test_a_stream_goes_on_with_what_comes_and_waits_when_nothing_does(spark, bro
         query.stop()
 
 
-def test_batches_are_written_and_looked_at(spark, broker):
+def test_batches_are_written_and_looked_at(spark: SparkSession, broker: SparkBroker) -> None:
     rows = spark.createDataFrame(
         [("a", "OUT", {"k": "v"}, 7), ("b", "OTHER", None, None)],
         "text string, destination string, properties map<string,string>, priority int",

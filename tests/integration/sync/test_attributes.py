@@ -81,7 +81,7 @@ def settable(core: object) -> set[str]:
 
 
 @pytest.mark.parametrize("make", CONFIGURED, ids=IDS)
-def test_what_can_be_set_on_the_core_object_can_be_set(make) -> None:
+def test_what_can_be_set_on_the_core_object_can_be_set(make: Any) -> None:
     facade = make(make_factory())
     names = settable(facade.core)
     assert names
@@ -98,7 +98,7 @@ def test_what_can_be_set_on_the_core_object_can_be_set(make) -> None:
 
 
 @pytest.mark.parametrize("make", CONFIGURED, ids=IDS)
-def test_a_misspelt_attribute_is_refused(make) -> None:
+def test_a_misspelt_attribute_is_refused(make: Any) -> None:
     facade = make(make_factory())
     with pytest.raises(AttributeError, match="nonsense"):
         facade.nonsense = 1
@@ -112,7 +112,7 @@ def connection() -> Iterator[Any]:
         yield connection
 
 
-def test_a_misspelt_attribute_of_a_jms_object_is_refused(connection) -> None:
+def test_a_misspelt_attribute_of_a_jms_object_is_refused(connection: Any) -> None:
     session = connection.create_session()
     queue = session.create_queue("q")
     objects = [
@@ -127,7 +127,7 @@ def test_a_misspelt_attribute_of_a_jms_object_is_refused(connection) -> None:
             item.nonsense = 1
 
 
-def test_the_attributes_of_the_jms_interfaces_exist(connection) -> None:
+def test_the_attributes_of_the_jms_interfaces_exist(connection: Any) -> None:
     session = connection.create_session()
     queue = session.create_queue("q")
     pairs = {

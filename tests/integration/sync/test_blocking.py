@@ -58,7 +58,9 @@ def end_of(thread_name: str) -> None:
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_a_producer_sends_to_a_destination_given_first(factory, cached: bool) -> None:
+def test_a_producer_sends_to_a_destination_given_first(
+    factory: ConnectionFactory, cached: bool
+) -> None:
     used = CachingConnectionFactory(factory) if cached else factory
     with used.create_connection() as connection, connection.create_session() as session:
         connection.start()
@@ -73,7 +75,7 @@ def test_a_producer_sends_to_a_destination_given_first(factory, cached: bool) ->
         assert received.expiration - received.timestamp == 60_000
 
 
-def test_messages_of_all_kinds_go_round(connection) -> None:
+def test_messages_of_all_kinds_go_round(connection: Connection) -> None:
     with connection.create_session() as session:
         target = session.create_queue("kinds")
         assert target == Queue("kinds")
@@ -98,7 +100,7 @@ def test_messages_of_all_kinds_go_round(connection) -> None:
             assert consumer.destination == target
 
 
-def test_properties_of_producers_sessions_and_connections(connection) -> None:
+def test_properties_of_producers_sessions_and_connections(connection: Connection) -> None:
     session = connection.create_session(acknowledge_mode=AcknowledgeMode.CLIENT)
     assert (session.transacted, session.acknowledge_mode) == (False, AcknowledgeMode.CLIENT)
     producer = session.create_producer(Queue("p"))
@@ -114,7 +116,7 @@ def test_properties_of_producers_sessions_and_connections(connection) -> None:
     assert "blocking" in repr(session)
 
 
-def test_a_transaction_commits_and_rolls_back(connection) -> None:
+def test_a_transaction_commits_and_rolls_back(connection: Connection) -> None:
     with connection.create_session(transacted=True) as session:
         target = session.create_queue("tx")
         producer = session.create_producer(target)
@@ -128,7 +130,7 @@ def test_a_transaction_commits_and_rolls_back(connection) -> None:
         assert consumer.receive_no_wait() is None
 
 
-def test_synchronizations_block_in_threads_and_may_use_the_session(connection) -> None:
+def test_synchronizations_block_in_threads_and_may_use_the_session(connection: Connection) -> None:
     session = connection.create_session(True)
     queue = session.create_queue("synchronized")
     producer = session.create_producer(queue)
@@ -156,7 +158,7 @@ def test_synchronizations_block_in_threads_and_may_use_the_session(connection) -
         connection.create_session().add_synchronization(Last())
 
 
-def test_acknowledge_works_from_any_thread(connection) -> None:
+def test_acknowledge_works_from_any_thread(connection: Connection) -> None:
     session = connection.create_session(acknowledge_mode=AcknowledgeMode.CLIENT)
     target = session.create_queue("ack")
     session.create_producer(target).send(session.create_text_message("x"))
@@ -169,7 +171,7 @@ def test_acknowledge_works_from_any_thread(connection) -> None:
     assert other.create_consumer(target).receive_no_wait() is None
 
 
-def test_a_browser_is_a_plain_iterable(connection) -> None:
+def test_a_browser_is_a_plain_iterable(connection: Connection) -> None:
     session = connection.create_session()
     target = session.create_queue("browse")
     producer = session.create_producer(target)
@@ -180,7 +182,7 @@ def test_a_browser_is_a_plain_iterable(connection) -> None:
         assert browser.queue == target
 
 
-def test_a_listener_runs_in_a_thread_that_ends_with_its_consumer(connection) -> None:
+def test_a_listener_runs_in_a_thread_that_ends_with_its_consumer(connection: Connection) -> None:
     before = threads()
     got: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
 
@@ -205,7 +207,7 @@ def test_a_listener_runs_in_a_thread_that_ends_with_its_consumer(connection) -> 
 
 
 @pytest.mark.parametrize("close", ["session", "connection", "replace"])
-def test_threads_end_with_what_is_closed(factory, close) -> None:
+def test_threads_end_with_what_is_closed(factory: ConnectionFactory, close: str) -> None:
     before = threads()
     connection = factory.create_connection()
     connection.start()
@@ -225,7 +227,7 @@ def test_threads_end_with_what_is_closed(factory, close) -> None:
     connection.close()
 
 
-def test_the_template_and_its_callbacks(factory) -> None:
+def test_the_template_and_its_callbacks(factory: ConnectionFactory) -> None:
     caching = CachingConnectionFactory(factory)
     template = JmsTemplate(caching, receive_timeout=5.0, default_destination_name="there")
     template.convert_and_send(None, {"n": 1})
@@ -242,7 +244,9 @@ def test_the_template_and_its_callbacks(factory) -> None:
     caching.destroy()
 
 
-def test_a_transaction_manager_is_joined_by_templates_of_its_factory(factory) -> None:
+def test_a_transaction_manager_is_joined_by_templates_of_its_factory(
+    factory: ConnectionFactory,
+) -> None:
     single = SingleConnectionFactory(factory)
     template = JmsTemplate(single, receive_timeout=0)
     manager = JmsTransactionManager(single)
@@ -257,7 +261,7 @@ def test_a_transaction_manager_is_joined_by_templates_of_its_factory(factory) ->
     single.destroy()
 
 
-def test_a_container_calls_plain_functions(factory) -> None:
+def test_a_container_calls_plain_functions(factory: ConnectionFactory) -> None:
     single = CachingConnectionFactory(factory)
     template = JmsTemplate(single)
     got: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -273,7 +277,7 @@ def test_a_container_calls_plain_functions(factory) -> None:
     single.destroy()
 
 
-async def test_on_the_loop_that_does_the_work_it_raises(anyio_backend) -> None:
+async def test_on_the_loop_that_does_the_work_it_raises(anyio_backend: str) -> None:
     from pyjms._wakeup import LoopHandle
 
     with pytest.raises(IllegalStateException, match="would never return"):
@@ -312,7 +316,9 @@ def interrupt() -> Iterator[Callable[[], None]]:
     signal.signal(signal.SIGINT, before)
 
 
-def test_an_interrupted_receive_loses_no_message(connection, interrupt) -> None:
+def test_an_interrupted_receive_loses_no_message(
+    connection: Connection, interrupt: Callable[[], None]
+) -> None:
     session = connection.create_session()
     target = session.create_queue("interrupt")
     consumer = session.create_consumer(target)
@@ -355,7 +361,7 @@ def test_the_result_of_a_call_that_is_interrupted_when_it_has_one_is_kept() -> N
     assert kept.get(timeout=10) == "x"
 
 
-def test_errors_come_out_as_they_are(connection) -> None:
+def test_errors_come_out_as_they_are(connection: Connection) -> None:
     session = connection.create_session()
     session.close()
     with pytest.raises(IllegalStateException):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,9 @@ def factory() -> Iterator[ConnectionFactory]:
 
 
 @pytest.mark.parametrize("kind", [PooledConnectionFactory, JmsPoolConnectionFactory])
-def test_threads_share_the_connections_and_take_turns_at_the_sessions(factory, kind) -> None:
+def test_threads_share_the_connections_and_take_turns_at_the_sessions(
+    factory: ConnectionFactory, kind: Any
+) -> None:
     sent, threads = 20, 6
 
     def send(number: int) -> None:
@@ -60,7 +63,7 @@ def test_threads_share_the_connections_and_take_turns_at_the_sessions(factory, k
         pool.create_connection()
 
 
-def test_a_pool_over_a_transaction(factory) -> None:
+def test_a_pool_over_a_transaction(factory: ConnectionFactory) -> None:
     with PooledConnectionFactory(factory) as pool:
         template = JmsTemplate(pool, receive_timeout=0)
         with JmsTransactionManager(pool).transaction() as status:
@@ -72,7 +75,7 @@ def test_a_pool_over_a_transaction(factory) -> None:
         assert template.receive_and_convert("q") is None
 
 
-def test_a_temporary_queue_ends_with_its_handle(factory) -> None:
+def test_a_temporary_queue_ends_with_its_handle(factory: ConnectionFactory) -> None:
     with PooledConnectionFactory(factory) as pool:
         with pool.create_connection() as connection:
             connection.start()
@@ -87,7 +90,7 @@ def test_a_temporary_queue_ends_with_its_handle(factory) -> None:
                 producer.send(late)
 
 
-def test_the_session_of_a_threads_transaction(factory) -> None:
+def test_the_session_of_a_threads_transaction(factory: ConnectionFactory) -> None:
     proxy = TransactionAwareConnectionFactoryProxy(factory)
     template = JmsTemplate(factory, receive_timeout=0)
     with JmsTransactionManager(factory).transaction() as status:
@@ -100,7 +103,7 @@ def test_the_session_of_a_threads_transaction(factory) -> None:
     assert template.receive("q") is None
 
 
-def test_a_delegating_factory_stops_what_it_closes(factory) -> None:
+def test_a_delegating_factory_stops_what_it_closes(factory: ConnectionFactory) -> None:
     delegating = DelegatingConnectionFactory(factory, should_stop_connections=True)
     with delegating.create_connection() as connection:
         connection.start()

@@ -152,7 +152,7 @@ def pair(wishes: WireFormatSettings) -> tuple[OpenWireFormat, OpenWireFormat]:
     st.booleans(),
     st.sampled_from([None, 4, 9, 110, 1024]),
 )
-def test_every_type_comes_back_in_every_form(values, tight, size):
+def test_every_type_comes_back_in_every_form(values: Any, tight: Any, size: Any) -> None:
     read_cache, write_cache, again_cache = (
         (ReadCache(size), WriteCache(size), WriteCache(size)) if size else (None, None, None)
     )
@@ -177,7 +177,7 @@ def usual(command: Any) -> Any:
 
 @examples(200)
 @given(structures(HOT, 2) | structures(HOT, 2).map(usual))
-def test_the_fast_codec_equals_the_general_codec(command):
+def test_the_fast_codec_equals_the_general_codec(command: Any) -> None:
     frame = LooseWriter(12, True).frame(command)
     out = bytearray()
     if FastWriter().write_frame(out, command):
@@ -229,7 +229,7 @@ few_dispatches = st.builds(MessageDispatch, few_consumers, few_destinations, few
 
 @examples(150)
 @given(st.lists(few_messages | few_acks | few_dispatches | few_steps, max_size=12), st.data())
-def test_the_memo_of_the_fast_codec_changes_nothing(commands, data):
+def test_the_memo_of_the_fast_codec_changes_nothing(commands: Any, data: Any) -> None:
     reader, writer = FastReader(), FastWriter()
     for command in commands:
         frame = LooseWriter(12, True).frame(command)
@@ -244,7 +244,7 @@ def test_the_memo_of_the_fast_codec_changes_nothing(commands, data):
         assert getattr(again, "raw", None) == getattr(fresh, "raw", None)
 
 
-def test_the_steps_of_a_transaction_share_its_id():
+def test_the_steps_of_a_transaction_share_its_id() -> None:
     reader, transaction = FastReader(), LocalTransactionId(7, ConnectionId("a"))
     steps = [
         reader.read_frame(LooseWriter(12, True).frame(TransactionInfo(ConnectionId("a"), each, n)))
@@ -257,7 +257,7 @@ def test_the_steps_of_a_transaction_share_its_id():
 
 @few
 @given(FORMS, st.lists(structures(COMMANDS, 2), max_size=4), st.data())
-def test_any_portions_give_the_same_commands(wishes, commands, data):
+def test_any_portions_give_the_same_commands(wishes: Any, commands: Any, data: Any) -> None:
     sender, receiver = pair(wishes)
     stream = b"".join(sender.encode(command) for command in commands)
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=12).map(sorted))
@@ -278,7 +278,7 @@ def receive_anything(receiver: OpenWireFormat, data: bytes) -> None:
 
 @examples(100)
 @given(FORMS, st.sampled_from(sorted(STRUCTURES)), st.binary(max_size=200))
-def test_random_bytes_raise_remote_protocol_error_only(wishes, code, data):
+def test_random_bytes_raise_remote_protocol_error_only(wishes: Any, code: Any, data: Any) -> None:
     _, receiver = pair(wishes)
     body = bytes((code,)) + data
     assert receiver.negotiated is not None
@@ -288,13 +288,15 @@ def test_random_bytes_raise_remote_protocol_error_only(wishes, code, data):
 
 @given(st.binary(max_size=60))
 @example(b"\0\0\0\x0e\x01ActiveMQ\0\0\0\x0c\x01")
-def test_random_beginnings_raise_remote_protocol_error_only(data):
+def test_random_beginnings_raise_remote_protocol_error_only(data: Any) -> None:
     receive_anything(OpenWireFormat(), data)
 
 
 @examples(100)
 @given(FORMS, structures(COMMANDS, 2), st.data())
-def test_damaged_frames_raise_remote_protocol_error_only(wishes, command, data):
+def test_damaged_frames_raise_remote_protocol_error_only(
+    wishes: Any, command: Any, data: Any
+) -> None:
     sender, receiver = pair(wishes)
     frame = bytearray(sender.encode(command))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -333,7 +335,7 @@ def types_of(value: Any) -> Any:
 
 @given(st.dictionaries(texts, values, max_size=6))
 @few
-def test_maps_come_back_with_their_types(content):
+def test_maps_come_back_with_their_types(content: Any) -> None:
     back = decode_map(encode_map(content))
     assert back == content
     assert types_of(back) == types_of(content)
@@ -341,14 +343,14 @@ def test_maps_come_back_with_their_types(content):
 
 @given(st.lists(scalars, max_size=8))
 @few
-def test_streams_come_back_with_their_types(content):
+def test_streams_come_back_with_their_types(content: Any) -> None:
     back = decode_values(encode_values(content))
     assert back == content
     assert types_of(back) == types_of(content)
 
 
 @given(st.binary(max_size=100))
-def test_random_values_raise_remote_protocol_error_only(data):
+def test_random_values_raise_remote_protocol_error_only(data: Any) -> None:
     for decode in (decode_map, decode_values, decode_text):
         try:
             decode(data)
@@ -372,7 +374,7 @@ def slow_mutf8(text: str) -> bytes:
 
 
 @given(st.text(st.characters(), max_size=20) | st.text("a\0é€😀\ud83d\ude00", max_size=20))
-def test_modified_utf8_is_the_rule_unit_by_unit(text):
+def test_modified_utf8_is_the_rule_unit_by_unit(text: Any) -> None:
     data = encode_mutf8(text)
     assert data == slow_mutf8(text)
     joined = text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -145,7 +146,9 @@ def test_check_of_settings_names_file_and_line(pyjms: Run, tmp_path: Path) -> No
         (("fly",), 2, "No such command"),
     ],
 )
-def test_errors_are_printed_without_a_traceback(pyjms: Run, arguments, status, text) -> None:
+def test_errors_are_printed_without_a_traceback(
+    pyjms: Run, arguments: Any, status: int, text: str
+) -> None:
     done = pyjms(*arguments)
     assert done.returncode == status
     assert text in done.stderr

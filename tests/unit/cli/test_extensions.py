@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from importlib.metadata import EntryPoint, EntryPoints
+from typing import Any
 
 import pytest
 import typer
@@ -58,18 +59,18 @@ def mounted(*entries: tuple[str, str, str]) -> typer.Typer:
     return app
 
 
-def run(app: typer.Typer, *arguments: str):
+def run(app: typer.Typer, *arguments: str) -> Any:
     return CliRunner().invoke(app, arguments)
 
 
 @pytest.fixture(autouse=True)
-def acme_commands(monkeypatch):
+def acme_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("acme_commands")
     vars(module).update(hello=hello, group=group, NUMBER=NUMBER)
     monkeypatch.setitem(sys.modules, "acme_commands", module)
 
 
-def test_a_function_is_a_command_and_a_typer_a_group():
+def test_a_function_is_a_command_and_a_typer_a_group() -> None:
     app = mounted(
         ("hello", "acme_commands:hello", "pyjms.cli"), ("grp", "acme_commands:group", "pyjms.cli")
     )
@@ -78,7 +79,7 @@ def test_a_function_is_a_command_and_a_typer_a_group():
     assert "Say hello." in run(app, "--help").output
 
 
-def test_a_group_of_pyjms_takes_commands_too():
+def test_a_group_of_pyjms_takes_commands_too() -> None:
     app = mounted(
         ("hello", "acme_commands:hello", "pyjms.cli.nested"),
         ("grp", "acme_commands:group", "pyjms.cli"),
@@ -97,7 +98,7 @@ def test_a_group_of_pyjms_takes_commands_too():
         ("acme_commands:NUMBER", "acme_commands:NUMBER is a int, not a function or a typer.Typer"),
     ],
 )
-def test_a_broken_entry_point_says_why_and_leaves_the_others_alone(value, reason):
+def test_a_broken_entry_point_says_why_and_leaves_the_others_alone(value: str, reason: str) -> None:
     app = mounted(("bad", value, "pyjms.cli"), ("hello", "acme_commands:hello", "pyjms.cli"))
     assert run(app, "hello").output == "hello you\n"
     assert "bad" in run(app, "--help").output
@@ -110,7 +111,7 @@ def test_a_broken_entry_point_says_why_and_leaves_the_others_alone(value, reason
         raise result.exception
 
 
-def test_the_commands_of_pyjms_are_never_replaced(caplog):
+def test_the_commands_of_pyjms_are_never_replaced(caplog: pytest.LogCaptureFixture) -> None:
     app = mounted(
         ("builtin-command", "acme_commands:hello", "pyjms.cli"),
         ("nested", "acme_commands:hello", "pyjms.cli"),

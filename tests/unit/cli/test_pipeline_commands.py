@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,7 +108,9 @@ def test_check_lists_every_problem_on_a_line(pyjms: Run, tmp_path: Path) -> None
     assert pyjms("check", "board").stderr.splitlines() == lines
 
 
-def test_an_entry_without_a_pipeline_does_not_hide_other_problems(pyjms: Run, tmp_path) -> None:
+def test_an_entry_without_a_pipeline_does_not_hide_other_problems(
+    pyjms: Run, tmp_path: Path
+) -> None:
     (tmp_path / "application.yaml").write_text(
         "activemq: {broker_url: 'tcp://h:1'}\n"
         "pipelines:\n  nobody: {trigger: 1s}\n  delays: {options: {selector: a == 1}}\n"
@@ -125,7 +128,7 @@ def test_an_entry_without_a_pipeline_does_not_hide_other_problems(pyjms: Run, tm
 
 
 def test_settings_and_modules_that_cannot_be_read_do_not_hide_pipelines(
-    pyjms: Run, tmp_path
+    pyjms: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "application.yaml").write_text(
         "activemq: {broker_ulr: 'tcp://h:1'}\n"
@@ -170,7 +173,7 @@ def test_help_says_where_settings_are_looked_for(pyjms: Run) -> None:
     ],
 )  # fmt: skip
 def test_errors_are_printed_without_a_traceback(
-    pyjms: Run, tmp_path, arguments, status, text
+    pyjms: Run, tmp_path: Path, arguments: Any, status: int, text: str
 ) -> None:
     (tmp_path / "early.py").write_text(
         "from pyspark.sql import functions as F\nf = F.udf(lambda x: x, 'string')\n"

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
@@ -51,19 +53,23 @@ from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.connector.vm.connector import VmConnector
+from tests.kit.recording_broker import Client, Host
 
 CONNECTION = ConnectionId("c1")
 PRODUCER = ProducerId("c1", 1, 1)
 
 
-def message(**fields) -> ActiveMQTextMessage:
+def message(**fields: Any) -> ActiveMQTextMessage:
     return ActiveMQTextMessage(
         producer_id=PRODUCER, destination=Queue("q"), content=b"123456", **fields
     )
 
 
 @pytest.mark.fact("activemq-broker C6")
-async def test_broker_info_is_sent_first_and_control_after_a_manageable_connection(client) -> None:
+async def test_broker_info_is_sent_first_and_control_after_a_manageable_connection(
+    client: Client,
+) -> None:
     await client.ask(ConnectionInfo(CONNECTION, "me", manageable=True))
     await client.heard.next(ConnectionControl)
     info, control = client.heard.commands
@@ -75,7 +81,7 @@ async def test_broker_info_is_sent_first_and_control_after_a_manageable_connecti
     assert len(client.heard.commands) == 2
 
 
-async def test_the_context_identifies_the_client(client, host) -> None:
+async def test_the_context_identifies_the_client(client: Client, host: Host) -> None:
     info = ConnectionInfo(CONNECTION, "me", user_name="joe", fault_tolerant=True)
     await client.ask(info)
     context, passed = host.recording.args("add_connection")
@@ -95,7 +101,9 @@ def nothing() -> ControlCommand:
 
 
 @pytest.mark.fact("activemq-broker C2")
-async def test_a_refused_connection_is_answered_and_closed_two_seconds_later(client, host) -> None:
+async def test_a_refused_connection_is_answered_and_closed_two_seconds_later(
+    client: Client, host: Host
+) -> None:
     host.recording.answers["add_connection"] = JMSSecurityException("User name [x] is invalid.")
     async with VirtualClock() as clock:
         with pytest.raises(JMSSecurityException, match=r"User name \[x\] is invalid\."):
@@ -109,12 +117,12 @@ async def test_a_refused_connection_is_answered_and_closed_two_seconds_later(cli
     assert "remove_connection" not in host.recording.names
 
 
-async def test_a_connection_without_an_id_is_refused(client) -> None:
+async def test_a_connection_without_an_id_is_refused(client: Client) -> None:
     with pytest.raises(InvalidClientIDException):
         await client.ask(ConnectionInfo(None, "me"))
 
 
-async def test_repeated_adds_are_answered_and_ignored(client, host) -> None:
+async def test_repeated_adds_are_answered_and_ignored(client: Client, host: Host) -> None:
     session, consumer = SessionId("c1", 1), ConsumerId("c1", 1, 1)
     xid = LocalTransactionId(1, CONNECTION)
     for _ in range(2):
@@ -139,7 +147,7 @@ async def test_repeated_adds_are_answered_and_ignored(client, host) -> None:
         )
 
 
-async def test_adds_to_an_unknown_connection(client, host) -> None:
+async def test_adds_to_an_unknown_connection(client: Client, host: Host) -> None:
     with pytest.raises(IllegalStateException, match="a connection that had not been registered"):
         await client.ask(ConsumerInfo(ConsumerId("nobody", 1, 1)))
     with pytest.raises(IllegalStateException, match="a connection that had not been registered"):
@@ -149,7 +157,9 @@ async def test_adds_to_an_unknown_connection(client, host) -> None:
 
 
 @pytest.mark.parametrize("how", ["RemoveInfo", "ShutdownInfo", "lost"])
-async def test_a_closed_connection_removes_its_resources_in_order(client, host, how) -> None:
+async def test_a_closed_connection_removes_its_resources_in_order(
+    client: Client, host: Host, how: str
+) -> None:
     await client.connect()
     await client.producer()
     await client.consumer()
@@ -179,7 +189,9 @@ async def test_a_closed_connection_removes_its_resources_in_order(client, host, 
     assert client.connection.consumers == client.connection.producers == {}
 
 
-async def test_one_part_that_cannot_be_removed_does_not_keep_the_rest(client, host, caplog) -> None:
+async def test_one_part_that_cannot_be_removed_does_not_keep_the_rest(
+    client: Client, host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
     await client.connect()
     await client.consumer()
     host.recording.answers["remove_consumer"] = JMSException("stuck")
@@ -188,7 +200,9 @@ async def test_one_part_that_cannot_be_removed_does_not_keep_the_rest(client, ho
     assert "cleaning up failed" in caplog.text
 
 
-async def test_parts_are_removed_one_by_one_and_unknown_ones_named(client, host) -> None:
+async def test_parts_are_removed_one_by_one_and_unknown_ones_named(
+    client: Client, host: Host
+) -> None:
     await client.connect()
     consumer, producer = await client.consumer(), await client.producer()
     session = SessionId("c1", 1)
@@ -212,7 +226,7 @@ async def test_parts_are_removed_one_by_one_and_unknown_ones_named(client, host)
         await client.ask(RemoveInfo(BrokerId("b")))
 
 
-async def test_oneway_failures_come_as_connection_errors(client, host) -> None:
+async def test_oneway_failures_come_as_connection_errors(client: Client, host: Host) -> None:
     await client.connect()
     await client.producer()
     host.recording.answers["send"] = JMSException("no room")
@@ -229,7 +243,9 @@ async def test_oneway_failures_come_as_connection_errors(client, host) -> None:
 
 
 @pytest.mark.parametrize("xid", [LocalTransactionId(1, CONNECTION), XATransactionId(1, b"g", b"b")])
-async def test_a_oneway_failure_spoils_its_transaction(client, host, xid) -> None:
+async def test_a_oneway_failure_spoils_its_transaction(
+    client: Client, host: Host, xid: LocalTransactionId | XATransactionId
+) -> None:
     await client.connect()
     await client.producer()
     host.recording.answers["send"] = refused = JMSException("no room")
@@ -248,7 +264,7 @@ async def test_a_oneway_failure_spoils_its_transaction(client, host, xid) -> Non
     assert "set_rollback_only" not in host.recording.names
 
 
-async def test_a_message_without_a_producer_is_refused(client) -> None:
+async def test_a_message_without_a_producer_is_refused(client: Client) -> None:
     await client.connect()
     with pytest.raises(JMSException) as caught:
         await client.ask(message())
@@ -257,13 +273,15 @@ async def test_a_message_without_a_producer_is_refused(client) -> None:
     )
 
 
-async def test_an_unknown_destination_operation(client) -> None:
+async def test_an_unknown_destination_operation(client: Client) -> None:
     await client.connect()
     with pytest.raises(JMSException, match="^Unknown operation type: 7$"):  # noqa: RUF043
         await client.ask(DestinationInfo(CONNECTION, Queue("q"), 7))
 
 
-async def test_a_producer_with_a_window_hears_of_each_unanswered_send(client, host) -> None:
+async def test_a_producer_with_a_window_hears_of_each_unanswered_send(
+    client: Client, host: Host
+) -> None:
     await client.connect()
     await client.producer(window=2048)
     client.tell(message(marshalled_properties=b"1234"))
@@ -276,7 +294,7 @@ async def test_a_producer_with_a_window_hears_of_each_unanswered_send(client, ho
     assert sum(isinstance(c, ProducerAck) for c in client.heard.commands) == 2  # the window opens
 
 
-async def test_a_producer_without_a_window_hears_nothing(client) -> None:
+async def test_a_producer_without_a_window_hears_nothing(client: Client) -> None:
     await client.connect()
     await client.producer()
     client.tell(message())
@@ -284,7 +302,7 @@ async def test_a_producer_without_a_window_hears_nothing(client) -> None:
     assert not any(isinstance(c, ProducerAck) for c in client.heard.commands)
 
 
-async def test_a_sync_send_is_answered_when_it_is_done(client, host) -> None:
+async def test_a_sync_send_is_answered_when_it_is_done(client: Client, host: Host) -> None:
     await client.connect()
     await client.producer()
     answers = []
@@ -301,7 +319,9 @@ async def test_a_sync_send_is_answered_when_it_is_done(client, host) -> None:
 
 
 @pytest.mark.fact("activemq-broker M2")
-async def test_an_async_send_that_waits_stalls_its_connection_only(client, connect, host) -> None:
+async def test_an_async_send_that_waits_stalls_its_connection_only(
+    client: Client, connect: Callable[[], Client], host: Host
+) -> None:
     await client.connect()
     await client.producer()
     other = await connect()
@@ -319,7 +339,9 @@ async def test_an_async_send_that_waits_stalls_its_connection_only(client, conne
 
 
 @pytest.mark.fact("activemq-broker M2")
-async def test_an_async_send_with_a_window_waits_without_stalling(client, host) -> None:
+async def test_an_async_send_with_a_window_waits_without_stalling(
+    client: Client, host: Host
+) -> None:
     await client.connect()
     await client.producer(window=5000)
     host.recording.answers["send"] = waiting = Completion()
@@ -332,7 +354,9 @@ async def test_an_async_send_with_a_window_waits_without_stalling(client, host) 
     assert sum(isinstance(c, ProducerAck) for c in client.heard.commands) == 1
 
 
-async def test_a_late_failure_of_a_disconnected_clients_send_has_no_effect(client, host) -> None:
+async def test_a_late_failure_of_a_disconnected_clients_send_has_no_effect(
+    client: Client, host: Host
+) -> None:
     await client.connect()
     await client.producer()
     host.recording.answers["send"] = waiting = Completion()
@@ -344,7 +368,9 @@ async def test_a_late_failure_of_a_disconnected_clients_send_has_no_effect(clien
     assert host.recording.names[-1] == "remove_connection"
 
 
-async def test_acks_pulls_and_controls_go_to_their_consumer(client, host, caplog) -> None:
+async def test_acks_pulls_and_controls_go_to_their_consumer(
+    client: Client, host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
     await client.connect()
     host.recording.answers["add_consumer"] = subscription = SimpleNamespace(saved=COMPLETED)
     consumer = await client.consumer()
@@ -371,7 +397,9 @@ async def test_acks_pulls_and_controls_go_to_their_consumer(client, host, caplog
 
 
 @pytest.mark.fact("activemq-broker C10")
-async def test_subscriptions_are_removed_for_their_connection_or_the_only_one(client, host) -> None:
+async def test_subscriptions_are_removed_for_their_connection_or_the_only_one(
+    client: Client, host: Host
+) -> None:
     await client.connect()
     for connection_id in (CONNECTION, ConnectionId("nobody"), None):
         info = RemoveSubscriptionInfo(connection_id, "sub", "me")
@@ -383,7 +411,9 @@ async def test_subscriptions_are_removed_for_their_connection_or_the_only_one(cl
 
 
 @pytest.mark.fact("activemq-broker C8")
-async def test_of_two_connections_with_one_id_the_last_wins(client, connect, host) -> None:
+async def test_of_two_connections_with_one_id_the_last_wins(
+    client: Client, connect: Callable[[], Client], host: Host
+) -> None:
     await client.connect()
     await client.consumer()
     second = await connect()
@@ -395,7 +425,7 @@ async def test_of_two_connections_with_one_id_the_last_wins(client, connect, hos
     await second.consumer()
 
 
-async def test_dispatches_go_out_in_order_and_a_lost_client_takes_none(client) -> None:
+async def test_dispatches_go_out_in_order_and_a_lost_client_takes_none(client: Client) -> None:
     await client.connect()
     for n in range(5):
         client.connection.dispatch(MessageDispatch(redelivery_counter=n))
@@ -407,7 +437,9 @@ async def test_dispatches_go_out_in_order_and_a_lost_client_takes_none(client) -
     client.connection.service_exception(JMSException("late"))
 
 
-async def test_a_command_that_cannot_be_written_closes_the_connection(client, caplog) -> None:
+async def test_a_command_that_cannot_be_written_closes_the_connection(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     await client.connect()
 
     def cannot(_command: object) -> None:
@@ -419,7 +451,7 @@ async def test_a_command_that_cannot_be_written_closes_the_connection(client, ca
     assert "too long" in caplog.text
 
 
-async def test_keep_alives_are_echoed_not_answered(client) -> None:
+async def test_keep_alives_are_echoed_not_answered(client: Client) -> None:
     answers = []
     client.transport.request_soon(KeepAliveInfo(), answers.append)
     assert (await client.heard.next(KeepAliveInfo)).response_required is False
@@ -427,14 +459,16 @@ async def test_keep_alives_are_echoed_not_answered(client) -> None:
     assert answers == []
 
 
-async def test_odd_commands_are_refused(client) -> None:
+async def test_odd_commands_are_refused(client: Client) -> None:
     with pytest.raises(UnsupportedOperationException, match="does not accept the command"):
         await client.ask(MessageDispatch())
     client.tell(PartialCommand())
     await client.heard.next(ConnectionErrorCommand)
 
 
-async def test_a_bug_in_the_broker_is_logged_with_its_trace(client, host, caplog) -> None:
+async def test_a_bug_in_the_broker_is_logged_with_its_trace(
+    client: Client, host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
     await client.connect()
     await client.producer()
     host.recording.answers["send"] = ZeroDivisionError("oops")
@@ -445,7 +479,9 @@ async def test_a_bug_in_the_broker_is_logged_with_its_trace(client, host, caplog
     assert logged.exc_info[0] is ZeroDivisionError
 
 
-async def test_limits_of_consumers_and_producers_do_not_count_advisories(client, connector) -> None:
+async def test_limits_of_consumers_and_producers_do_not_count_advisories(
+    client: Client, connector: VmConnector
+) -> None:
     connector.maximum_consumers_per_connection = 1
     connector.maximum_producers_per_connection = 1
     await client.connect()
@@ -460,7 +496,9 @@ async def test_limits_of_consumers_and_producers_do_not_count_advisories(client,
         await client.ask(ProducerInfo(ProducerId("c1", 2, 1)))
 
 
-async def test_a_stopping_connector_gives_the_answers_that_are_due(client, connector, host) -> None:
+async def test_a_stopping_connector_gives_the_answers_that_are_due(
+    client: Client, connector: VmConnector, host: Host
+) -> None:
     await client.connect()
     await client.producer()
     host.recording.answers["send"] = waiting = Completion()
@@ -479,7 +517,7 @@ async def test_a_stopping_connector_gives_the_answers_that_are_due(client, conne
 
 
 async def test_a_stopping_connector_waits_for_no_send_that_has_no_room(
-    client, connector, host
+    client: Client, connector: VmConnector, host: Host
 ) -> None:
     await client.connect()
     await client.producer()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -94,7 +95,7 @@ class Client:
         assert dispatch.message is not None
         return decode_text(dispatch.message.content), dispatch
 
-    def ack(self, dispatch: MessageDispatch, **fields) -> MessageAck:
+    def ack(self, dispatch: MessageDispatch, **fields: Any) -> MessageAck:
         assert dispatch.message is not None
         identifier = dispatch.message.message_id
         fields = {"ack_type": AckType.STANDARD, "message_count": 1, **fields}
@@ -147,7 +148,7 @@ async def connect(request: pytest.FixtureRequest, service: BrokerService) -> Asy
         await client.transport.stop()
 
 
-async def test_send_and_receive(connect) -> None:
+async def test_send_and_receive(connect: object) -> None:
     producer, consumer = await connect("p"), await connect("c")
     await consumer.consume()
     for n in range(50):
@@ -161,7 +162,7 @@ async def test_send_and_receive(connect) -> None:
 
 
 @pytest.mark.fact("activemq-broker C1")
-async def test_client_ids_are_unique_and_needed(connect, service) -> None:
+async def test_client_ids_are_unique_and_needed(connect: object, service: BrokerService) -> None:
     first = await connect("one")
     second = await connect("two")
     with pytest.raises(InvalidClientIDException) as caught:
@@ -190,7 +191,7 @@ def service_vm_door() -> object:
 
 
 @pytest.mark.fact("activemq-broker C3")
-async def test_replayed_adds_change_nothing(connect) -> None:
+async def test_replayed_adds_change_nothing(connect: object) -> None:
     client = await connect()
     xid = LocalTransactionId(1, client.id)
     for _ in range(2):
@@ -214,7 +215,7 @@ async def test_replayed_adds_change_nothing(connect) -> None:
 
 @pytest.mark.fact("activemq-broker C4")
 @pytest.mark.parametrize("politely", [True, False])
-async def test_a_closed_connection_leaves_no_resources(connect, politely) -> None:
+async def test_a_closed_connection_leaves_no_resources(connect: object, politely: bool) -> None:
     going, staying = await connect("going"), await connect("staying")
     await going.consume(prefetch=10)
     await staying.ask(staying.message("in flight"))
@@ -253,7 +254,7 @@ async def test_a_closed_connection_leaves_no_resources(connect, politely) -> Non
 
 @pytest.mark.fact("activemq-broker C5")
 async def test_a_oneway_failure_is_reported_and_makes_the_transaction_rollback_only(
-    connect,
+    connect: object,
 ) -> None:
     client = await connect()
     nowhere = TemporaryQueue("nobody:1")
@@ -272,7 +273,9 @@ async def test_a_oneway_failure_is_reported_and_makes_the_transaction_rollback_o
 
 
 @pytest.mark.fact("activemq-broker C7")
-async def test_acks_of_unknown_consumers_and_messages(connect, caplog) -> None:
+async def test_acks_of_unknown_consumers_and_messages(
+    connect: object, caplog: pytest.LogCaptureFixture
+) -> None:
     client = await connect()
     await client.consume()
     await client.ask(client.message("m"))
@@ -293,7 +296,7 @@ async def test_acks_of_unknown_consumers_and_messages(connect, caplog) -> None:
 
 
 @pytest.mark.fact("activemq-broker C9")
-async def test_commands_that_make_no_sense(connect) -> None:
+async def test_commands_that_make_no_sense(connect: object) -> None:
     client = await connect(window=10_000)
     message = client.message("m")
     message.producer_id = ProducerId("c1", 9, 1)
@@ -314,7 +317,7 @@ async def test_commands_that_make_no_sense(connect) -> None:
 
 
 @pytest.mark.fact("activemq-broker M6")
-async def test_a_window_opens_by_the_size_of_each_unanswered_send(connect) -> None:
+async def test_a_window_opens_by_the_size_of_each_unanswered_send(connect: object) -> None:
     client = await connect(window=10_000)
     message = client.message("ab")
     client.tell(message)
@@ -328,14 +331,16 @@ async def test_a_window_opens_by_the_size_of_each_unanswered_send(connect) -> No
     assert not any(isinstance(c, ProducerAck) for c in plain.heard.commands)
 
 
-async def test_the_error_names_a_deleted_temporary_destination(connect) -> None:
+async def test_the_error_names_a_deleted_temporary_destination(connect: object) -> None:
     client = await connect()
     with pytest.raises(DestinationDoesNotExistException) as caught:
         await client.ask(client.message("x", TemporaryQueue("nobody:1")))
     assert "temp-queue://nobody:1" in caught.value.reason
 
 
-async def test_a_service_that_stops_closes_its_clients(connect, service) -> None:
+async def test_a_service_that_stops_closes_its_clients(
+    connect: object, service: BrokerService
+) -> None:
     client = await connect()
     await client.consume()
     await service.stop()

@@ -19,10 +19,11 @@ from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInfo, ControlCommand
 from pyjms_broker.connector.openwire import OpenWireConnector
 from pyjms_broker.connector.registry import create_connector
+from tests.kit.recording_broker import Host
 
 
 @pytest.fixture
-async def connector(host) -> AsyncIterator[OpenWireConnector]:
+async def connector(host: Host) -> AsyncIterator[OpenWireConnector]:
     connector = create_connector(host, "tcp://:0", "openwire")
     assert isinstance(connector, OpenWireConnector)
     await connector.start()
@@ -45,7 +46,7 @@ async def test_port_0_takes_a_free_port_on_this_machine_only(connector: OpenWire
     assert TransportURI.parse(connector.connect_uri).port == uri.port
 
 
-async def test_a_client_connects_and_leaves(connector: OpenWireConnector, host) -> None:
+async def test_a_client_connects_and_leaves(connector: OpenWireConnector, host: Host) -> None:
     client = await client_of(connector)
     assert isinstance(client.listener, RecordingListener)
     assert (await client.listener.next(BrokerInfo)).broker_url == connector.connect_uri
@@ -73,7 +74,7 @@ async def test_the_log_names_a_client_that_leaves_once(
     assert line.endswith("disconnected: the peer closed the connection")
 
 
-async def test_stopping_the_connector_closes_its_clients_and_its_port(host) -> None:
+async def test_stopping_the_connector_closes_its_clients_and_its_port(host: Host) -> None:
     connector = create_connector(host, "tcp://127.0.0.1:0")
     assert isinstance(connector, OpenWireConnector)
     await connector.start()
@@ -96,7 +97,7 @@ async def test_stopping_the_connector_closes_its_clients_and_its_port(host) -> N
 
 
 @pytest.mark.fact("activemq-edges U9")
-async def test_a_port_that_is_taken_fails_the_start_with_names(host) -> None:
+async def test_a_port_that_is_taken_fails_the_start_with_names(host: Host) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -142,7 +143,9 @@ async def test_other_protocols_are_turned_away(connector: OpenWireConnector) -> 
             await web.receive()
 
 
-async def test_connections_beyond_the_maximum_are_closed(connector, caplog) -> None:
+async def test_connections_beyond_the_maximum_are_closed(
+    connector: OpenWireConnector, caplog: pytest.LogCaptureFixture
+) -> None:
     connector.maximum_connections = 1
     first = await client_of(connector)
     second = create_transport(connector.connect_uri)
@@ -154,7 +157,7 @@ async def test_connections_beyond_the_maximum_are_closed(connector, caplog) -> N
     await first.stop()
 
 
-async def test_options_of_the_uri(host) -> None:
+async def test_options_of_the_uri(host: Host) -> None:
     uri = "tcp://0.0.0.0:61616?maximumConnections=7&transport.keepAlive=true"
     connector = create_connector(host, uri)
     assert connector.maximum_connections == 7
@@ -172,6 +175,6 @@ async def test_options_of_the_uri(host) -> None:
         ("amqp://:0", r"Transport scheme NOT recognized: \[amqp\]"),
     ],
 )
-def test_connectors_that_cannot_be(host, uri: str, text: str) -> None:
+def test_connectors_that_cannot_be(host: Host, uri: str, text: str) -> None:
     with pytest.raises(ConfigurationException, match=text):
         create_connector(host, uri)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.errors import IllegalStateException, JMSException, TransactionRolledBackException
@@ -12,6 +14,7 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
     XATransactionId,
 )
+from tests.kit.recording_broker import Client, Host
 
 CONNECTION = ConnectionId("c1")
 LOCAL = LocalTransactionId(1, CONNECTION)
@@ -32,14 +35,16 @@ def step(kind: int, xid: object = LOCAL) -> TransactionInfo:
         (TransactionType.FORGET, "forget_transaction", ()),
     ],
 )
-async def test_each_step_is_the_brokers(client, host, kind, called, rest) -> None:
+async def test_each_step_is_the_brokers(
+    client: Client, host: Host, kind: TransactionType, called: str, rest: Any
+) -> None:
     await client.connect()
     await client.ask(step(kind))
     context, xid, *more = host.recording.args(called)
     assert (context, xid, tuple(more)) == (client.context(), LOCAL, rest)
 
 
-async def test_end_is_only_answered(client, host) -> None:
+async def test_end_is_only_answered(client: Client, host: Host) -> None:
     await client.connect(session=False)
     host.recording.calls.clear()
     await client.ask(step(TransactionType.END, XA))
@@ -47,7 +52,7 @@ async def test_end_is_only_answered(client, host) -> None:
 
 
 @pytest.mark.parametrize("answer", [0, 3])
-async def test_prepare_answers_the_vote(client, host, answer) -> None:
+async def test_prepare_answers_the_vote(client: Client, host: Host, answer: int) -> None:
     await client.connect()
     await client.ask(step(TransactionType.BEGIN, XA))
     host.recording.answers["prepare_transaction"] = answer
@@ -64,7 +69,7 @@ async def test_prepare_answers_the_vote(client, host, answer) -> None:
     assert host.recording.names.count("prepare_transaction") == 1
 
 
-async def test_recover_answers_the_prepared_branches(client, host) -> None:
+async def test_recover_answers_the_prepared_branches(client: Client, host: Host) -> None:
     await client.connect()
     host.recording.answers["prepared_transactions"] = [XA]
     answer = await client.ask(step(TransactionType.RECOVER, None))
@@ -72,14 +77,14 @@ async def test_recover_answers_the_prepared_branches(client, host) -> None:
     assert answer.data == [XA]
 
 
-async def test_a_commit_that_fails_is_answered_so(client, host) -> None:
+async def test_a_commit_that_fails_is_answered_so(client: Client, host: Host) -> None:
     await client.connect()
     host.recording.answers["commit_transaction"] = TransactionRolledBackException("rolled back")
     with pytest.raises(TransactionRolledBackException, match=r"^rolled back$"):
         await client.ask(step(TransactionType.COMMIT_ONE_PHASE))
 
 
-async def test_a_transaction_may_begin_again_once_it_is_over(client, host) -> None:
+async def test_a_transaction_may_begin_again_once_it_is_over(client: Client, host: Host) -> None:
     await client.connect()
     for kind in (TransactionType.BEGIN, TransactionType.BEGIN, TransactionType.ROLLBACK,
                  TransactionType.BEGIN):  # fmt: skip
@@ -87,7 +92,7 @@ async def test_a_transaction_may_begin_again_once_it_is_over(client, host) -> No
     assert host.recording.names.count("begin_transaction") == 2
 
 
-async def test_steps_that_make_no_sense(client) -> None:
+async def test_steps_that_make_no_sense(client: Client) -> None:
     with pytest.raises(IllegalStateException, match="had not been registered: c1"):
         await client.ask(step(TransactionType.BEGIN))
     await client.connect()

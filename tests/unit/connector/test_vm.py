@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import anyio
 import pytest
@@ -23,10 +23,11 @@ from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInf
 from pyjms_broker.connector.vm import VmConnector, vm_transport
 from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.connector.vm.client import IGNORED, OPTIONS
+from tests.kit.recording_broker import Client, Host
 
 
 @pytest.fixture
-async def registered(host) -> AsyncIterator[vm_registry.Registration]:
+async def registered(host: Host) -> AsyncIterator[vm_registry.Registration]:
     yield vm_registry.register("recording", host)
     await vm_registry.unregister("recording", host)
 
@@ -56,7 +57,7 @@ class Factory:
 
 
 @pytest.fixture
-def factory(host, monkeypatch: pytest.MonkeyPatch) -> Factory:
+def factory(host: Host, monkeypatch: pytest.MonkeyPatch) -> Factory:
     factory = Factory(type(host))
     monkeypatch.setattr(vm_registry, "_factory", factory)
     return factory
@@ -74,7 +75,9 @@ async def started(url: str) -> RequestTransport:
     return transport
 
 
-async def test_vm_finds_a_broker_that_runs(registered, host, factory) -> None:
+async def test_vm_finds_a_broker_that_runs(
+    registered: vm_registry.Registration, host: Host, factory: Factory
+) -> None:
     transport = await started("vm://recording")
     assert isinstance(transport.listener, RecordingListener)
     assert (await transport.listener.next(BrokerInfo)).broker_url == "vm://recording"
@@ -85,14 +88,18 @@ async def test_vm_finds_a_broker_that_runs(registered, host, factory) -> None:
     assert (factory.made, host.stops) == ([], 0)
 
 
-async def test_registering_a_broker_makes_the_scheme_known(registered) -> None:
+async def test_registering_a_broker_makes_the_scheme_known(
+    registered: vm_registry.Registration,
+) -> None:
     transport = create_transport("vm://recording")
     transport.listener = RecordingListener()
     await transport.start()
     await transport.stop()
 
 
-async def test_commands_cross_as_they_are_or_as_bytes_if_asked_to(registered, host) -> None:
+async def test_commands_cross_as_they_are_or_as_bytes_if_asked_to(
+    registered: vm_registry.Registration, host: Host
+) -> None:
     for url, same in (("vm://recording", True), ("vm://recording?marshal=true", False)):
         transport = await started(url)
         info = ConnectionInfo(ConnectionId(f"c{same}"), "me")
@@ -102,7 +109,7 @@ async def test_commands_cross_as_they_are_or_as_bytes_if_asked_to(registered, ho
 
 
 @pytest.mark.fact("activemq-broker B14")
-async def test_vm_options(host, factory) -> None:
+async def test_vm_options(host: Host, factory: Factory) -> None:
     # nobody there: it is made, once, with the broker.* attributes; and stops with its last client
     url = "vm://auto?broker.persistent=false&brokerConfig=broker:()/auto"
     clients: list[RequestTransport] = []
@@ -184,7 +191,7 @@ async def test_vm_options_without_effect_are_logged_with_the_reason(
 
 
 async def test_options_of_a_broker_that_runs_already_are_logged_once(
-    factory, caplog: pytest.LogCaptureFixture
+    factory: Factory, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = await started("vm://shared?broker.persistent=false")
     with caplog.at_level(logging.INFO):
@@ -201,7 +208,7 @@ async def test_options_of_a_broker_that_runs_already_are_logged_once(
         await transport.stop()
 
 
-async def test_a_bridge_does_not_keep_a_made_broker_running(factory) -> None:
+async def test_a_bridge_does_not_keep_a_made_broker_running(factory: Factory) -> None:
     client = await started("vm://auto")
     bridge = await started("vm://auto?create=false&network=true")
     (auto,) = factory.hosts
@@ -225,13 +232,15 @@ def test_every_vm_option_is_tested() -> None:
     assert IGNORED.keys() == {"async"}
 
 
-async def test_a_composite_names_the_broker_to_make(factory) -> None:
+async def test_a_composite_names_the_broker_to_make(factory: Factory) -> None:
     transport = await started("vm:(broker:(tcp://127.0.0.1:0)/inner?persistent=false)")
     assert factory.made == [("inner", {}, "broker:(tcp://127.0.0.1:0)/inner?persistent=false")]
     await transport.stop()
 
 
-async def test_a_factory_that_fails_leaves_no_trace(factory, monkeypatch) -> None:
+async def test_a_factory_that_fails_leaves_no_trace(
+    factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def fails(*_args: object) -> None:
         raise ResourceAllocationException("no disk")
 
@@ -243,7 +252,9 @@ async def test_a_factory_that_fails_leaves_no_trace(factory, monkeypatch) -> Non
     await transport.stop()
 
 
-async def test_a_made_broker_must_have_the_name(factory, monkeypatch) -> None:
+async def test_a_made_broker_must_have_the_name(
+    factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def other(name: str, options: Mapping[str, str], config: str | None) -> object:
         return await factory("other", options, config)
 
@@ -253,7 +264,9 @@ async def test_a_made_broker_must_have_the_name(factory, monkeypatch) -> None:
     await factory.hosts[0].stop()  # type: ignore[attr-defined]
 
 
-async def test_a_broker_that_stops_closes_its_vm_clients(registered, host) -> None:
+async def test_a_broker_that_stops_closes_its_vm_clients(
+    registered: vm_registry.Registration, host: Host
+) -> None:
     transport = await started("vm://recording")
     await vm_registry.unregister("recording", host)
     assert isinstance(transport.listener, RecordingListener)
@@ -262,13 +275,15 @@ async def test_a_broker_that_stops_closes_its_vm_clients(registered, host) -> No
     assert vm_registry.find("recording") is None
 
 
-async def test_two_running_brokers_cannot_share_a_name(registered, host) -> None:
+async def test_two_running_brokers_cannot_share_a_name(
+    registered: vm_registry.Registration, host: Host
+) -> None:
     vm_registry.register("recording", host)  # itself again is fine
     with pytest.raises(IllegalStateException, match="already runs in this process"):
         vm_registry.register("recording", type(host)())
 
 
-async def test_a_broker_whose_loop_has_ended_does_not_exist(host) -> None:
+async def test_a_broker_whose_loop_has_ended_does_not_exist(host: Host) -> None:
     async def elsewhere() -> None:
         vm_registry.register("elsewhere", host)
 
@@ -279,7 +294,9 @@ async def test_a_broker_whose_loop_has_ended_does_not_exist(host) -> None:
         await started("vm://elsewhere?create=false")
 
 
-async def test_the_number_of_connections_is_limited(connector: VmConnector, connect) -> None:
+async def test_the_number_of_connections_is_limited(
+    connector: VmConnector, connect: Callable[[], Client]
+) -> None:
     connector.maximum_connections = 1
     client = await connect()
     with pytest.raises(ResourceAllocationException, match="maximum of 1"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ _BROKER = '<broker xmlns="http://activemq.apache.org/schema/core"'
 
 
 @pytest.fixture
-def convert(tmp_path: Path):
+def convert(tmp_path: Path) -> Callable[..., Any]:
     def converted(
         inside: str, attributes: str = "", beside: str = "", **properties: str
     ) -> Conversion:
@@ -42,7 +43,7 @@ def lost(conversion: Conversion) -> list[tuple[int | None, str]]:
     return [(each.origin.line, each.subject) for each in conversion.unsupported]
 
 
-def test_broker_attributes_and_limits(convert) -> None:
+def test_broker_attributes_and_limits(convert: Callable[..., Any]) -> None:
     conversion = convert(
         """<systemUsage><systemUsage sendFailIfNoSpaceAfterTimeout="3000">
              <memoryUsage><memoryUsage percentOfJvmHeap="70"/></memoryUsage>
@@ -84,7 +85,9 @@ def test_broker_attributes_and_limits(convert) -> None:
     }
 
 
-def test_attributes_without_a_counterpart_are_named_with_reason_and_hint(convert) -> None:
+def test_attributes_without_a_counterpart_are_named_with_reason_and_hint(
+    convert: Callable[..., Any],
+) -> None:
     conversion = convert(
         "<jmsBridgeConnectors/>",
         'useJmx="true" keepDurableSubsActive="false" restartAlowed="true"',
@@ -100,7 +103,7 @@ def test_attributes_without_a_counterpart_are_named_with_reason_and_hint(convert
     assert "there are no bridges to other JMS providers; write a listener" in texts[-1]
 
 
-def test_network_connectors(convert) -> None:
+def test_network_connectors(convert: Callable[..., Any]) -> None:
     conversion = convert(
         """<networkConnectors>
           <networkConnector name="west" uri="static:(tcp://x:1,tcp://y:2)" networkTTL="3"
@@ -136,11 +139,11 @@ def test_network_connectors(convert) -> None:
     ]
 
 
-def test_the_default_of_an_unsupported_attribute_is_a_note(convert) -> None:
+def test_the_default_of_an_unsupported_attribute_is_a_note(convert: Callable[..., Any]) -> None:
     assert lost(convert("", 'keepDurableSubsActive="true" passiveSlave="false"')) == []
 
 
-def test_policies_with_all_strategies(convert) -> None:
+def test_policies_with_all_strategies(convert: Callable[..., Any]) -> None:
     conversion = convert(
         """<destinationPolicy><policyMap>
           <policyEntries>
@@ -204,7 +207,7 @@ def test_policies_with_all_strategies(convert) -> None:
     ]
 
 
-def test_a_wrong_value_is_left_out_and_named(convert) -> None:
+def test_a_wrong_value_is_left_out_and_named(convert: Callable[..., Any]) -> None:
     conversion = convert(
         "<destinationPolicy><policyMap><policyEntries>\n"
         '<policyEntry queue="a" memoryLimit="much" maxPageSize="5"/>\n'
@@ -215,7 +218,7 @@ def test_a_wrong_value_is_left_out_and_named(convert) -> None:
     assert values(conversion)["policies"] == [{"destination": "a", "max_page_size": 5}]
 
 
-def test_kahadb_and_its_lock(convert) -> None:
+def test_kahadb_and_its_lock(convert: Callable[..., Any]) -> None:
     conversion = convert(
         """<persistenceAdapter><kahaDB directory="d" journalMaxFileLength="1g"
              enableJournalDiskSyncs="false" preallocationStrategy="ZEROS" checkpointInterval="5000"
@@ -242,7 +245,7 @@ def test_kahadb_and_its_lock(convert) -> None:
     }
 
 
-def test_multi_kahadb(convert) -> None:
+def test_multi_kahadb(convert: Callable[..., Any]) -> None:
     conversion = convert(
         """<persistenceAdapter><mKahaDB directory="m" journalMaxFileLength="2mb">
              <filteredPersistenceAdapters>
@@ -271,7 +274,7 @@ _POSTGRESQL = """<bean id="pg" class="org.apache.commons.dbcp2.BasicDataSource">
   <property name="maxTotal" value="200"/></bean>"""
 
 
-def test_jdbc(convert) -> None:
+def test_jdbc(convert: Callable[..., Any]) -> None:
     conversion = convert(
         """<persistenceAdapter><jdbcPersistenceAdapter dataSource="#pg" useDatabaseLock="true"
              cleanupPeriod="0">
@@ -293,13 +296,13 @@ def test_jdbc(convert) -> None:
 
 
 @pytest.mark.parametrize("store", ["levelDB", "replicatedLevelDB", "amqPersistenceAdapter"])
-def test_stores_that_activemq_removed_are_named(convert, store: str) -> None:
+def test_stores_that_activemq_removed_are_named(convert: Callable[..., Any], store: str) -> None:
     conversion = convert(f"<persistenceAdapter><{store} directory='d'/></persistenceAdapter>")
     assert lost(conversion) == [(3, f"<{store}>")]
     assert "persistence" not in values(conversion)
 
 
-def test_a_database_without_a_store_here_is_named(convert) -> None:
+def test_a_database_without_a_store_here_is_named(convert: Callable[..., Any]) -> None:
     conversion = convert(
         '<persistenceAdapter><jdbcPersistenceAdapter dataSource="#x"/></persistenceAdapter>',
         beside="<bean id='x' class='oracle.jdbc.pool.OracleDataSource'/>",
@@ -307,7 +310,7 @@ def test_a_database_without_a_store_here_is_named(convert) -> None:
     assert lost(conversion) == [(5, "<bean>")]
 
 
-def test_connectors_keep_what_is_supported(convert) -> None:
+def test_connectors_keep_what_is_supported(convert: Callable[..., Any]) -> None:
     conversion = convert(
         """<transportConnectors>
 <transportConnector name="openwire" uri="tcp://127.0.0.1:0?maximumConnections=10&amp;wireFormat.maxFrameSize=1000000&amp;nonsense=1"/>
@@ -336,7 +339,7 @@ def test_connectors_keep_what_is_supported(convert) -> None:
     assert connectors[1]["allow_link_stealing"] is True
 
 
-def test_ssl_context(convert, tmp_path: Path) -> None:
+def test_ssl_context(convert: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "broker.p12").write_bytes(b"0\x82\x0a\x00")
     conversion = convert(
         """<transportConnectors><transportConnector uri="tcp://localhost:0"/>
@@ -353,7 +356,7 @@ def test_ssl_context(convert, tmp_path: Path) -> None:
 
 
 def test_key_stores_of_java_are_named_with_the_command_that_converts_them(
-    convert, tmp_path: Path
+    convert: Callable[..., Any], tmp_path: Path
 ) -> None:
     (tmp_path / "broker.ks").write_bytes(b"\xfe\xed\xfe\xed\x00")
     conversion = convert(
@@ -365,7 +368,7 @@ def test_key_stores_of_java_are_named_with_the_command_that_converts_them(
     assert values(conversion)["connectors"] == [{"uri": "tcp://localhost:0", "name": "b"}]
 
 
-def test_virtual_destinations(convert) -> None:
+def test_virtual_destinations(convert: Callable[..., Any]) -> None:
     conversion = convert(
         """<destinationInterceptors>
              <virtualDestinationInterceptor><virtualDestinations>
@@ -396,7 +399,7 @@ def test_virtual_destinations(convert) -> None:
     ]
 
 
-def test_plugins(convert) -> None:
+def test_plugins(convert: Callable[..., Any]) -> None:
     conversion = convert(
         """<plugins>
              <timeStampingBrokerPlugin zeroExpirationOverride="86400000" ttlCeiling="172800000"/>
@@ -441,7 +444,7 @@ def test_plugins(convert) -> None:
     ]
 
 
-def test_users_and_rights(convert) -> None:
+def test_users_and_rights(convert: Callable[..., Any]) -> None:
     conversion = convert(
         """<plugins>
              <simpleAuthenticationPlugin anonymousAccessAllowed="true"><users>
@@ -494,7 +497,11 @@ def test_users_and_rights(convert) -> None:
     ids=["password", "certificate", "dual"],
 )
 def test_jaas_reads_login_config_beside_the_file(
-    convert, tmp_path: Path, element: str, attributes: str, expected: dict[str, str]
+    convert: Callable[..., Any],
+    tmp_path: Path,
+    element: str,
+    attributes: str,
+    expected: dict[str, str],
 ) -> None:
     text = f"<plugins><{element} {attributes}/></plugins>"
     file = tmp_path / "login.config"
@@ -505,7 +512,7 @@ def test_jaas_reads_login_config_beside_the_file(
     assert values(conversion)["plugins"] == [{**expected, "login_config": str(file)}]
 
 
-def test_placeholders_and_imports(convert, tmp_path: Path) -> None:
+def test_placeholders_and_imports(convert: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "a.properties").write_text("name=n-${tail}\ntail=t\n", encoding="latin-1")
     (tmp_path / "more.xml").write_text(
         '<beans xmlns="http://www.springframework.org/schema/beans">'
@@ -531,7 +538,7 @@ def test_placeholders_and_imports(convert, tmp_path: Path) -> None:
     assert "-D nowhere=VALUE" in str(conversion.unsupported[0])
 
 
-def test_text_and_wrong_passwords_are_not_shown(convert) -> None:
+def test_text_and_wrong_passwords_are_not_shown(convert: Callable[..., Any]) -> None:
     conversion = convert(
         "<plugins><simpleAuthenticationPlugin><users>"
         "<authenticationUser username='a' password='b' secretWord='hidden'>hidden</authenticationUser>"
@@ -545,7 +552,7 @@ def test_text_and_wrong_passwords_are_not_shown(convert) -> None:
     assert "hidden" not in conversion.yaml()
 
 
-def test_a_literal_placeholder_stays_one(convert, tmp_path: Path) -> None:
+def test_a_literal_placeholder_stays_one(convert: Callable[..., Any], tmp_path: Path) -> None:
     conversion = convert("", 'brokerName="a$"')
     assert values(conversion)["broker_name"] == "a$"
     file = tmp_path / "broker.yaml"
@@ -662,12 +669,12 @@ _LINES = _EVERYTHING.splitlines()
 _STARTS = [index for index, line in enumerate(_LINES) if not line.startswith("</")]
 
 
-def test_the_sample_of_everything_converts_whole(convert) -> None:
+def test_the_sample_of_everything_converts_whole(convert: Callable[..., Any]) -> None:
     assert lost(convert(_EVERYTHING)) == []
 
 
 @pytest.mark.parametrize("index", _STARTS)
-def test_no_attribute_is_dropped_in_silence(convert, index: int) -> None:
+def test_no_attribute_is_dropped_in_silence(convert: Callable[..., Any], index: int) -> None:
     lines = [*_LINES]
     lines[index] = re.sub(r"^<([\w-]+)", r'<\1 bogus="1"', lines[index])
     found = convert("\n".join(lines)).findings
@@ -676,7 +683,7 @@ def test_no_attribute_is_dropped_in_silence(convert, index: int) -> None:
 
 
 @pytest.mark.parametrize("index", _STARTS)
-def test_no_element_is_dropped_in_silence(convert, index: int) -> None:
+def test_no_element_is_dropped_in_silence(convert: Callable[..., Any], index: int) -> None:
     lines = [*_LINES]
     if lines[index].endswith("/>"):
         name = re.match(r"<([\w-]+)", lines[index])

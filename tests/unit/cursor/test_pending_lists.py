@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms_broker.cursor.memory import FifoPendingList, PrioritizedPendingList, pending_list
@@ -14,7 +16,7 @@ class Waiting:
         self.broker_sequence_id = broker_sequence_id
 
 
-def names(cursor):
+def names(cursor: Any) -> Any:
     return "".join(reference.name for reference in cursor)
 
 
@@ -22,7 +24,7 @@ def names(cursor):
     ("prioritized", "kind", "order"),
     [(False, FifoPendingList, "zabcd"), (True, PrioritizedPendingList, "bdzac")],
 )
-def test_order_and_removal(prioritized, kind, order):
+def test_order_and_removal(prioritized: bool, kind: Any, order: str) -> None:
     cursor = pending_list(prioritized)
     assert isinstance(cursor, kind)
     assert not cursor
@@ -53,7 +55,7 @@ def test_order_and_removal(prioritized, kind, order):
         (True, ["ghi", "fdghi", "fbdghi", "acfbdeghi"]),
     ],
 )
-def test_what_comes_back_has_its_old_place(prioritized, orders):
+def test_what_comes_back_has_its_old_place(prioritized: bool, orders: Any) -> None:
     cursor = pending_list(prioritized)
     urgent = "acf" if prioritized else ""
     made = {n: Waiting(n, 9 if n in urgent else 4, i) for i, n in enumerate("abcdefghi")}
@@ -67,7 +69,7 @@ def test_what_comes_back_has_its_old_place(prioritized, orders):
     assert len(cursor) == 9
 
 
-def test_what_came_late_stays_behind_what_came_back():
+def test_what_came_late_stays_behind_what_came_back() -> None:
     cursor = pending_list(prioritized=False)
     for name, number in (("d", 4), ("a", 1)):  # a transaction sent the second, and ended later
         cursor.append(Waiting(name, broker_sequence_id=number))

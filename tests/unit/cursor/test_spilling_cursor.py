@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -59,36 +62,36 @@ class Model:
             position = Position(9 - priority if self.prioritized else 0, self.last_arrival)
         return Waiting(position, priority, self.numbers)
 
-    def next_messages(self, after, limit, skip):
+    def next_messages(self, after: Any, limit: Any, skip: Any) -> Any:
         found = sorted(p for p in self.stored if (after is None or p > after) and p not in skip)
         return [StoredMessage(p, self.stored[p]) for p in found[:limit]]
 
-    def hold(self, reference):
+    def hold(self, reference: Any) -> None:
         assert reference.number not in self.memory, "handed out twice"
         self.memory.add(reference.number)
         if reference.position is not None:
             self.held.add(reference.position)
 
-    def release(self, reference):
+    def release(self, reference: Any) -> None:
         self.memory.remove(reference.number)
         self.held.discard(reference.position)
 
-    def paged_in(self, stored):
+    def paged_in(self, stored: Any) -> Waiting:
         reference = Waiting(stored.position, stored.message.priority, stored.message.number)
         self.hold(reference)
         return reference
 
-    def spilled(self, reference):
+    def spilled(self, reference: Any) -> None:
         self.release(reference)
 
-    def mark_visible(self, reference):
+    def mark_visible(self, reference: Any) -> None:
         if reference.position is not None:
             self.stored[reference.position] = reference
             self.source.mark_visible(reference.position)
         self.hold(reference)
         self.cursor.append(reference)
 
-    def done(self, reference):
+    def done(self, reference: Any) -> None:
         self.release(reference)
         self.stored.pop(reference.position, None)
 
@@ -152,7 +155,7 @@ bounds = {"room": st.integers(0, 6), "page": st.integers(1, 4), "recovered": st.
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(**bounds, work=steps)
-def test_in_order_of_arrival(room, page, recovered, work):
+def test_in_order_of_arrival(room: Any, page: Any, recovered: Any, work: Any) -> None:
     model = Model(False, room, page, recovered)
     late = {step for step, _ in work} & {"number", "show"}
     taken = run(model, work)
@@ -164,14 +167,16 @@ def test_in_order_of_arrival(room, page, recovered, work):
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(**bounds, work=steps)
-def test_in_order_of_priority(room, page, recovered, work):
+def test_in_order_of_priority(room: Any, page: Any, recovered: Any, work: Any) -> None:
     model = Model(True, room, page, recovered)
     run(model, work)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(**bounds, priorities=st.lists(st.integers(0, 9), max_size=40), taken=st.integers(0, 10))
-def test_the_most_urgent_one_is_always_next(room, page, recovered, priorities, taken):
+def test_the_most_urgent_one_is_always_next(
+    room: Any, page: Any, recovered: Any, priorities: Any, taken: Any
+) -> None:
     model = Model(True, room, page, recovered)
     for index, priority in enumerate(priorities):
         model.mark_visible(model.new(priority))
@@ -185,10 +190,10 @@ def test_the_most_urgent_one_is_always_next(room, page, recovered, priorities, t
     assert rest == sorted(rest)
 
 
-def test_what_its_source_cannot_take_stays_in_memory(caplog):
+def test_what_its_source_cannot_take_stays_in_memory(caplog: pytest.LogCaptureFixture) -> None:
     model = Model(False, 0, 2, 0)
 
-    def refuse(reference):
+    def refuse(reference: Any) -> None:
         raise ValueError("cannot be marshalled")
 
     model.others.add = refuse

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.errors import InvalidDestinationException
@@ -26,7 +28,7 @@ KINDS = {
 @pytest.mark.fact("activemq-broker D2")
 @pytest.mark.parametrize(("prefix", "kind"), KINDS.items())
 def test_a_qualified_name_decides_the_kind_and_a_bare_one_leaves_it_to_the_caller(
-    prefix, kind
+    prefix: str, kind: Any
 ) -> None:
     for default in KINDS.values():
         found = parse_destination(f"{prefix} orders.new ", default)

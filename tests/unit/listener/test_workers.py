@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
+from typing import Any
 
 import anyio
 import pytest
@@ -15,11 +17,13 @@ from pyjms.core.workers import Worker, call_in_worker, current_worker
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.listener.handler.message_listener import ListenerCall, listener_name
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
+from tests.kit.containers import Recorder
+from tests.kit.jms_provider import JmsProvider
 
 variable = ContextVar("variable", default="unset")
 
 
-async def test_calls_run_in_one_thread_of_that_name():
+async def test_calls_run_in_one_thread_of_that_name() -> None:
     worker = Worker("mine")
     first = await worker.run(threading.current_thread)
     assert first is await worker.run(threading.current_thread)
@@ -31,7 +35,7 @@ async def test_calls_run_in_one_thread_of_that_name():
     assert not first.is_alive()
 
 
-async def test_results_errors_and_context_variables_cross():
+async def test_results_errors_and_context_variables_cross() -> None:
     worker = Worker("mine")
     variable.set("seen")
     assert await worker.run(lambda a, b: (a + b, variable.get()), 1, 2) == (3, "seen")
@@ -47,7 +51,7 @@ async def test_results_errors_and_context_variables_cross():
     assert await worker.join(5)
 
 
-async def test_a_worker_that_was_never_used_has_no_thread():
+async def test_a_worker_that_was_never_used_has_no_thread() -> None:
     before = threading.active_count()
     worker = Worker("mine")
     worker.close()
@@ -55,7 +59,7 @@ async def test_a_worker_that_was_never_used_has_no_thread():
     assert threading.active_count() == before
 
 
-async def test_a_cancelled_call_is_abandoned():
+async def test_a_cancelled_call_is_abandoned() -> None:
     worker = Worker("mine")
     go, entered, loop = threading.Event(), anyio.Event(), LoopHandle()
 
@@ -74,7 +78,7 @@ async def test_a_cancelled_call_is_abandoned():
     assert await worker.join(5)
 
 
-async def test_call_in_worker_needs_a_listener():
+async def test_call_in_worker_needs_a_listener() -> None:
     with pytest.raises(IllegalStateException, match="Not inside a listener"):
         await call_in_worker(len, "abc")
     worker = Worker("mine")
@@ -84,7 +88,9 @@ async def test_call_in_worker_needs_a_listener():
     worker.close()
 
 
-async def test_call_in_worker_inside_a_container(provider, recorder, build):
+async def test_call_in_worker_inside_a_container(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any]
+) -> None:
     names = []
 
     async def listener(message):
@@ -97,7 +103,7 @@ async def test_call_in_worker_inside_a_container(provider, recorder, build):
     assert names == ["orders-1"]
 
 
-async def test_tasks_do_not_inherit_context_variables():
+async def test_tasks_do_not_inherit_context_variables() -> None:
     variable.set("of the caller")
     seen = []
 
@@ -111,7 +117,7 @@ async def test_tasks_do_not_inherit_context_variables():
     assert seen == ["unset", "ended"]
 
 
-async def test_a_bounded_executor_refuses_and_frees_places():
+async def test_a_bounded_executor_refuses_and_frees_places() -> None:
     executor = TaskExecutor(1)
     go = anyio.Event()
     again = []
@@ -130,7 +136,7 @@ async def test_a_bounded_executor_refuses_and_frees_places():
         TaskExecutor(0)
 
 
-def test_what_a_listener_is_called_with():
+def test_what_a_listener_is_called_with() -> None:
     def plain(message):
         """One."""
 
@@ -161,7 +167,7 @@ def test_what_a_listener_is_called_with():
                      (True, True), (False, False)]  # fmt: skip
 
 
-def test_names_of_listeners():
+def test_names_of_listeners() -> None:
     class Named:
         subscription_name = "shop.Orders.on_order"
 
@@ -172,7 +178,7 @@ def test_names_of_listeners():
     assert listener_name(len) == "builtins.len"
 
 
-async def test_a_thread_may_call_what_belongs_to_the_loop():
+async def test_a_thread_may_call_what_belongs_to_the_loop() -> None:
     worker = Worker("mine")
     here = threading.get_ident()
 
@@ -192,7 +198,7 @@ async def test_a_thread_may_call_what_belongs_to_the_loop():
 
 
 @pytest.mark.parametrize("state", ["free", "closed", "busy"])
-async def test_what_a_thread_has_registered_is_called_in_it_while_it_is_free(state):
+async def test_what_a_thread_has_registered_is_called_in_it_while_it_is_free(state: str) -> None:
     """A task that outlives its handler, or one beside it, does not wait for that thread."""
     worker = Worker("mine")
     token = current_worker.set(worker)

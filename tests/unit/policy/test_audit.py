@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ def message_id(producer: int, sequence: int) -> MessageId:
     return MessageId(None, ProducerId("c", producer, 1), sequence)
 
 
-def test_duplicates_are_found_and_can_be_rolled_back():
+def test_duplicates_are_found_and_can_be_rolled_back() -> None:
     audit = MessageAudit()
     assert [audit.is_duplicate(message_id(1, n)) for n in (1, 2, 1, 3, 2)] == [
         False, False, True, False, True,
@@ -26,7 +28,7 @@ def test_duplicates_are_found_and_can_be_rolled_back():
     assert not audit.is_duplicate(MessageId(None, None, 1))
 
 
-def test_numbers_before_the_window_count_as_new():
+def test_numbers_before_the_window_count_as_new() -> None:
     audit = MessageAudit(max_depth=128)
     audit.is_duplicate(message_id(1, 1))
     assert not audit.is_duplicate(message_id(1, 10_000))
@@ -35,7 +37,7 @@ def test_numbers_before_the_window_count_as_new():
     assert not audit.is_duplicate(message_id(1, 9_990))
 
 
-def test_the_least_recently_seen_producer_is_dropped():
+def test_the_least_recently_seen_producer_is_dropped() -> None:
     audit = MessageAudit(max_producers=2)
     for producer in (1, 2, 1, 3):
         audit.is_duplicate(message_id(producer, producer))
@@ -45,7 +47,7 @@ def test_the_least_recently_seen_producer_is_dropped():
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 300)), max_size=200))
-def test_within_its_window_it_is_a_set(ids):
+def test_within_its_window_it_is_a_set(ids: Any) -> None:
     audit, seen = MessageAudit(max_depth=512), set()
     for producer, sequence in ids:
         assert audit.is_duplicate(message_id(producer, sequence)) == ((producer, sequence) in seen)

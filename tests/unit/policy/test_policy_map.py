@@ -41,12 +41,12 @@ from pyjms_broker.policy.wildcard import matches
         ("A.>.>.C", "A.B.C", False),
     ],
 )
-def test_wildcards(pattern, name, expected):
+def test_wildcards(pattern: str, name: str, expected: bool) -> None:
     assert matches(Queue(pattern), Queue(name)) is expected
     assert not matches(Queue(pattern), Topic(name))
 
 
-def test_a_composite_matches_what_a_member_matches():
+def test_a_composite_matches_what_a_member_matches() -> None:
     composite = Queue("a.*,topic://t,b")
     assert matches(composite, Queue("a.x"))
     assert matches(composite, Queue("b"))
@@ -55,7 +55,7 @@ def test_a_composite_matches_what_a_member_matches():
 
 
 @pytest.mark.fact("activemq-broker P1")
-def test_which_entry_applies():
+def test_which_entry_applies() -> None:
     entry = PolicyEntry
     exact = entry(destination=Queue("A.B.C"))
     star = entry(destination=Queue("A.B.*"))
@@ -93,7 +93,7 @@ def test_which_entry_applies():
 
 
 @pytest.mark.fact("activemq-broker P2")
-def test_an_entry_changes_the_built_in_settings():
+def test_an_entry_changes_the_built_in_settings() -> None:
     ours, none = PolicyEntry(max_page_size=7), PolicyEntry.built_in()
     assert (none.max_producers_to_audit, none.max_queue_audit_depth) == (1024, 2048)
     assert (ours.max_producers_to_audit, ours.max_queue_audit_depth) == (64, 10_000)
@@ -105,7 +105,7 @@ def test_an_entry_changes_the_built_in_settings():
 @pytest.mark.fact(
     "activemq-broker 2.1/queuePrefetch / queueBrowserPrefetch / topicPrefetch / durableTopicPrefetch"
 )
-def test_prefetches_replace_defaults_only():
+def test_prefetches_replace_defaults_only() -> None:
     ours = PolicyEntry(
         queue_prefetch=1, queue_browser_prefetch=2, topic_prefetch=3, durable_topic_prefetch=4
     )
@@ -151,6 +151,6 @@ def test_prefetches_replace_defaults_only():
         ("max_queue_audit_depth", 10_000),
     ],
 )
-def test_defaults(attribute, default):
+def test_defaults(attribute: str, default: int | bool | str) -> None:
     """Their effect is shown in tests/unit/region."""
     assert getattr(PolicyEntry(), attribute) == default

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from pyjms.errors import (
@@ -18,6 +21,7 @@ from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.transaction.xa import XATransaction
+from tests.kit.region import Broker, ManualClock, PagedAdapter
 
 Q, ROOMY = Queue("Q"), Queue("roomy")
 
@@ -25,7 +29,7 @@ Q, ROOMY = Queue("Q"), Queue("roomy")
 class Case:
     """A queue that two messages fill; a transaction with one send elsewhere and two that wait."""
 
-    def __init__(self, broker, xa=False):
+    def __init__(self, broker: Broker, xa: bool = False) -> None:
         self.broker = broker
         self.client = broker.client()
         for text in "ab":
@@ -35,15 +39,15 @@ class Case:
         self.parked = [self.send(Q, text) for text in "23"]
         assert not any(parked.done for parked in self.parked)
 
-    def xa(self):
+    def xa(self) -> XATransaction:
         xid = XATransactionId(1, b"a", b"b")
         return XATransaction(xid, self.broker.store.transaction_store(), lambda _: None, None)
 
-    def send(self, destination, text, **options):
+    def send(self, destination: Any, text: Any, **options: Any) -> Any:
         options = {"persistent": True, **options}
         return self.client.send(destination, text, tx=self.transaction, **options)
 
-    def make_room(self):
+    def make_room(self) -> Iterator[None]:
         """Consume what was there before the transaction, one by one."""
         reader = self.broker.client()
         consumer = reader.consume(Q)
@@ -53,17 +57,17 @@ class Case:
         yield
         reader.close(consumer)
 
-    def sees(self, in_q, elsewhere):
+    def sees(self, in_q: Any, elsewhere: Any) -> bool:
         """Whether that is what the queues hold."""
         return (self.broker.texts(Q), self.broker.texts(ROOMY)) == (in_q, elsewhere)
 
 
 @pytest.fixture
-def tight(make_broker):
+def tight(make_broker: type[Broker]) -> Broker:
     return make_broker(PolicyEntry(destination=Q, memory_limit=2000))
 
 
-def test_a_commit_waits_for_blocked_sends(tight, caplog):
+def test_a_commit_waits_for_blocked_sends(tight: Broker, caplog: pytest.LogCaptureFixture) -> None:
     case = Case(tight)
     answer = case.transaction.commit(one_phase=True)
     assert not answer.done
@@ -79,7 +83,7 @@ def test_a_commit_waits_for_blocked_sends(tight, caplog):
     assert case.transaction.state is TransactionState.FINISHED
 
 
-def test_sends_admitted_before_the_commit_are_part_of_it(tight):
+def test_sends_admitted_before_the_commit_are_part_of_it(tight: Broker) -> None:
     case = Case(tight)
     list(case.make_room())
     assert case.sees([], [])
@@ -88,7 +92,7 @@ def test_sends_admitted_before_the_commit_are_part_of_it(tight):
 
 
 @pytest.mark.parametrize("one_phase", [True, False])
-def test_an_xa_prepare_waits_for_blocked_sends(tight, one_phase):
+def test_an_xa_prepare_waits_for_blocked_sends(tight: Broker, one_phase: bool) -> None:
     case = Case(tight, xa=True)
     transaction = case.transaction
     ask = (lambda: transaction.commit(one_phase=True)) if one_phase else transaction.prepare
@@ -107,7 +111,9 @@ def test_an_xa_prepare_waits_for_blocked_sends(tight, one_phase):
     assert case.sees(["2", "3"], ["1"])
 
 
-async def test_a_timed_out_send_fails_the_commit(clock, make_broker):
+async def test_a_timed_out_send_fails_the_commit(
+    clock: ManualClock, make_broker: type[Broker]
+) -> None:
     policy = PolicyEntry(destination=Q, memory_limit=2000, send_fail_if_no_space_after_timeout=5)
     case = Case(make_broker(policy))
     answer = case.transaction.commit(one_phase=True)
@@ -125,7 +131,9 @@ async def test_a_timed_out_send_fails_the_commit(clock, make_broker):
     assert case.sees([], [])
 
 
-async def test_a_send_that_timed_out_before_the_commit_does_not_fail_it(clock, make_broker):
+async def test_a_send_that_timed_out_before_the_commit_does_not_fail_it(
+    clock: ManualClock, make_broker: type[Broker]
+) -> None:
     policy = PolicyEntry(destination=Q, memory_limit=2000, send_fail_if_no_space_after_timeout=5)
     case = Case(make_broker(policy))
     await clock.advance(6)
@@ -135,7 +143,7 @@ async def test_a_send_that_timed_out_before_the_commit_does_not_fail_it(clock, m
 
 
 @pytest.mark.parametrize("xa", [False, True])
-def test_a_rollback_ends_the_wait(tight, xa):
+def test_a_rollback_ends_the_wait(tight: Broker, xa: bool) -> None:
     case = Case(tight, xa)
     silent = case.send(Q, "4", persistent=False)
     answer = case.transaction.commit(one_phase=True)
@@ -152,7 +160,7 @@ def test_a_rollback_ends_the_wait(tight, xa):
     assert case.sees([], [])
 
 
-def test_a_rollback_only_transaction_does_not_wait(tight):
+def test_a_rollback_only_transaction_does_not_wait(tight: Broker) -> None:
     spoiled = JMSException("no such destination")
     case = Case(tight)
     answer = case.transaction.commit(one_phase=True)
@@ -167,7 +175,7 @@ def test_a_rollback_only_transaction_does_not_wait(tight):
     assert case.client.context.blocked_sends == {}
 
 
-def test_a_queue_that_is_removed_fails_the_commit(tight):
+def test_a_queue_that_is_removed_fails_the_commit(tight: Broker) -> None:
     case = Case(tight)
     answer = case.transaction.commit(one_phase=True)
     tight.region.remove_destination(case.client.context, Q, 1)
@@ -176,7 +184,9 @@ def test_a_queue_that_is_removed_fails_the_commit(tight):
     assert tight.region.system_usage.memory.used == 0
 
 
-async def test_a_commit_does_not_wait_for_an_expired_send(clock, tight):
+async def test_a_commit_does_not_wait_for_an_expired_send(
+    clock: ManualClock, tight: Broker
+) -> None:
     case = Case(tight)
     expires = case.send(Q, "late", expiration=clock.time_ms() + 1000)
     answer = case.transaction.commit(one_phase=True)
@@ -192,7 +202,7 @@ async def test_a_commit_does_not_wait_for_an_expired_send(clock, tight):
     assert [m.type for m in tight.dead_letters] == ["late"]
 
 
-def test_a_closed_connection_fails_its_sends_in_anothers_transaction(tight):
+def test_a_closed_connection_fails_its_sends_in_anothers_transaction(tight: Broker) -> None:
     case = Case(tight, xa=True)
     answer = case.transaction.prepare()
     tight.region.remove_connection(case.client.context, ConnectionInfo(), None)
@@ -209,7 +219,9 @@ def test_a_closed_connection_fails_its_sends_in_anothers_transaction(tight):
 
 
 @pytest.mark.parametrize("state", [StoreState.CONGESTED, StoreState.SUSPENDED])
-async def test_a_suspended_store_delays_the_commit(make_broker, paged, state):
+async def test_a_suspended_store_delays_the_commit(
+    make_broker: type[Broker], paged: PagedAdapter, state: StoreState
+) -> None:
     broker = make_broker(usage=SystemUsage(), store=paged)
     client = broker.client()
     transaction = client.begin()
@@ -224,7 +236,9 @@ async def test_a_suspended_store_delays_the_commit(make_broker, paged, state):
     await broker.region.stop()
 
 
-def test_a_store_that_refuses_an_admitted_send_fails_the_commit(make_broker, paged):
+def test_a_store_that_refuses_an_admitted_send_fails_the_commit(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     case = Case(make_broker(PolicyEntry(destination=Q, memory_limit=2000), store=paged))
     answer = case.transaction.commit(one_phase=True)
     paged.broken.add("add_message")
@@ -233,7 +247,7 @@ def test_a_store_that_refuses_an_admitted_send_fails_the_commit(make_broker, pag
     assert case.sees([], [])
 
 
-def test_a_failing_commit_frees_its_space_for_others(make_broker):
+def test_a_failing_commit_frees_its_space_for_others(make_broker: type[Broker]) -> None:
     broker = make_broker(usage=SystemUsage(memory_limit=2000))
     client = broker.client()
     transaction = client.begin()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.jms.destination import Queue, Topic
@@ -9,12 +11,13 @@ from pyjms.wire.openwire.commands import AckType
 from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.store.api import StoreState
+from tests.kit.region import Broker, Client, ManualClock, PagedAdapter
 
 Q = Queue("Q")
 
 
 @pytest.mark.fact("activemq-broker Q31")
-def test_a_browser_gets_all_messages_and_removes_none(broker, client):
+def test_a_browser_gets_all_messages_and_removes_none(broker: Broker, client: Client) -> None:
     consumer = client.consume(Q, prefetch=2)
     for text in ("in flight", "acked", "waiting", "unwanted", "waiting too"):
         client.send(Q, text)
@@ -30,7 +33,7 @@ def test_a_browser_gets_all_messages_and_removes_none(broker, client):
     assert broker.queue(Q).statistics.consumers == 1
 
 
-def test_a_browser_continues_as_it_acknowledges(client):
+def test_a_browser_continues_as_it_acknowledges(client: Client) -> None:
     for number in range(5):
         client.send(Q, str(number))
     browser = client.consume(Q, browser=True, prefetch=2)
@@ -41,7 +44,7 @@ def test_a_browser_continues_as_it_acknowledges(client):
     assert client.received(browser) == ["0", "1", "2", "3", "4", None]
 
 
-def test_a_pulling_browser(client):
+def test_a_pulling_browser(client: Client) -> None:
     client.send(Q, "1")
     client.send(Q, "2")
     browser = client.consume(Q, browser=True, prefetch=0)
@@ -55,7 +58,7 @@ def test_a_pulling_browser(client):
     ("policies", "seen"),
     [((), 700), ((PolicyEntry(),), 400), ((PolicyEntry(max_browse_page_size=5),), 5)],
 )
-def test_a_policy_limits_browsers(make_broker, policies, seen):
+def test_a_policy_limits_browsers(make_broker: type[Broker], policies: Any, seen: int) -> None:
     client = make_broker(*policies).client()
     for _ in range(700):
         client.send(Q, "x")
@@ -63,7 +66,7 @@ def test_a_policy_limits_browsers(make_broker, policies, seen):
     assert client.received(browser) == ["x"] * seen + [None]
 
 
-def test_a_browser_of_many_queues_ends_once(client):
+def test_a_browser_of_many_queues_ends_once(client: Client) -> None:
     client.send(Queue("B.1"), "a")
     client.send(Queue("B.2"), "b")
     browser = client.consume(Queue("B.*"), browser=True)
@@ -71,7 +74,7 @@ def test_a_browser_of_many_queues_ends_once(client):
 
 
 @pytest.mark.fact("activemq-broker Q1")
-async def test_expired_on_arrival(clock, broker, client):
+async def test_expired_on_arrival(clock: ManualClock, broker: Broker, client: Client) -> None:
     assert client.send(Q, "late", persistent=True, expiration=clock.time_ms() - 1) is COMPLETED
     statistics = broker.queue(Q).statistics
     assert (statistics.expired, statistics.enqueues, statistics.messages) == (1, 0, 0)
@@ -83,7 +86,7 @@ async def test_expired_on_arrival(clock, broker, client):
     "activemq-broker 2.1/maxExpirePageSize",
     "activemq-broker 2.1/expireMessagesPeriod",
 )
-async def test_the_expiry_scan(clock, make_broker):
+async def test_the_expiry_scan(clock: ManualClock, make_broker: type[Broker]) -> None:
     assert (PolicyEntry().max_expire_page_size, PolicyEntry().expire_messages_period) == (400, 30)
     broker = make_broker(
         PolicyEntry(max_expire_page_size=3, expire_messages_period=10),
@@ -110,7 +113,9 @@ async def test_the_expiry_scan(clock, make_broker):
     await broker.region.stop()
 
 
-async def test_nothing_is_scanned_while_the_store_waits_for_space(clock, make_broker, paged):
+async def test_nothing_is_scanned_while_the_store_waits_for_space(
+    clock: ManualClock, make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(PolicyEntry(expire_messages_period=10), store=paged)
     await broker.region.start()
     client = broker.client()
@@ -124,7 +129,9 @@ async def test_nothing_is_scanned_while_the_store_waits_for_space(clock, make_br
     await broker.region.stop()
 
 
-async def test_waiting_messages_expire_at_page_in_and_before_dispatch(clock, make_broker):
+async def test_waiting_messages_expire_at_page_in_and_before_dispatch(
+    clock: ManualClock, make_broker: type[Broker]
+) -> None:
     broker = make_broker(PolicyEntry(max_page_size=2))
     client = broker.client()
     soon = clock.time_ms() + 1000
@@ -141,8 +148,8 @@ async def test_waiting_messages_expire_at_page_in_and_before_dispatch(clock, mak
 @pytest.mark.fact("activemq-broker L7")
 @pytest.mark.parametrize("process_expired", [True, False])
 async def test_expired_messages_are_dead_lettered_unless_switched_off(
-    clock, make_broker, process_expired
-):
+    clock: ManualClock, make_broker: type[Broker], process_expired: bool
+) -> None:
     from pyjms.wire.openwire.primitives import decode_map
     from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 
@@ -168,7 +175,9 @@ async def test_expired_messages_are_dead_lettered_unless_switched_off(
     )
 
 
-async def test_topics_expire_for_slow_consumers(clock, client, broker):
+async def test_topics_expire_for_slow_consumers(
+    clock: ManualClock, client: Client, broker: Broker
+) -> None:
     topic = Topic("T")
     consumer = client.consume(topic, prefetch=1)
     client.send(topic, "1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.errors import JMSException
@@ -11,6 +13,7 @@ from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.api.message import NO_TRANSACTION, SubscriptionKey
 from pyjms_broker.policy.dead_letter import IndividualDeadLetterStrategy, SharedDeadLetterStrategy
 from pyjms_broker.policy.entry import PolicyEntry
+from tests.kit.region import Broker, Client, ManualClock, PagedAdapter
 
 Q, T = Queue("Q"), Topic("T")
 DEAD = Queue("ActiveMQ.DLQ")
@@ -20,24 +23,24 @@ LOST = JMSException("no room")
 
 
 @pytest.fixture
-def several(paged):
+def several(paged: PagedAdapter) -> PagedAdapter:
     """A store of several journals."""
     paged.has_several_journals = True
     return paged
 
 
-def small_memory(prioritized=False, **options):
+def small_memory(prioritized: bool = False, **options: Any) -> PolicyEntry:
     """Return a policy with memory for about 14 messages, by arrival or by priority."""
     return PolicyEntry(
         memory_limit=20 * SIZE, max_page_size=5, prioritized_messages=prioritized, **options
     )
 
 
-def numbers(first, last):
+def numbers(first: Any, last: Any) -> Any:
     return [str(n) for n in range(first, last + 1)]
 
 
-def with_deferred_store(store, work):
+def with_deferred_store(store: Any, work: Any) -> Any:
     """Run `work`, whose store calls complete later; return its result."""
     store.answers_later = True
     try:
@@ -46,24 +49,24 @@ def with_deferred_store(store, work):
         store.answers_later = False
 
 
-def poison(store, client, consumer, last=-1):
+def poison(store: Any, client: Client, consumer: Any, last: int = -1) -> Any:
     return with_deferred_store(store, lambda: client.ack(consumer, last, kind=AckType.POISON))
 
 
-def fail_dead_letter(store):
+def fail_dead_letter(store: Any) -> None:
     """Fail the oldest store call, which stores a dead letter."""
     store.queue_message_store(DEAD).remove_all_messages(NO_TRANSACTION)
     store.complete(LOST)
 
 
-def drain(client, consumer, done):
+def drain(client: Client, consumer: Any, done: Any) -> Any:
     while done < len(client.received(consumer)):
         client.ack(consumer, done)
         done += 1
     return client.received(consumer)
 
 
-def stored_texts(store, destination=Q):
+def stored_texts(store: Any, destination: Any = Q) -> Any:
     page = store.queue_message_store(destination).next_messages(None, 999)
     return [stored.message.type for stored in page]
 
@@ -76,7 +79,9 @@ def stored_texts(store, destination=Q):
         (IndividualDeadLetterStrategy, Queue("ActiveMQ.DLQ.Queue.Q")),
     ],
 )
-def test_a_refused_dead_letter_is_sent_again(make_broker, paged, strategy, dead):
+def test_a_refused_dead_letter_is_sent_again(
+    make_broker: type[Broker], paged: PagedAdapter, strategy: Any, dead: Queue
+) -> None:
     broker = make_broker(PolicyEntry(dead_letter_strategy=strategy()), store=paged)
     client = broker.client()
     consumer = client.consume(Q)
@@ -90,17 +95,19 @@ def test_a_refused_dead_letter_is_sent_again(make_broker, paged, strategy, dead)
     assert (broker.texts(Q), broker.texts(dead)) == ([], ["a"])
 
 
-def test_only_the_refused_dead_letters_are_sent_again(make_broker, several):
+def test_only_the_refused_dead_letters_are_sent_again(
+    make_broker: type[Broker], several: PagedAdapter
+) -> None:
     broker = make_broker(store=several)
     client = broker.client()
     consumer = client.consume(Q)
     for text in ("a", "b", "c"):
         client.send(Q, text, persistent=True)
 
-    def poison_all():
+    def poison_all() -> Any:
         return client.ack(consumer, 2, first=0, count=3, kind=AckType.POISON)
 
-    def refuse_more(queue):
+    def refuse_more(queue: Any) -> None:
         if queue.statistics.messages == 2:
             several.broken = {"add_message"}
 
@@ -122,7 +129,9 @@ def test_only_the_refused_dead_letters_are_sent_again(make_broker, several):
     assert stored_texts(several) == broker.texts(Q) == []
 
 
-def test_a_dead_letter_that_was_not_stored_is_sent_again(make_broker, several, caplog):
+def test_a_dead_letter_that_was_not_stored_is_sent_again(
+    make_broker: type[Broker], several: PagedAdapter, caplog: pytest.LogCaptureFixture
+) -> None:
     broker = make_broker(store=several)
     client = broker.client()
     consumer = client.consume(Q)
@@ -142,7 +151,9 @@ def test_a_dead_letter_that_was_not_stored_is_sent_again(make_broker, several, c
     assert broker.texts(DEAD) == ["a"]
 
 
-def test_a_message_consumed_after_its_dead_letter_failed_is_removed(make_broker, several):
+def test_a_message_consumed_after_its_dead_letter_failed_is_removed(
+    make_broker: type[Broker], several: PagedAdapter
+) -> None:
     broker = make_broker(store=several)
     client = broker.client()
     consumer = client.consume(Q)
@@ -157,8 +168,8 @@ def test_a_message_consumed_after_its_dead_letter_failed_is_removed(make_broker,
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize("error", [None, LOST])
 def test_a_message_is_not_paged_in_while_its_dead_letter_is_stored(
-    make_broker, several, prioritized, error
-):
+    make_broker: type[Broker], several: PagedAdapter, prioritized: bool, error: JMSException | None
+) -> None:
     broker = make_broker(small_memory(prioritized, destination=Q), store=several)
     client = broker.client()
     for n in range(60):
@@ -189,8 +200,12 @@ def test_a_message_is_not_paged_in_while_its_dead_letter_is_stored(
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize("error", [None, LOST])
 async def test_an_expired_message_in_memory_is_removed_after_its_dead_letter(
-    clock, make_broker, several, prioritized, error
-):
+    clock: ManualClock,
+    make_broker: type[Broker],
+    several: PagedAdapter,
+    prioritized: bool,
+    error: JMSException | None,
+) -> None:
     broker = make_broker(small_memory(prioritized, destination=Q), store=several)
     client = broker.client()
     until = clock.time_ms() + 1000
@@ -212,8 +227,12 @@ async def test_an_expired_message_in_memory_is_removed_after_its_dead_letter(
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize("error", [None, LOST])
 async def test_expired_paged_out_messages_are_removed_after_their_dead_letters(
-    clock, make_broker, several, prioritized, error
-):
+    clock: ManualClock,
+    make_broker: type[Broker],
+    several: PagedAdapter,
+    prioritized: bool,
+    error: JMSException | None,
+) -> None:
     broker = make_broker(
         small_memory(prioritized, destination=Q, max_expire_page_size=100), store=several
     )
@@ -239,7 +258,9 @@ async def test_expired_paged_out_messages_are_removed_after_their_dead_letters(
     assert (queue.statistics.messages, queue.memory.used) == (0, 0)
 
 
-async def test_one_journal_removes_expired_messages_at_once(clock, make_broker, paged):
+async def test_one_journal_removes_expired_messages_at_once(
+    clock: ManualClock, make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(small_memory(destination=Q, max_expire_page_size=100), store=paged)
     client = broker.client()
     until = clock.time_ms() + 1000
@@ -253,7 +274,7 @@ async def test_one_journal_removes_expired_messages_at_once(clock, make_broker, 
 
 
 # durable subscriptions
-def stored_for(store, key=KEY):
+def stored_for(store: Any, key: Any = KEY) -> Any:
     found = store.topic_message_store(T).next_subscription_messages(key, None, 999)
     return [stored.message.type for stored in found]
 
@@ -261,8 +282,8 @@ def stored_for(store, key=KEY):
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize("error", [None, LOST])
 def test_a_subscription_does_not_page_in_while_the_dead_letter_is_stored(
-    make_broker, several, prioritized, error
-):
+    make_broker: type[Broker], several: PagedAdapter, prioritized: bool, error: JMSException | None
+) -> None:
     broker = make_broker(small_memory(prioritized, destination=T), store=several)
     client, sender = broker.client("me"), broker.client()
     consumer = client.consume(T, prefetch=2, subscription_name="s")
@@ -282,8 +303,8 @@ def test_a_subscription_does_not_page_in_while_the_dead_letter_is_stored(
 
 @pytest.mark.parametrize("prioritized", [False, True])
 async def test_a_subscription_expires_a_paged_out_message_once(
-    clock, make_broker, several, prioritized
-):
+    clock: ManualClock, make_broker: type[Broker], several: PagedAdapter, prioritized: bool
+) -> None:
     broker = make_broker(
         small_memory(prioritized, destination=T, max_expire_page_size=100), store=several
     )
@@ -307,7 +328,9 @@ async def test_a_subscription_expires_a_paged_out_message_once(
     assert consumer.pending_count == 0
 
 
-def test_a_failed_dead_letter_affects_only_the_rejecting_subscription(make_broker, several):
+def test_a_failed_dead_letter_affects_only_the_rejecting_subscription(
+    make_broker: type[Broker], several: PagedAdapter
+) -> None:
     broker = make_broker(store=several)
     a, b, sender = broker.client("a"), broker.client("b"), broker.client()
     rejecting = a.consume(T, subscription_name="s")
@@ -325,7 +348,9 @@ def test_a_failed_dead_letter_affects_only_the_rejecting_subscription(make_broke
     assert broker.texts(DEAD) == ["m"]
 
 
-def test_a_second_rejecting_subscription_waits_for_the_same_dead_letter(make_broker, several):
+def test_a_second_rejecting_subscription_waits_for_the_same_dead_letter(
+    make_broker: type[Broker], several: PagedAdapter
+) -> None:
     broker = make_broker(store=several)
     clients = [broker.client("a"), broker.client("b")]
     consumers = [client.consume(T, subscription_name="s") for client in clients]
@@ -345,7 +370,9 @@ def test_a_second_rejecting_subscription_waits_for_the_same_dead_letter(make_bro
 
 
 # a message that expires before it arrives is nowhere but in its dead letter
-def test_a_sender_is_answered_when_the_dead_letter_is_stored(clock, make_broker, paged):
+def test_a_sender_is_answered_when_the_dead_letter_is_stored(
+    clock: ManualClock, make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(store=paged)
     client = broker.client()
     late = clock.time_ms() - 1
@@ -360,7 +387,9 @@ def test_a_sender_is_answered_when_the_dead_letter_is_stored(clock, make_broker,
     assert stored.message.response_required  # synced: nothing behind it is
 
 
-async def test_so_is_one_whose_send_waited_for_space(clock, make_broker, paged):
+async def test_so_is_one_whose_send_waited_for_space(
+    clock: ManualClock, make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(PolicyEntry(memory_limit=1, destination=Q), store=paged)
     client = broker.client()
     consumer = client.consume(Q)
@@ -376,7 +405,9 @@ async def test_so_is_one_whose_send_waited_for_space(clock, make_broker, paged):
     assert (answer.done, answer.error) == (True, None)
 
 
-def test_a_sender_learns_that_the_dead_letter_was_not_stored(clock, make_broker, paged):
+def test_a_sender_learns_that_the_dead_letter_was_not_stored(
+    clock: ManualClock, make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(store=paged)
     client = broker.client()
     answer = with_deferred_store(

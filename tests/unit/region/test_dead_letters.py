@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from pyjms_broker.policy.dead_letter import (
 )
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.store.api import StoreState
+from tests.kit.region import Broker, Client, ManualClock, PagedAdapter
 
 Q = Queue("Q")
 CAUSE = Throwable(
@@ -27,7 +29,7 @@ CAUSE = Throwable(
 )
 
 
-def poison(client, destination=Q, count=1, **options):
+def poison(client: Client, destination: Any = Q, count: int = 1, **options: Any) -> Any:
     """Send and refuse messages; return the consumer."""
     consumer = client.consume(destination)
     for number in range(count):
@@ -36,16 +38,16 @@ def poison(client, destination=Q, count=1, **options):
     return consumer
 
 
-def policy(strategy):
+def policy(strategy: Any) -> PolicyEntry:
     return PolicyEntry(dead_letter_strategy=strategy)
 
 
-def letters(broker, name):
+def letters(broker: Broker, name: Any) -> Any:
     return broker.texts(Queue(name))
 
 
 @pytest.mark.fact("activemq-broker R9")
-def test_the_cause_is_a_property(broker, client):
+def test_the_cause_is_a_property(broker: Broker, client: Client) -> None:
     poison(client, persistent=True)
     properties = decode_map(broker.dead_letters[0].marshalled_properties)
     assert properties["dlqDeliveryFailureCause"] == (
@@ -60,8 +62,12 @@ def test_the_cause_is_a_property(broker, client):
     [(True, False, True), (False, False, False), (False, True, True)],
 )
 async def test_which_messages_are_dead_lettered(
-    clock, make_broker, persistent, non_persistent_too, kept
-):
+    clock: ManualClock,
+    make_broker: type[Broker],
+    persistent: bool,
+    non_persistent_too: bool,
+    kept: bool,
+) -> None:
     strategy = SharedDeadLetterStrategy(
         process_non_persistent=non_persistent_too, process_expired=False
     )
@@ -87,7 +93,7 @@ async def test_which_messages_are_dead_lettered(
 
 
 @pytest.mark.fact("activemq-broker L2", "activemq-broker 2.1/deadLetterStrategy")
-def test_the_default_is_one_queue_for_queues_and_topics(broker, client):
+def test_the_default_is_one_queue_for_queues_and_topics(broker: Broker, client: Client) -> None:
     assert isinstance(PolicyEntry().dead_letter_strategy, SharedDeadLetterStrategy)
     poison(client, persistent=True)
     consumer = client.consume(Topic("T"), subscription_name="s")
@@ -123,7 +129,12 @@ def test_the_default_is_one_queue_for_queues_and_topics(broker, client):
         ),
     ],
 )
-def test_individual_queues(make_broker, options, queue_target, topic_target):
+def test_individual_queues(
+    make_broker: type[Broker],
+    options: Any,
+    queue_target: Queue | Topic,
+    topic_target: Queue | Topic,
+) -> None:
     strategy = IndividualDeadLetterStrategy(**options)
     assert strategy.max_destinations_to_audit == 10_000
     broker = make_broker(policy(strategy))
@@ -143,7 +154,7 @@ def test_individual_queues(make_broker, options, queue_target, topic_target):
 
 
 @pytest.mark.fact("activemq-broker L4")
-def test_discarding(make_broker):
+def test_discarding(make_broker: type[Broker]) -> None:
     broker = make_broker(policy(DiscardingDeadLetterStrategy()))
     poison(broker.client(), persistent=True)
     assert list(broker.region.destinations()) == [Q]
@@ -152,7 +163,9 @@ def test_discarding(make_broker):
 @pytest.mark.fact("activemq-broker L5")
 @pytest.mark.parametrize("persistent", [True, False])
 @pytest.mark.parametrize("expiration", [0, 60])
-async def test_the_fields_of_a_dead_letter(clock, make_broker, persistent, expiration):
+async def test_the_fields_of_a_dead_letter(
+    clock: ManualClock, make_broker: type[Broker], persistent: bool, expiration: int
+) -> None:
     broker = make_broker(
         policy(SharedDeadLetterStrategy(process_non_persistent=True, expiration=expiration))
     )
@@ -190,13 +203,13 @@ async def test_the_fields_of_a_dead_letter(clock, make_broker, persistent, expir
     assert client.dispatches[-1].redelivery_counter == 0
 
 
-def test_original_expiration_is_0_without_one(broker, client):
+def test_original_expiration_is_0_without_one(broker: Broker, client: Client) -> None:
     poison(client, persistent=True)
     properties = decode_map(broker.dead_letters[0].marshalled_properties)
     assert properties["originalExpiration"] == 0
 
 
-def test_a_dead_letter_is_not_dead_lettered_to_itself(make_broker):
+def test_a_dead_letter_is_not_dead_lettered_to_itself(make_broker: type[Broker]) -> None:
     broker = make_broker(policy(SharedDeadLetterStrategy(enable_audit=False)))
     client = broker.client()
     poison(client, persistent=True)
@@ -208,7 +221,7 @@ def test_a_dead_letter_is_not_dead_lettered_to_itself(make_broker):
     assert broker.texts(dead) == []
 
 
-def test_a_poisoned_message_may_be_sent_again(broker, client):
+def test_a_poisoned_message_may_be_sent_again(broker: Broker, client: Client) -> None:
     consumer = poison(client, persistent=True)
     (letter,) = broker.queue(Queue("ActiveMQ.DLQ")).browse()
     again = client.message(Q, "retried", persistent=True)
@@ -221,7 +234,7 @@ def test_a_poisoned_message_may_be_sent_again(broker, client):
     assert len(broker.dead_letters) == 1  # the DLQ still has the first copy under that id
 
 
-def test_a_dead_letter_beyond_the_audit_window_is_kept(broker, client):
+def test_a_dead_letter_beyond_the_audit_window_is_kept(broker: Broker, client: Client) -> None:
     for number in range(2200):
         client.send(Q, str(number), persistent=True)
     late, others = broker.client(), broker.client()
@@ -234,7 +247,7 @@ def test_a_dead_letter_beyond_the_audit_window_is_kept(broker, client):
     assert broker.queue(Queue("ActiveMQ.DLQ")).statistics.messages == 2200
 
 
-def test_without_the_audit_the_same_id_is_kept_again(make_broker):
+def test_without_the_audit_the_same_id_is_kept_again(make_broker: type[Broker]) -> None:
     broker = make_broker(policy(SharedDeadLetterStrategy(enable_audit=False)))
     client = broker.client()
     consumer = client.consume(Q)
@@ -254,8 +267,8 @@ def test_without_the_audit_the_same_id_is_kept_again(make_broker):
 
 @pytest.mark.parametrize("error", [None, JMSException("no room")])
 def test_with_several_journals_the_dead_letter_is_stored_before_the_removal(
-    make_broker, paged, error
-):
+    make_broker: type[Broker], paged: PagedAdapter, error: JMSException | None
+) -> None:
     paged.has_several_journals = True
     broker = make_broker(store=paged)
     client = broker.client()
@@ -276,7 +289,7 @@ def test_with_several_journals_the_dead_letter_is_stored_before_the_removal(
     assert answer.error is error
 
 
-def test_with_one_journal_nothing_waits(make_broker, paged):
+def test_with_one_journal_nothing_waits(make_broker: type[Broker], paged: PagedAdapter) -> None:
     broker = make_broker(store=paged)
     client = broker.client()
     consumer = client.consume(Q)
@@ -286,7 +299,9 @@ def test_with_one_journal_nothing_waits(make_broker, paged):
     assert len(paged.queue_message_store(Q).next_messages(None, 9)) == 0
 
 
-def test_a_dead_letter_of_a_subscription_is_stored_before_the_acknowledgement(make_broker, paged):
+def test_a_dead_letter_of_a_subscription_is_stored_before_the_acknowledgement(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     paged.has_several_journals = True
     broker = make_broker(store=paged)
     client = broker.client("me")
@@ -305,7 +320,11 @@ def test_a_dead_letter_of_a_subscription_is_stored_before_the_acknowledgement(ma
 @pytest.mark.parametrize("persistent", [True, False])
 @pytest.mark.parametrize("state", [StoreState.RUNNING, StoreState.FAILED])
 def test_a_dead_letter_that_is_not_stored_is_reported_with_what_becomes_of_it(
-    make_broker, paged, caplog, persistent: bool, state: StoreState
+    make_broker: type[Broker],
+    paged: PagedAdapter,
+    caplog: pytest.LogCaptureFixture,
+    persistent: bool,
+    state: StoreState,
 ) -> None:
     strategy = SharedDeadLetterStrategy(process_non_persistent=True)
     broker = make_broker(PolicyEntry(dead_letter_strategy=strategy), store=paged)
@@ -328,7 +347,9 @@ def test_a_dead_letter_that_is_not_stored_is_reported_with_what_becomes_of_it(
     assert client.errors == []
 
 
-def test_a_dead_letter_that_another_journal_refuses_is_reported(make_broker, paged, caplog) -> None:
+def test_a_dead_letter_that_another_journal_refuses_is_reported(
+    make_broker: type[Broker], paged: PagedAdapter, caplog: pytest.LogCaptureFixture
+) -> None:
     paged.has_several_journals = True
     broker = make_broker(store=paged)
     client = broker.client()

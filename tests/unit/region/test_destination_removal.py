@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from pyjms_broker.api.completion import wait_for
 from pyjms_broker.region.recovered_transactions import recovered_work
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.transaction.xa import XATransaction
+from tests.kit.region import Broker
 
 Q, R, T = Queue("Q"), Queue("R"), Topic("T")
 XA = XATransactionId(7, b"g", b"b")
@@ -21,7 +25,7 @@ XA = XATransactionId(7, b"g", b"b")
 class Stage:
     """A broker with a journal."""
 
-    def __init__(self, make_broker, directory) -> None:
+    def __init__(self, make_broker: type[Broker], directory: Any) -> None:
         self._make_broker = make_broker
         self._directory = directory
 
@@ -40,7 +44,7 @@ class Stage:
         await self.stop()
         await self.start()
 
-    def remove(self, destination, timeout=0.0) -> None:
+    def remove(self, destination: Any, timeout: float = 0.0) -> None:
         self.broker.region.remove_destination(self.broker.region.context, destination, timeout)
 
     def xa(self) -> XATransaction:
@@ -52,7 +56,7 @@ class Stage:
         work = recovered_work(self.broker.region, found)
         return XATransaction.recovered(found.xid, transactions, lambda _: None, work)
 
-    def assert_agreement(self, destination, *texts) -> None:
+    def assert_agreement(self, destination: Any, *texts: Any) -> None:
         """Assert that both have exactly these messages, or that neither has the destination."""
         exists = destination in self.broker.region.destinations()
         assert (destination in self.store.destinations()) is exists
@@ -64,7 +68,7 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(make_broker, tmp_path):
+async def stage(make_broker: type[Broker], tmp_path: Path) -> AsyncIterator[Stage]:
     stage = Stage(make_broker, tmp_path)
     await stage.start()
     yield stage
@@ -72,7 +76,7 @@ async def stage(make_broker, tmp_path):
 
 
 @pytest.mark.parametrize("again", [False, True])
-async def test_open_sends_go_to_the_recreated_queue(stage, again):
+async def test_open_sends_go_to_the_recreated_queue(stage: Stage, again: bool) -> None:
     client, tx = stage.client, stage.client.begin()
     for number in range(3):
         client.send(Q, f"q{number}", tx=tx, persistent=True)
@@ -96,7 +100,7 @@ async def test_open_sends_go_to_the_recreated_queue(stage, again):
     stage.assert_agreement(R, "r")
 
 
-async def test_a_rollback_leaves_no_message(stage):
+async def test_a_rollback_leaves_no_message(stage: Stage) -> None:
     client, tx = stage.client, stage.client.begin()
     client.send(Q, "q", tx=tx, persistent=True)
     stage.remove(Q)
@@ -107,13 +111,13 @@ async def test_a_rollback_leaves_no_message(stage):
     stage.assert_agreement(Q)
 
 
-async def test_a_commit_is_rolled_back_if_the_destination_cannot_be_recreated(stage):
+async def test_a_commit_is_rolled_back_if_the_destination_cannot_be_recreated(stage: Stage) -> None:
     client, tx = stage.client, stage.client.begin()
     client.send(Q, "q", tx=tx, persistent=True)
     client.send(R, "r", tx=tx, persistent=True)
     stage.remove(Q)
 
-    def refuse(_destination):
+    def refuse(_destination: Any) -> None:
         raise JMSException("no")
 
     stage.broker.region.destination_interceptor = refuse
@@ -124,7 +128,7 @@ async def test_a_commit_is_rolled_back_if_the_destination_cannot_be_recreated(st
     stage.assert_agreement(R)
 
 
-async def test_open_sends_go_to_the_recreated_topic(stage):
+async def test_open_sends_go_to_the_recreated_topic(stage: Stage) -> None:
     client, tx = stage.client, stage.client.begin()
     client.send(T, "before", tx=tx, persistent=True)
     client.send(T, "non-persistent", tx=tx)
@@ -140,7 +144,7 @@ async def test_open_sends_go_to_the_recreated_topic(stage):
     assert again.received(again.consume(T, subscription_name="s")) == ["before"]
 
 
-async def test_sends_to_a_removed_temporary_queue_are_discarded(stage):
+async def test_sends_to_a_removed_temporary_queue_are_discarded(stage: Stage) -> None:
     client, tx = stage.client, stage.client.begin()
     temporary = TemporaryQueue("ID:host-1:1")
     stage.broker.region.add_destination(client.context, temporary, True)
@@ -154,7 +158,7 @@ async def test_sends_to_a_removed_temporary_queue_are_discarded(stage):
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_the_end_of_acknowledgements_restores_nothing(stage, committed):
+async def test_the_end_of_acknowledgements_restores_nothing(stage: Stage, committed: bool) -> None:
     client = stage.client
     await wait_for(client.send(Q, "q", persistent=True))
     consumer, tx = client.consume(Q), client.begin()
@@ -171,8 +175,8 @@ async def test_the_end_of_acknowledgements_restores_nothing(stage, committed):
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("committed", [True, False])
 async def test_a_destination_of_a_prepared_transaction_cannot_be_removed(
-    stage, committed, restarted
-):
+    stage: Stage, committed: bool, restarted: bool
+) -> None:
     tx = stage.xa()
     stage.client.send(Q, "q", tx=tx, persistent=True)
     await wait_for(tx.prepare())
@@ -191,7 +195,9 @@ async def test_a_destination_of_a_prepared_transaction_cannot_be_removed(
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("committed", [True, False])
-async def test_the_broker_removes_a_destination_with_prepared_work(stage, committed, restarted):
+async def test_the_broker_removes_a_destination_with_prepared_work(
+    stage: Stage, committed: bool, restarted: bool
+) -> None:
     client, tx = stage.client, stage.xa()
     await wait_for(client.send(R, "old", persistent=True))
     consumer = client.consume(R)
@@ -210,7 +216,9 @@ async def test_the_broker_removes_a_destination_with_prepared_work(stage, commit
         await stage.restart()
 
 
-async def test_a_duplicate_of_a_recovered_transaction_is_published_once(stage, caplog):
+async def test_a_duplicate_of_a_recovered_transaction_is_published_once(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
     client, tx = stage.client, stage.xa()
     message = client.message(Q, "dup", persistent=True)
     client.send(Q, "", tx=tx, message=message)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.errors import (
@@ -26,16 +28,17 @@ from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
+from tests.kit.region import Broker, Client, ManualClock, PagedAdapter
 
 Q = Queue("Q")
 
 
-def existing(broker):
+def existing(broker: Broker) -> Any:
     return {d.qualified_name for d in broker.region.destinations()}
 
 
 @pytest.mark.fact("activemq-broker D1")
-def test_four_kinds_are_four_name_spaces(broker, client):
+def test_four_kinds_are_four_name_spaces(broker: Broker, client: Client) -> None:
     kinds = (Queue("same"), Topic("same"), TemporaryQueue("same"), TemporaryTopic("same"))
     made = [broker.region.add_destination(client.context, d, True) for d in kinds]
     assert len(set(made)) == 4
@@ -46,7 +49,7 @@ def test_four_kinds_are_four_name_spaces(broker, client):
 
 
 @pytest.mark.fact("activemq-broker D3")
-async def test_what_creates_destinations(broker, client):
+async def test_what_creates_destinations(broker: Broker, client: Client) -> None:
     client.consume(Queue("by.consumer"))
     client.send(Queue("by.send"), "x")
     broker.region.add_producer(
@@ -67,7 +70,9 @@ async def test_what_creates_destinations(broker, client):
 
 
 @pytest.mark.fact("activemq-broker D3")
-async def test_stored_destinations_are_restored_at_the_start(make_broker, paged):
+async def test_stored_destinations_are_restored_at_the_start(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     before = make_broker(store=paged).client()
     before.send(Queue("stored"), "1", persistent=True)
     before.send(Queue("not.stored"), "1")
@@ -81,7 +86,9 @@ async def test_stored_destinations_are_restored_at_the_start(make_broker, paged)
 
 
 @pytest.mark.fact("activemq-broker D3")
-def test_wildcard_and_composite_consumers_attach_to_existing_and_new_destinations(client):
+def test_wildcard_and_composite_consumers_attach_to_existing_and_new_destinations(
+    client: Client,
+) -> None:
     client.send(Queue("A.1"), "early")
     wild = client.consume(Queue("A.*"))
     composite = client.consume(Queue("X,Y"))
@@ -92,7 +99,7 @@ def test_wildcard_and_composite_consumers_attach_to_existing_and_new_destination
 
 
 @pytest.mark.fact("activemq-broker D4")
-def test_temporary_destinations_are_created_by_info_only(broker, client):
+def test_temporary_destinations_are_created_by_info_only(broker: Broker, client: Client) -> None:
     temp = TemporaryQueue("ID:c:1")
     for use in (lambda: client.send(temp, "x"), lambda: client.consume(temp)):
         with pytest.raises(DestinationDoesNotExistException) as error:
@@ -112,14 +119,14 @@ def test_temporary_destinations_are_created_by_info_only(broker, client):
 
 
 @pytest.mark.fact("activemq-broker D6")
-def test_a_send_to_a_pattern_is_a_send_to_that_name(broker, client):
+def test_a_send_to_a_pattern_is_a_send_to_that_name(broker: Broker, client: Client) -> None:
     other = client.consume(Queue("A.B"))
     client.send(Queue("A.*"), "x")
     assert client.received(other) == []
     assert broker.texts(Queue("A.*")) == ["x"]
 
 
-def test_removing_needs_no_subscription_or_a_timeout(broker, client):
+def test_removing_needs_no_subscription_or_a_timeout(broker: Broker, client: Client) -> None:
     consumer = client.consume(Q, prefetch=1)
     wide = client.consume(Queue(">"), prefetch=1)
     for text in ("1", "2", "3"):
@@ -140,7 +147,9 @@ def test_removing_needs_no_subscription_or_a_timeout(broker, client):
     client.close(wide)
 
 
-def test_a_temporary_destination_is_removed_with_its_messages(broker, client):
+def test_a_temporary_destination_is_removed_with_its_messages(
+    broker: Broker, client: Client
+) -> None:
     temp = TemporaryQueue("ID:c:1")
     broker.region.add_destination_info(client.context, DestinationInfo(destination=temp))
     stranger = broker.client()
@@ -158,7 +167,7 @@ def test_a_temporary_destination_is_removed_with_its_messages(broker, client):
 
 
 @pytest.mark.fact("activemq-broker D12", "activemq-broker 2.1/maxDestinations")
-def test_the_number_of_destinations_can_be_limited(make_broker):
+def test_the_number_of_destinations_can_be_limited(make_broker: type[Broker]) -> None:
     assert PolicyEntry().max_destinations == -1
     broker = make_broker(PolicyEntry(destination=Queue("A.>"), max_destinations=2))
     client = broker.client()
@@ -177,7 +186,7 @@ def test_the_number_of_destinations_can_be_limited(make_broker):
         limited.consume(Topic("T"))
 
 
-def test_producers_are_counted(broker, client):
+def test_producers_are_counted(broker: Broker, client: Client) -> None:
     info = ProducerInfo(ProducerId("c", 1), Q)
     broker.region.add_producer(client.context, info)
     assert broker.queue(Q).statistics.producers == 1
@@ -185,7 +194,7 @@ def test_producers_are_counted(broker, client):
     assert broker.queue(Q).statistics.producers == 0
 
 
-def test_client_ids_are_unique(broker):
+def test_client_ids_are_unique(broker: Broker) -> None:
     one, two = broker.client("same"), broker.client("same")
     info = ConnectionInfo(ConnectionId("c1"), "same")
     broker.region.add_connection(one.context, info)
@@ -204,7 +213,7 @@ def test_client_ids_are_unique(broker):
         broker.region.add_connection(one.context, ConnectionInfo(ConnectionId("c3")))
 
 
-def test_commands_without_a_destination_are_refused(broker, client):
+def test_commands_without_a_destination_are_refused(broker: Broker, client: Client) -> None:
     message = client.message(Q, "x")
     message.destination = None
     with pytest.raises(InvalidDestinationException):
@@ -216,9 +225,9 @@ def test_commands_without_a_destination_are_refused(broker, client):
             call(client.context, DestinationInfo())
 
 
-def test_new_destinations_pass_the_interceptor(broker, client):
+def test_new_destinations_pass_the_interceptor(broker: Broker, client: Client) -> None:
     class Loud(DestinationFilter):
-        def send(self, exchange, message):
+        def send(self, exchange: Any, message: Any) -> Any:
             message.type = f"{message.type}!"
             return super().send(exchange, message)
 
@@ -238,7 +247,7 @@ def test_new_destinations_pass_the_interceptor(broker, client):
     assert entrance.disposed
 
 
-def test_matching_destinations(broker, client):
+def test_matching_destinations(broker: Broker, client: Client) -> None:
     for name in ("A.1", "A.2", "B"):
         client.send(Queue(name), "x")
     names = lambda pattern: {  # noqa: E731
@@ -252,7 +261,7 @@ def test_matching_destinations(broker, client):
     assert names("A.*") == {"A.1", "A.2", "A.3"}
 
 
-def test_a_cached_entry_point_is_not_used_after_removal(broker, client):
+def test_a_cached_entry_point_is_not_used_after_removal(broker: Broker, client: Client) -> None:
     destination = Queue("gone")
     client.send(destination, "1")
     broker.region.remove_destination(client.context, destination, 1)
@@ -260,7 +269,7 @@ def test_a_cached_entry_point_is_not_used_after_removal(broker, client):
     assert broker.texts(destination) == ["2"]
 
 
-def test_stamps_and_marshalled_bytes(broker, client, clock):
+def test_stamps_and_marshalled_bytes(broker: Broker, client: Client, clock: ManualClock) -> None:
     from pyjms.wire.openwire.raw import marshal_body, unmarshal_body
 
     message = client.message(Q, "x", persistent=True)
@@ -277,7 +286,7 @@ def test_stamps_and_marshalled_bytes(broker, client, clock):
     assert seen.content == message.content
 
 
-def test_the_maximum_of_destinations_is_enforced(broker):
+def test_the_maximum_of_destinations_is_enforced(broker: Broker) -> None:
     region = RegionBroker(
         MemoryPersistenceAdapter(), destination_limits=DestinationLimits(maximum=2)
     )
@@ -293,7 +302,7 @@ def test_the_maximum_of_destinations_is_enforced(broker):
     region.add_destination(context, Queue("c"))
 
 
-def test_the_length_of_names_is_limited(broker, client):
+def test_the_length_of_names_is_limited(broker: Broker, client: Client) -> None:
     with pytest.raises(InvalidDestinationException, match="8193 characters; at most 8192"):
         client.send(Queue("x" * 8193), "1")
     client.send(Queue("x" * 8192), "1")

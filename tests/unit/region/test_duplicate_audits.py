@@ -10,6 +10,7 @@ from pyjms.client.options import ClientOptions
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.policy.entry import PolicyEntry
+from tests.kit.region import Broker, Client
 
 WHERE = {"queue": Queue("Q"), "durable": Topic("T"), "topic": Topic("T")}
 
@@ -17,7 +18,9 @@ WHERE = {"queue": Queue("Q"), "durable": Topic("T"), "topic": Topic("T")}
 @pytest.mark.fact("activemq-broker T26")
 @pytest.mark.parametrize("kind", WHERE)
 @pytest.mark.parametrize("audited", [True, False])
-def test_duplicates_are_dropped_within_each_producers_window(make_broker, caplog, kind, audited):
+def test_duplicates_are_dropped_within_each_producers_window(
+    make_broker: type[Broker], caplog: pytest.LogCaptureFixture, kind: str, audited: bool
+) -> None:
     policy = PolicyEntry(
         enable_audit=audited, max_audit_depth=64, max_queue_audit_depth=64, max_producers_to_audit=2
     )
@@ -47,7 +50,7 @@ def test_duplicates_are_dropped_within_each_producers_window(make_broker, caplog
 
 
 @pytest.mark.fact("activemq-broker T26")
-def test_the_audit_windows_of_brokers_and_clients():
+def test_the_audit_windows_of_brokers_and_clients() -> None:
     entry, none = PolicyEntry(), PolicyEntry.built_in()
     assert entry.enable_audit and none.enable_audit
     assert (entry.max_producers_to_audit, entry.max_audit_depth) == (64, 10_000)
@@ -57,7 +60,7 @@ def test_the_audit_windows_of_brokers_and_clients():
     assert (client.audit_maximum_producer_number, client.audit_depth) == (64, 2048)
 
 
-def test_a_rolled_back_transaction_may_be_sent_again(client, broker):
+def test_a_rolled_back_transaction_may_be_sent_again(client: Client, broker: Broker) -> None:
     messages = [client.message(Queue("Q"), str(number), persistent=True) for number in range(5000)]
     for attempt in (messages, [copy.copy(message) for message in messages]):
         tx = client.begin()
@@ -72,7 +75,9 @@ def test_a_rolled_back_transaction_may_be_sent_again(client, broker):
 
 @pytest.mark.fact("activemq-broker D8")
 @pytest.mark.parametrize("network", [True, False])
-def test_what_a_network_consumer_has_taken_may_come_back(broker, client, network):
+def test_what_a_network_consumer_has_taken_may_come_back(
+    broker: Broker, client: Client, network: bool
+) -> None:
     consumer = client.consume(WHERE["queue"], network_subscription=network)
     message = client.message(WHERE["queue"], "1")
     again = copy.copy(message)
@@ -84,7 +89,7 @@ def test_what_a_network_consumer_has_taken_may_come_back(broker, client, network
 
 @pytest.mark.fact("activemq-broker D8")
 @pytest.mark.parametrize("field", ["dispatch_async", "no_range_acks"])
-def test_other_fields_of_a_consumer_change_nothing(client, field):
+def test_other_fields_of_a_consumer_change_nothing(client: Client, field: str) -> None:
     results = []
     for value in (True, False):
         consumer = client.consume(WHERE["queue"], prefetch=2, **{field: value})

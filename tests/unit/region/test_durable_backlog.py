@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import NO_TRANSACTION, SubscriptionKey
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.store.api import StoredSubscription
+from tests.kit.region import Broker, Client, ManualClock, PagedAdapter
 
 T, U, BOTH = Topic("T.1"), Topic("T.2"), Topic("T.*")
 SIZE = 1100
@@ -20,32 +22,32 @@ KEY = SubscriptionKey("me", "s")
 
 
 @pytest.fixture
-def tight(make_broker, paged):
+def tight(make_broker: type[Broker], paged: PagedAdapter) -> Broker:
     """Topics that keep about 14 messages in memory."""
     return make_broker(PolicyEntry(memory_limit=20 * SIZE, max_page_size=5), store=paged)
 
 
-def texts(first, last):
+def texts(first: Any, last: Any) -> Any:
     return [str(n) for n in range(first, last + 1)]
 
 
-def send(client, first, last, topic=T, **options):
+def send(client: Client, first: Any, last: Any, topic: Any = T, **options: Any) -> None:
     for n in range(first, last + 1):
         client.send(topic, str(n), persistent=True, **options)
 
 
-def subscribe(client, topic=T, **options):
+def subscribe(client: Client, topic: Any = T, **options: Any) -> Any:
     return client.consume(topic, subscription_name="s", **options)
 
 
-def drain(client, consumer, done=0):
+def drain(client: Client, consumer: Any, done: int = 0) -> Any:
     while done < len(client.received(consumer)):
         client.ack(consumer, done)
         done += 1
     return client.received(consumer)
 
 
-def test_messages_for_an_inactive_subscription(tight):
+def test_messages_for_an_inactive_subscription(tight: Broker) -> None:
     client, sender = tight.client("me"), tight.client()
     sender.send(T, "before", persistent=True)
     consumer = subscribe(client, selector="JMSType <> '7'")
@@ -64,7 +66,7 @@ def test_messages_for_an_inactive_subscription(tight):
     assert client.received(consumer)[200:] == texts(201, 203)
 
 
-def test_unacknowledged_messages_are_redelivered_first(tight):
+def test_unacknowledged_messages_are_redelivered_first(tight: Broker) -> None:
     client, sender = tight.client("me"), tight.client()
     consumer = subscribe(client, prefetch=10)
     send(sender, 1, 60)
@@ -79,7 +81,7 @@ def test_unacknowledged_messages_are_redelivered_first(tight):
 
 
 @pytest.mark.fact("activemq-broker T23")
-def test_after_a_restart(make_broker, paged):
+def test_after_a_restart(make_broker: type[Broker], paged: PagedAdapter) -> None:
     before = make_broker(store=paged)
     client = before.client("me")
     for topic in (T, U):
@@ -114,7 +116,9 @@ def test_after_a_restart(make_broker, paged):
     assert broker.region.system_usage.memory.used == 0
 
 
-async def test_subscriptions_are_recovered_at_the_start(make_broker, paged):
+async def test_subscriptions_are_recovered_at_the_start(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     paged.topic_message_store(T).add_subscription(StoredSubscription(KEY, T, "a = 1", True), False)
     broker = make_broker(store=paged)
     await broker.region.start()
@@ -124,7 +128,7 @@ async def test_subscriptions_are_recovered_at_the_start(make_broker, paged):
     await broker.region.stop()
 
 
-def test_priorities(make_broker, paged):
+def test_priorities(make_broker: type[Broker], paged: PagedAdapter) -> None:
     policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5, prioritized_messages=True)
     broker = make_broker(policy, store=paged)
     client, sender = broker.client("me"), broker.client()
@@ -136,7 +140,7 @@ def test_priorities(make_broker, paged):
     assert broker.topic(T).memory.used == 0
 
 
-async def test_expiry_of_paged_out_messages(clock, tight):
+async def test_expiry_of_paged_out_messages(clock: ManualClock, tight: Broker) -> None:
     client, sender = tight.client("me"), tight.client()
     consumer = subscribe(client, prefetch=1)
     send(sender, 1, 100, expiration=clock.time_ms() + 1000)
@@ -151,7 +155,7 @@ async def test_expiry_of_paged_out_messages(clock, tight):
     assert len(tight.dead_letters) == 100
 
 
-def test_a_removed_topic_releases_its_messages(tight):
+def test_a_removed_topic_releases_its_messages(tight: Broker) -> None:
     client, sender = tight.client("me"), tight.client()
     for topic in (T, U):
         tight.topic(topic)
@@ -165,7 +169,7 @@ def test_a_removed_topic_releases_its_messages(tight):
     assert tight.region.system_usage.memory.used == 0
 
 
-async def test_a_failed_page_in_is_retried(tight, caplog):
+async def test_a_failed_page_in_is_retried(tight: Broker, caplog: pytest.LogCaptureFixture) -> None:
     client, sender = tight.client("me"), tight.client()
     consumer = subscribe(client, prefetch=1)
     send(sender, 1, 50)
@@ -178,7 +182,7 @@ async def test_a_failed_page_in_is_retried(tight, caplog):
     assert drain(client, consumer, len(client.received(consumer)) - 1) == texts(1, 50)
 
 
-def test_an_acknowledgement_that_fails(make_broker, paged):
+def test_an_acknowledgement_that_fails(make_broker: type[Broker], paged: PagedAdapter) -> None:
     broker = make_broker(store=paged)
     client, sender = broker.client("me"), broker.client()
     consumer = subscribe(client)
@@ -197,7 +201,9 @@ def test_an_acknowledgement_that_fails(make_broker, paged):
 
 
 @pytest.mark.parametrize("concurrent", [True, False])
-def test_messages_are_dispatched_once_they_are_stored(make_broker, paged, concurrent):
+def test_messages_are_dispatched_once_they_are_stored(
+    make_broker: type[Broker], paged: PagedAdapter, concurrent: bool
+) -> None:
     paged.answers_later = True
     paged.concurrent_store_and_dispatch_topics = concurrent
     broker = make_broker(store=paged)
@@ -216,8 +222,11 @@ def test_messages_are_dispatched_once_they_are_stored(make_broker, paged, concur
 
 @pytest.mark.parametrize("concurrent", [True, False])
 def test_a_sender_without_a_response_does_not_wait_for_the_store(
-    make_broker, paged, concurrent, caplog
-):
+    make_broker: type[Broker],
+    paged: PagedAdapter,
+    concurrent: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     paged.answers_later = True
     paged.concurrent_store_and_dispatch_topics = concurrent
     broker = make_broker(store=paged)
@@ -236,7 +245,9 @@ def test_a_sender_without_a_response_does_not_wait_for_the_store(
     assert list(map(str, sender.errors)) == ["no room"]
 
 
-def test_a_subscription_is_confirmed_once_it_is_stored(make_broker, paged):
+def test_a_subscription_is_confirmed_once_it_is_stored(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(store=paged)
     client = broker.client("me")
     topic = broker.topic(T)
@@ -257,7 +268,9 @@ def test_a_subscription_is_confirmed_once_it_is_stored(make_broker, paged):
 
 
 @pytest.mark.fact("activemq-persistence S6")
-def test_duplicate_messages_are_dropped(make_broker, paged, caplog):
+def test_duplicate_messages_are_dropped(
+    make_broker: type[Broker], paged: PagedAdapter, caplog: pytest.LogCaptureFixture
+) -> None:
     broker = make_broker(PolicyEntry(enable_audit=False), store=paged)
     client, sender = broker.client("me"), broker.client()
     consumer = subscribe(client)
@@ -275,7 +288,9 @@ def test_duplicate_messages_are_dropped(make_broker, paged, caplog):
 
 @pytest.mark.fact("activemq-broker T25")
 @pytest.mark.parametrize("committed", [True, False])
-def test_messages_acknowledged_by_a_prepared_transaction(make_broker, paged, committed):
+def test_messages_acknowledged_by_a_prepared_transaction(
+    make_broker: type[Broker], paged: PagedAdapter, committed: bool
+) -> None:
     before = make_broker(store=paged)
     client = before.client("me")
     client.close(subscribe(client))
@@ -303,7 +318,9 @@ def test_messages_acknowledged_by_a_prepared_transaction(make_broker, paged, com
     assert topic.statistics.dequeues == 5
 
 
-def test_work_on_a_removed_subscription_is_ignored(make_broker, paged):
+def test_work_on_a_removed_subscription_is_ignored(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(store=paged)
     topic, client = broker.topic(T), broker.client("me")
     subscribe(client)
@@ -316,7 +333,9 @@ def test_work_on_a_removed_subscription_is_ignored(make_broker, paged):
     assert topic.memory.used == hidden.size
 
 
-def test_duplicates_found_by_the_audit_are_removed_from_the_store(make_broker, paged):
+def test_duplicates_found_by_the_audit_are_removed_from_the_store(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(PolicyEntry(), store=paged)
     client, sender = broker.client("me"), broker.client()
     consumer = subscribe(client)
@@ -328,7 +347,7 @@ def test_duplicates_found_by_the_audit_are_removed_from_the_store(make_broker, p
     assert broker.topic(T).store.message_count == 0
 
 
-def test_poison_of_paged_in_messages(tight):
+def test_poison_of_paged_in_messages(tight: Broker) -> None:
     client, sender = tight.client("me"), tight.client()
     consumer = subscribe(client, prefetch=1)
     send(sender, 1, 50)
@@ -337,7 +356,9 @@ def test_poison_of_paged_in_messages(tight):
     assert tight.texts(Queue("ActiveMQ.DLQ")) == texts(1, 50)
 
 
-def test_messages_leave_memory_once_they_are_stored(make_broker, paged):
+def test_messages_leave_memory_once_they_are_stored(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     """Memory is full of what is being stored; nobody reads, and still all senders get in."""
     paged.answers_later = True
     policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5)

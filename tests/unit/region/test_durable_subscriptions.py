@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Queue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import AckType, RemoveSubscriptionInfo
+from tests.kit.region import Broker, Client, ManualClock
 
 T = Topic("T")
 
 
-def subscribe(client, destination=T, name="s", **options):
+def subscribe(client: Client, destination: Any = T, name: str = "s", **options: Any) -> Any:
     return client.consume(destination, subscription_name=name, **options)
 
 
 @pytest.mark.fact("activemq-broker T16")
-def test_the_identity_is_client_id_and_name(broker):
+def test_the_identity_is_client_id_and_name(broker: Broker) -> None:
     me, you = broker.client("me"), broker.client("you")
     mine = subscribe(me)
     yours = subscribe(you)
@@ -36,7 +39,7 @@ def test_the_identity_is_client_id_and_name(broker):
 
 
 @pytest.mark.fact("activemq-broker T17")
-def test_in_use(broker):
+def test_in_use(broker: Broker) -> None:
     subscribe(broker.client("me"))
     other = broker.client("me")
     other._consumers = 5
@@ -46,7 +49,7 @@ def test_in_use(broker):
         subscribe(other)
 
 
-def test_messages_for_an_inactive_subscription_are_kept(broker):
+def test_messages_for_an_inactive_subscription_are_kept(broker: Broker) -> None:
     client = broker.client("me")
     client.send(T, "before", persistent=True)
     consumer = subscribe(client)
@@ -69,7 +72,7 @@ def test_messages_for_an_inactive_subscription_are_kept(broker):
 @pytest.mark.parametrize(
     "change", [{"selector": "JMSType <> 'x'"}, {"no_local": True}, {"destination": Topic("other")}]
 )
-def test_a_changed_subscription_loses_its_backlog(broker, change):
+def test_a_changed_subscription_loses_its_backlog(broker: Broker, change: Any) -> None:
     client, sender = broker.client("me"), broker.client()
     client.close(subscribe(client))
     sender.send(T, "lost", persistent=True)
@@ -80,7 +83,7 @@ def test_a_changed_subscription_loses_its_backlog(broker, change):
     assert sum(t.statistics.consumers for t in broker.region.destinations().values()) == 1
 
 
-def test_messages_that_do_not_match_are_acknowledged(broker):
+def test_messages_that_do_not_match_are_acknowledged(broker: Broker) -> None:
     client = broker.client("me")
     client.close(subscribe(client, selector="JMSType = 'a'"))
     client.send(T, "b", persistent=True)
@@ -92,7 +95,7 @@ def test_messages_that_do_not_match_are_acknowledged(broker):
 
 @pytest.mark.fact("activemq-broker T20")
 @pytest.mark.parametrize(("last", "counts"), [(-2, [1, 1, 1]), (-1, [0, 0, 0]), (1, [1, 1, 0])])
-def test_closing_returns_messages_with_their_counts(broker, last, counts):
+def test_closing_returns_messages_with_their_counts(broker: Broker, last: int, counts: Any) -> None:
     client = broker.client("me")
     consumer = subscribe(client)
     for text in ("1", "2", "3"):
@@ -108,7 +111,7 @@ def test_closing_returns_messages_with_their_counts(broker, last, counts):
 
 
 @pytest.mark.fact("activemq-broker T21")
-def test_unsubscribe(broker):
+def test_unsubscribe(broker: Broker) -> None:
     client = broker.client("me")
     with pytest.raises(
         InvalidDestinationException,
@@ -127,7 +130,7 @@ def test_unsubscribe(broker):
     assert client.received(subscribe(client)) == []
 
 
-def test_a_wildcard_subscription_joins_later_topics(broker):
+def test_a_wildcard_subscription_joins_later_topics(broker: Broker) -> None:
     client = broker.client("me")
     consumer = subscribe(client, Topic("W.>"))
     client.send(Topic("W.1"), "a", persistent=True)
@@ -137,7 +140,7 @@ def test_a_wildcard_subscription_joins_later_topics(broker):
     assert client.received(subscribe(client, Topic("W.>"))) == ["a", "b"]
 
 
-def test_transactions_and_poison(broker):
+def test_transactions_and_poison(broker: Broker) -> None:
     client = broker.client("me")
     consumer = subscribe(client)
     for text in ("1", "2", "3"):
@@ -156,7 +159,9 @@ def test_transactions_and_poison(broker):
     assert broker.texts(Queue("ActiveMQ.DLQ")) == ["2"]
 
 
-async def test_stored_messages_expire_for_inactive_subscriptions_only(clock, broker):
+async def test_stored_messages_expire_for_inactive_subscriptions_only(
+    clock: ManualClock, broker: Broker
+) -> None:
     client = broker.client("me")
     active = subscribe(client, name="active", prefetch=1)
     client.close(subscribe(client, name="offline"))
@@ -171,7 +176,7 @@ async def test_stored_messages_expire_for_inactive_subscriptions_only(clock, bro
     assert active.pending_count == 1
 
 
-def test_removing_the_topic_removes_the_backlog(broker):
+def test_removing_the_topic_removes_the_backlog(broker: Broker) -> None:
     client = broker.client("me")
     consumer = subscribe(client)
     client.close(consumer)
@@ -185,11 +190,11 @@ def test_removing_the_topic_removes_the_backlog(broker):
 
 
 @pytest.mark.fact("activemq-broker T21")
-def test_a_removal_names_the_client_id_and_not_the_connections(broker):
+def test_a_removal_names_the_client_id_and_not_the_connections(broker: Broker) -> None:
     """Whoever may connect may remove what no consumer uses, as in ActiveMQ 5.17."""
     owner, other = broker.client("owner"), broker.client("other")
 
-    def remove(client_id):
+    def remove(client_id: Any) -> None:
         info = RemoveSubscriptionInfo(other.context.connection_id, "s", client_id)
         broker.region.remove_subscription(other.context, info)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.errors import JMSException
@@ -11,6 +13,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.transaction.base import LocalTransaction
 from pyjms_broker.transaction.xa import XATransaction
+from tests.kit.region import Broker, Client, PagedAdapter
 
 T = Topic("T")
 
@@ -18,47 +21,53 @@ T = Topic("T")
 class SlowCommits:
     """A transaction store whose commits are at the disk until told."""
 
-    def __init__(self, store) -> None:
+    def __init__(self, store: Any) -> None:
         self._store = store
         self.answer = Completion()
 
-    def prepare(self, xid):
+    def prepare(self, xid: Any) -> Any:
         return self._store.prepare(xid)
 
-    def commit(self, xid, prepared):
+    def commit(self, xid: Any, prepared: Any) -> Any:
         self._store.commit(xid, prepared)
         return self.answer
 
-    def rollback(self, xid):
+    def rollback(self, xid: Any) -> Any:
         return self._store.rollback(xid)
 
 
-def subscribe(client, prefetch=1000, topic=T, name="s", **options):
+def subscribe(
+    client: Client, prefetch: int = 1000, topic: Any = T, name: str = "s", **options: Any
+) -> Any:
     return client.consume(topic, prefetch, subscription_name=name, **options)
 
 
-def send(client, *texts, topic=T, **options):
+def send(client: Client, *texts: Any, topic: Any = T, **options: Any) -> None:
     for text in texts:
         client.send(topic, text, persistent=True, **options)
 
 
-def xa(broker, number=1):
+def xa(broker: Broker, number: int = 1) -> XATransaction:
     xid = XATransactionId(1, bytes([number]), b"b")
     return XATransaction(xid, broker.store.transaction_store(), lambda _: None, None)
 
 
-def counters(client, consumer):
+def counters(client: Client, consumer: Any) -> Any:
     return [(d.message.type, d.redelivery_counter) for d in client.dispatches_of(consumer)]
 
 
 @pytest.fixture(params=["in memory", "paged"])
-def any_broker(request, make_broker, paged):
+def any_broker(
+    request: pytest.FixtureRequest, make_broker: type[Broker], paged: PagedAdapter
+) -> Broker:
     return make_broker(store=paged if request.param == "paged" else None)
 
 
 @pytest.mark.parametrize("last_delivered", [-2, -1])
 @pytest.mark.parametrize("kind", ["local", "prepared"])
-def test_a_rollback_redelivers_to_the_current_consumer(any_broker, kind, last_delivered):
+def test_a_rollback_redelivers_to_the_current_consumer(
+    any_broker: Broker, kind: str, last_delivered: int
+) -> None:
     client, sender = any_broker.client("me"), any_broker.client()
     first = subscribe(client, 10)
     send(sender, "0", "1", "2", "3", "4")
@@ -82,7 +91,7 @@ def test_a_rollback_redelivers_to_the_current_consumer(any_broker, kind, last_de
 
 
 @pytest.mark.parametrize("kind", ["local", "prepared"])
-def test_a_commit_after_a_takeover_leaves_nothing_behind(any_broker, kind):
+def test_a_commit_after_a_takeover_leaves_nothing_behind(any_broker: Broker, kind: str) -> None:
     client, sender = any_broker.client("me"), any_broker.client()
     first = subscribe(client, 2)
     send(sender, "0", "1", "2")
@@ -110,7 +119,9 @@ def test_a_commit_after_a_takeover_leaves_nothing_behind(any_broker, kind):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_takeover_while_the_commit_is_being_stored(make_broker, paged, fails):
+def test_a_takeover_while_the_commit_is_being_stored(
+    make_broker: type[Broker], paged: PagedAdapter, fails: bool
+) -> None:
     broker = make_broker(store=paged)
     client, sender = broker.client("me"), broker.client()
     first = subscribe(client)
@@ -130,7 +141,9 @@ def test_a_takeover_while_the_commit_is_being_stored(make_broker, paged, fails):
     assert counters(client, again)[2:] == ([("0", 1)] if fails else [])
 
 
-def test_messages_return_in_their_order_whichever_transaction_ends_first(any_broker):
+def test_messages_return_in_their_order_whichever_transaction_ends_first(
+    any_broker: Broker,
+) -> None:
     client, sender = any_broker.client("me"), any_broker.client()
     first = subscribe(client)
     send(sender, *"0123456")
@@ -152,7 +165,7 @@ def test_messages_return_in_their_order_whichever_transaction_ends_first(any_bro
     assert counters(client, again) == [(text, 1) for text in "0123456"]
 
 
-def test_a_second_takeover_does_not_count_transacted_messages_again(any_broker):
+def test_a_second_takeover_does_not_count_transacted_messages_again(any_broker: Broker) -> None:
     client = any_broker.client("me")
     first = subscribe(client)
     send(client, "0", "1")
@@ -168,7 +181,7 @@ def test_a_second_takeover_does_not_count_transacted_messages_again(any_broker):
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_each_subscription_has_transactions_of_its_own(any_broker, commit):
+def test_each_subscription_has_transactions_of_its_own(any_broker: Broker, commit: bool) -> None:
     me, you, sender = any_broker.client("me"), any_broker.client("you"), any_broker.client()
     mine, yours = subscribe(me), subscribe(you)
     send(sender, "0", "1")
@@ -186,7 +199,7 @@ def test_each_subscription_has_transactions_of_its_own(any_broker, commit):
     assert store.message_count == (0 if commit else 2)
 
 
-def test_a_lost_consumer_returns_messages_that_others_have_acknowledged(any_broker):
+def test_a_lost_consumer_returns_messages_that_others_have_acknowledged(any_broker: Broker) -> None:
     me, you, sender = any_broker.client("me"), any_broker.client("you"), any_broker.client()
     mine, yours = subscribe(me), subscribe(you)
     send(sender, "0")
@@ -196,7 +209,9 @@ def test_a_lost_consumer_returns_messages_that_others_have_acknowledged(any_brok
     assert you.received(subscribe(you)) == ["0"]
 
 
-def test_transacted_messages_cannot_be_acknowledged_outside_the_transaction(any_broker):
+def test_transacted_messages_cannot_be_acknowledged_outside_the_transaction(
+    any_broker: Broker,
+) -> None:
     client = any_broker.client("me")
     consumer = subscribe(client)
     send(client, "0")
@@ -210,7 +225,9 @@ def test_transacted_messages_cannot_be_acknowledged_outside_the_transaction(any_
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_removed_subscription_leaves_no_work_to_a_transaction(any_broker, commit):
+def test_a_removed_subscription_leaves_no_work_to_a_transaction(
+    any_broker: Broker, commit: bool
+) -> None:
     client = any_broker.client("me")
     consumer = subscribe(client)
     send(client, "0", "1")
@@ -228,7 +245,7 @@ def test_a_removed_subscription_leaves_no_work_to_a_transaction(any_broker, comm
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_removed_topic_frees_the_window_at_the_end(any_broker, commit):
+def test_a_removed_topic_frees_the_window_at_the_end(any_broker: Broker, commit: bool) -> None:
     client = any_broker.client("me")
     consumer = subscribe(client, 1, Topic("W.>"))
     send(client, "0", topic=Topic("W.1"))
@@ -246,7 +263,7 @@ def test_a_removed_topic_frees_the_window_at_the_end(any_broker, commit):
 
 
 # what transactions send
-def test_sends_before_the_subscription_are_stored_for_it_at_the_commit(any_broker):
+def test_sends_before_the_subscription_are_stored_for_it_at_the_commit(any_broker: Broker) -> None:
     sender, client = any_broker.client(), any_broker.client("me")
     store = any_broker.topic(T).store
     tx = sender.begin()
@@ -264,7 +281,9 @@ def test_sends_before_the_subscription_are_stored_for_it_at_the_commit(any_broke
     assert (store.message_count, topic.memory.used) == (0, 0)
 
 
-def test_without_a_subscription_a_transaction_stores_nothing(make_broker, paged):
+def test_without_a_subscription_a_transaction_stores_nothing(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(store=paged)
     sender, consumer = broker.client(), broker.client()
     live = consumer.consume(T)
@@ -278,7 +297,9 @@ def test_without_a_subscription_a_transaction_stores_nothing(make_broker, paged)
     assert broker.topic(T).memory.used == 0
 
 
-def test_a_message_that_cannot_be_stored_at_the_commit_rolls_it_back(make_broker, paged):
+def test_a_message_that_cannot_be_stored_at_the_commit_rolls_it_back(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(store=paged)
     sender, client = broker.client(), broker.client("me")
     tx = sender.begin()
@@ -292,7 +313,7 @@ def test_a_message_that_cannot_be_stored_at_the_commit_rolls_it_back(make_broker
     assert sender.exchange.transaction is None
 
 
-def test_a_prepared_message_is_not_for_later_subscriptions(any_broker):
+def test_a_prepared_message_is_not_for_later_subscriptions(any_broker: Broker) -> None:
     sender, client, other = any_broker.client(), any_broker.client("me"), any_broker.client()
     live = other.consume(T)
     tx = xa(any_broker)
@@ -307,7 +328,9 @@ def test_a_prepared_message_is_not_for_later_subscriptions(any_broker):
     assert client.received(late) == ["1"]
 
 
-def test_a_message_being_stored_is_not_for_later_subscriptions(make_broker, paged):
+def test_a_message_being_stored_is_not_for_later_subscriptions(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(PolicyEntry(), store=paged)
     sender, early, late = broker.client(), broker.client("early"), broker.client("late")
     first = subscribe(early)

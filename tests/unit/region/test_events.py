@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.jms.destination import Queue, Topic
@@ -9,67 +11,72 @@ from pyjms.wire.openwire.commands import ProducerInfo
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
+from tests.kit.region import Broker, Client, ManualClock
 
 Q, T = Queue("Q"), Topic("T")
 
 
 class Listening(BrokerFilter):
-    def __init__(self, next_broker):
+    def __init__(self, next_broker: Any) -> None:
         super().__init__(next_broker)
         self.heard = []
 
-    def message_consumed(self, context, reference):
+    def message_consumed(self, context: Any, reference: Any) -> None:
         self.heard.append(("consumed", reference.message.type))
         super().message_consumed(context, reference)
 
-    def message_dispatched(self, context, reference, subscription):
+    def message_dispatched(self, context: Any, reference: Any, subscription: Any) -> None:
         self.heard.append(("dispatched", reference.message.type, subscription))
         super().message_dispatched(context, reference, subscription)
 
-    def message_discarded(self, context, reference, subscription):
+    def message_discarded(self, context: Any, reference: Any, subscription: Any) -> None:
         self.heard.append(("discarded", reference.message.type))
         super().message_discarded(context, reference, subscription)
 
-    def message_delivered(self, context, reference):
+    def message_delivered(self, context: Any, reference: Any) -> None:
         self.heard.append(("delivered", reference.message.type))
         super().message_delivered(context, reference)
 
-    def message_without_consumers(self, context, reference):
+    def message_without_consumers(self, context: Any, reference: Any) -> None:
         self.heard.append(("no consumer", reference.message.type))
         super().message_without_consumers(context, reference)
 
-    def fast_producer(self, context, info, destination):
+    def fast_producer(self, context: Any, info: Any, destination: Any) -> None:
         self.heard.append(("fast", info.producer_id, str(destination)))
         super().fast_producer(context, info, destination)
 
-    def destination_full(self, context, destination, usage):
+    def destination_full(self, context: Any, destination: Any, usage: Any) -> None:
         self.heard.append(("full", str(destination), usage.percent))
         super().destination_full(context, destination, usage)
 
-    def slow_consumer(self, context, destination, subscription):
+    def slow_consumer(self, context: Any, destination: Any, subscription: Any) -> None:
         self.heard.append(("slow", str(destination), subscription))
         super().slow_consumer(context, destination, subscription)
 
-    def message_expired(self, context, reference, subscription):
+    def message_expired(self, context: Any, reference: Any, subscription: Any) -> None:
         self.heard.append(("expired", reference.message.type))
         super().message_expired(context, reference, subscription)
 
-    def send_to_dead_letter_queue(self, context, reference, subscription, cause):
+    def send_to_dead_letter_queue(
+        self, context: Any, reference: Any, subscription: Any, cause: Any
+    ) -> Any:
         done = super().send_to_dead_letter_queue(context, reference, subscription, cause)
         self.heard.append(("dead letter", reference.message.type, done))
         return done
 
-    def add_destination(self, context, destination, create_temporary=False):
+    def add_destination(
+        self, context: Any, destination: Any, create_temporary: bool = False
+    ) -> Any:
         self.heard.append(("destination", str(destination)))
         return super().add_destination(context, destination, create_temporary)
 
 
-def listening(broker):
+def listening(broker: Broker) -> Any:
     broker.region.root = Listening(broker.region)
     return broker.region.root
 
 
-def test_consumed(make_broker):
+def test_consumed(make_broker: type[Broker]) -> None:
     for wanted in (True, False):
         broker = make_broker(PolicyEntry(advisory_for_consumed=wanted))
         heard, client = listening(broker).heard, broker.client("me")
@@ -83,7 +90,7 @@ def test_consumed(make_broker):
         assert consumed == ([("consumed", "q"), ("consumed", "t")] if wanted else [])
 
 
-def test_dispatched(make_broker):
+def test_dispatched(make_broker: type[Broker]) -> None:
     for wanted in (True, False):
         broker = make_broker(PolicyEntry(advisory_for_dispatched=wanted))
         heard, client = listening(broker).heard, broker.client("me")
@@ -97,7 +104,7 @@ def test_dispatched(make_broker):
         assert [h[1:] for h in heard if h[0] == "dispatched"] == (events if wanted else [])
 
 
-def test_discarded(make_broker):
+def test_discarded(make_broker: type[Broker]) -> None:
     for wanted in (True, False):
         broker = make_broker(
             PolicyEntry(
@@ -112,7 +119,7 @@ def test_discarded(make_broker):
         assert [h for h in heard if h[0] == "discarded"] == ([("discarded", "2")] if wanted else [])
 
 
-def test_slow(make_broker):
+def test_slow(make_broker: type[Broker]) -> None:
     for wanted in (True, False):
         broker = make_broker(PolicyEntry(advisory_for_slow_consumers=wanted))
         heard, client = listening(broker).heard, broker.client("me")
@@ -135,7 +142,9 @@ def test_slow(make_broker):
 
 
 @pytest.mark.fact("activemq-broker T12")
-def test_a_queue_consumer_is_slow_from_the_first_message_that_waits(make_broker):
+def test_a_queue_consumer_is_slow_from_the_first_message_that_waits(
+    make_broker: type[Broker],
+) -> None:
     broker = make_broker(PolicyEntry(advisory_for_slow_consumers=True))
     heard, client = listening(broker).heard, broker.client("me")
     consumer = client.consume(Q, prefetch=1)
@@ -145,7 +154,9 @@ def test_a_queue_consumer_is_slow_from_the_first_message_that_waits(make_broker)
     assert [h for h in heard if h[0] == "slow"] == [("slow", "queue://Q", consumer)]
 
 
-async def test_events_pass_the_chain_from_its_outer_end(clock, broker, client):
+async def test_events_pass_the_chain_from_its_outer_end(
+    clock: ManualClock, broker: Broker, client: Client
+) -> None:
     heard = listening(broker).heard
     client.send(Q, "old", persistent=True, expiration=1)
     assert heard == [
@@ -156,7 +167,7 @@ async def test_events_pass_the_chain_from_its_outer_end(clock, broker, client):
     ]
 
 
-def test_delivered(make_broker):
+def test_delivered(make_broker: type[Broker]) -> None:
     for wanted in (True, False):
         broker = make_broker(PolicyEntry(advisory_for_delivery=wanted))
         heard, client = listening(broker).heard, broker.client()
@@ -168,7 +179,7 @@ def test_delivered(make_broker):
         )
 
 
-def test_messages_of_a_transaction_are_delivered_at_its_commit(make_broker):
+def test_messages_of_a_transaction_are_delivered_at_its_commit(make_broker: type[Broker]) -> None:
     broker = make_broker(PolicyEntry(advisory_for_delivery=True))
     heard, client = listening(broker).heard, broker.client()
     for is_committed in (False, True):
@@ -183,7 +194,7 @@ def test_messages_of_a_transaction_are_delivered_at_its_commit(make_broker):
     assert [h for h in heard if h[0] == "delivered"] == [("delivered", "q"), ("delivered", "t")]
 
 
-def test_without_consumers(make_broker):
+def test_without_consumers(make_broker: type[Broker]) -> None:
     for wanted in (True, False):
         broker = make_broker(PolicyEntry(send_advisory_if_no_consumers=wanted))
         heard, client = listening(broker).heard, broker.client()
@@ -197,7 +208,7 @@ def test_without_consumers(make_broker):
         )
 
 
-def test_full_and_fast(make_broker):
+def test_full_and_fast(make_broker: type[Broker]) -> None:
     for full, fast in ((True, False), (False, True), (False, False)):
         broker = make_broker(
             PolicyEntry(

@@ -10,17 +10,18 @@ from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.flow.system_usage import MAIN_MEMORY_LIMIT, SystemUsage
+from tests.kit.region import Broker, ManualClock, PagedAdapter
 
 Q, T = Queue("Q"), Topic("T")
 
 
 @pytest.fixture
-def tight(make_broker):
+def tight(make_broker: type[Broker]) -> Broker:
     """A broker whose queues hold one message."""
     return make_broker(PolicyEntry(memory_limit=1000))
 
 
-def test_embedded_defaults():
+def test_embedded_defaults() -> None:
     usage = SystemUsage()
     assert usage.memory.limit == MAIN_MEMORY_LIMIT == 1024**3
     assert usage.send_fail_if_no_space is False
@@ -28,7 +29,7 @@ def test_embedded_defaults():
 
 
 @pytest.mark.fact("activemq-broker M1", "activemq-broker 2.1/minimumMessageSize")
-def test_the_usage_tree_and_message_sizes(make_broker):
+def test_the_usage_tree_and_message_sizes(make_broker: type[Broker]) -> None:
     main = MemoryUsage("main", 100)
     one, two = MemoryUsage("one", 50, main), MemoryUsage("two", 0, main)
     one.increase(50)
@@ -49,7 +50,7 @@ def test_the_usage_tree_and_message_sizes(make_broker):
 
 
 @pytest.mark.fact("activemq-broker M2")
-def test_senders_wait_in_order_until_there_is_room(tight):
+def test_senders_wait_in_order_until_there_is_room(tight: Broker) -> None:
     client = tight.client()
     assert client.send(Q, "1") is COMPLETED
     parked = [client.send(Q, text) for text in ("2", "3")]
@@ -65,7 +66,7 @@ def test_senders_wait_in_order_until_there_is_room(tight):
 
 
 @pytest.mark.fact("activemq-broker M2")
-async def test_fail_at_once_or_after_a_time(clock, make_broker):
+async def test_fail_at_once_or_after_a_time(clock: ManualClock, make_broker: type[Broker]) -> None:
     broker = make_broker(PolicyEntry(memory_limit=1000, send_fail_if_no_space=True))
     client = broker.client()
     client.send(Q, "1")
@@ -98,7 +99,7 @@ async def test_fail_at_once_or_after_a_time(clock, make_broker):
 
 
 @pytest.mark.fact("activemq-broker 2.1/sendFailIfNoSpace / ...AfterTimeout")
-async def test_a_policy_overrides_the_system(clock, make_broker):
+async def test_a_policy_overrides_the_system(clock: ManualClock, make_broker: type[Broker]) -> None:
     assert PolicyEntry().send_fail_if_no_space is None
     assert PolicyEntry().send_fail_if_no_space_after_timeout is None
     broker = make_broker(
@@ -125,7 +126,7 @@ async def test_a_policy_overrides_the_system(clock, make_broker):
 
 
 @pytest.mark.fact("activemq-broker 2.1/memoryLimit", "activemq-broker 2.1/producerFlowControl")
-def test_memory_limits_and_flow_control(make_broker):
+def test_memory_limits_and_flow_control(make_broker: type[Broker]) -> None:
     assert (PolicyEntry().memory_limit, PolicyEntry().producer_flow_control) == (0, True)
     unlimited = make_broker(PolicyEntry())
     client = unlimited.client()
@@ -140,7 +141,9 @@ def test_memory_limits_and_flow_control(make_broker):
     assert client.send(Queue("R"), "x") is COMPLETED
 
 
-def test_a_full_queue_blocks_its_own_senders_and_full_main_memory_all(make_broker):
+def test_a_full_queue_blocks_its_own_senders_and_full_main_memory_all(
+    make_broker: type[Broker],
+) -> None:
     broker = make_broker(usage=SystemUsage(memory_limit=2000))
     client = broker.client()
     client.send(Q, "1")
@@ -154,7 +157,9 @@ def test_a_full_queue_blocks_its_own_senders_and_full_main_memory_all(make_broke
 
 
 @pytest.mark.fact("activemq-broker M5")
-async def test_blocked_sends_of_finished_transactions_and_expired_ones(clock, tight):
+async def test_blocked_sends_of_finished_transactions_and_expired_ones(
+    clock: ManualClock, tight: Broker
+) -> None:
     client = tight.client()
     client.send(Q, "1")
     tx = client.begin()
@@ -177,7 +182,9 @@ async def test_blocked_sends_of_finished_transactions_and_expired_ones(clock, ti
 
 
 @pytest.mark.fact("activemq-broker M7", "activemq-broker 2.1/blockedProducerWarningInterval")
-async def test_warnings_are_rare(clock, make_broker, caplog):
+async def test_warnings_are_rare(
+    clock: ManualClock, make_broker: type[Broker], caplog: pytest.LogCaptureFixture
+) -> None:
     assert PolicyEntry().blocked_producer_warning_interval == 30
     broker = make_broker(
         PolicyEntry(memory_limit=1),
@@ -200,7 +207,7 @@ async def test_warnings_are_rare(clock, make_broker, caplog):
 
 
 @pytest.mark.fact("activemq-broker T11")
-def test_a_full_topic_blocks_its_publishers(tight):
+def test_a_full_topic_blocks_its_publishers(tight: Broker) -> None:
     client = tight.client()
     slow = client.consume(T, prefetch=1)
     assert client.send(T, "1") is COMPLETED
@@ -215,7 +222,7 @@ def test_a_full_topic_blocks_its_publishers(tight):
 
 
 @pytest.mark.fact("activemq-broker T11")
-def test_a_slow_consumer_blocks_the_publishers_of_its_topic(make_broker):
+def test_a_slow_consumer_blocks_the_publishers_of_its_topic(make_broker: type[Broker]) -> None:
     stalled = make_broker(PolicyEntry(memory_limit=1000))
     client, other = stalled.client(), stalled.client()
     quick, slow = client.consume(T, prefetch=100), client.consume(T, prefetch=1)
@@ -233,7 +240,7 @@ def test_a_slow_consumer_blocks_the_publishers_of_its_topic(make_broker):
     assert free.received(slow) == [str(n) for n in range(50)]
 
 
-def test_advisory_topics_and_the_broker_itself_never_wait(make_broker):
+def test_advisory_topics_and_the_broker_itself_never_wait(make_broker: type[Broker]) -> None:
     broker = make_broker(PolicyEntry(memory_limit=1))
     client = broker.client()
     advisory = Topic("ActiveMQ.Advisory.Connection")
@@ -244,7 +251,7 @@ def test_advisory_topics_and_the_broker_itself_never_wait(make_broker):
     assert all(client.send(Q, "x") is COMPLETED for _ in range(5))
 
 
-def test_a_removed_queue_fails_its_blocked_sends(tight):
+def test_a_removed_queue_fails_its_blocked_sends(tight: Broker) -> None:
     client = tight.client()
     client.send(Q, "1")
     parked = client.send(Q, "2")
@@ -253,7 +260,9 @@ def test_a_removed_queue_fails_its_blocked_sends(tight):
     assert tight.region.system_usage.memory.used == 0
 
 
-def test_a_deferred_store_completes_sends_once_they_are_stored(make_broker, paged):
+def test_a_deferred_store_completes_sends_once_they_are_stored(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     paged.answers_later = True
     client = make_broker(store=paged).client()
     consumer = client.consume(Q)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.jms.destination import Queue
@@ -12,16 +14,17 @@ from pyjms_broker.region.queue.message_groups import (
     SimpleMessageGroupMap,
     message_group_map,
 )
+from tests.kit.region import Broker, Client
 
 Q = Queue("Q")
 
 
-def first_flags(client, consumer):
+def first_flags(client: Client, consumer: Any) -> Any:
     return [d.message.jms_xgroup_first_for_consumer for d in client.dispatches_of(consumer)]
 
 
 @pytest.mark.fact("activemq-broker Q23")
-def test_a_group_stays_with_its_owner_even_if_it_is_full(client):
+def test_a_group_stays_with_its_owner_even_if_it_is_full(client: Client) -> None:
     first = client.consume(Q, prefetch=2)
     second = client.consume(Q)
     for text in ("1", "2", "3"):
@@ -34,7 +37,7 @@ def test_a_group_stays_with_its_owner_even_if_it_is_full(client):
 
 
 @pytest.mark.fact("activemq-broker Q24")
-def test_the_first_message_is_marked_after_each_assignment(client):
+def test_the_first_message_is_marked_after_each_assignment(client: Client) -> None:
     first = client.consume(Q)
     client.send(Q, "1", group="A")
     client.send(Q, "2", group="A")
@@ -47,7 +50,7 @@ def test_the_first_message_is_marked_after_each_assignment(client):
 
 
 @pytest.mark.fact("activemq-broker Q25")
-def test_sequence_one_reassigns_and_a_negative_one_closes_the_group(client):
+def test_sequence_one_reassigns_and_a_negative_one_closes_the_group(client: Client) -> None:
     first, second = client.consume(Q), client.consume(Q)
     client.send(Q, "1", group="A", group_sequence=1)
     client.send(Q, "x")
@@ -66,7 +69,7 @@ def test_sequence_one_reassigns_and_a_negative_one_closes_the_group(client):
 
 
 @pytest.mark.fact("activemq-broker Q26")
-def test_groups_of_a_removed_owner_are_free_and_new_consumers_get_none(client):
+def test_groups_of_a_removed_owner_are_free_and_new_consumers_get_none(client: Client) -> None:
     first = client.consume(Q)
     client.send(Q, "1", group="A")
     second = client.consume(Q)
@@ -81,7 +84,7 @@ def test_groups_of_a_removed_owner_are_free_and_new_consumers_get_none(client):
 
 
 @pytest.mark.fact("activemq-broker Q27", "activemq-broker 2.1/messageGroupMapFactoryType")
-def test_the_kinds_of_maps(make_broker):
+def test_the_kinds_of_maps(make_broker: type[Broker]) -> None:
     cached = message_group_map("cached")
     assert isinstance(cached, CachedMessageGroupMap)
     assert cached.cache_size == 1024
@@ -122,7 +125,7 @@ def test_the_kinds_of_maps(make_broker):
 
 
 @pytest.mark.parametrize("kind", ["cached", "simple", "bucket?cacheSize=2"])
-def test_owners_are_listed(client, kind):
+def test_owners_are_listed(client: Client, kind: str) -> None:
     owner, other = client.consume(Q), client.consume(Q)
     groups = message_group_map(kind)
     for name in ("a", "b"):
@@ -139,13 +142,13 @@ def test_owners_are_listed(client, kind):
 
 
 @pytest.mark.parametrize("text", ["cache", "cached?size=1", "bucket?bucketCount=x", "simple?a=1"])
-def test_an_invalid_group_map_is_an_error(text):
+def test_an_invalid_group_map_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="message_group_map_factory_type"):
         message_group_map(text)
 
 
 @pytest.mark.fact("activemq-broker Q28")
-def test_browsers_own_no_group(client):
+def test_browsers_own_no_group(client: Client) -> None:
     browser = client.consume(Q, browser=True)
     consumer = client.consume(Q, priority=-3)
     client.send(Q, "1", group="A")
@@ -155,7 +158,9 @@ def test_browsers_own_no_group(client):
 
 
 @pytest.mark.parametrize("kind", ["cached", "simple", "bucket"])
-def test_half_of_a_surrogate_pair_is_a_group_as_any_other(make_broker, kind):
+def test_half_of_a_surrogate_pair_is_a_group_as_any_other(
+    make_broker: type[Broker], kind: str
+) -> None:
     client = make_broker(PolicyEntry(message_group_map_factory_type=kind)).client()
     consumer = client.consume(Q)
     client.send(Q, "1", group="\ud800")

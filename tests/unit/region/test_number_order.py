@@ -45,7 +45,9 @@ def adapter(path: Path) -> KahaDBPersistenceAdapter:
 
 @pytest.mark.fact("activemq-persistence K14")
 @pytest.mark.parametrize("destination", [Q, T])
-async def test_the_order_is_the_same_after_a_restart(tmp_path: Path, destination: Destination):
+async def test_the_order_is_the_same_after_a_restart(
+    tmp_path: Path, destination: Destination
+) -> None:
     store = adapter(tmp_path)
     await store.start()
     broker = Broker(store=store)

@@ -16,6 +16,7 @@ from pyjms_broker.policy.eviction import (
     UniquePropertyMessageEvictionStrategy,
 )
 from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
+from tests.kit.region import Broker, ManualClock
 
 Q, T = Queue("Q"), Topic("T")
 
@@ -31,8 +32,8 @@ Q, T = Queue("Q"), Topic("T")
 @pytest.mark.parametrize(("watermark", "expired"), [(2, 1), (3, 0)])
 @pytest.mark.fact("activemq-broker T9")
 async def test_expired_messages_are_evicted_above_the_watermark(
-    clock, make_broker, strategy, watermark, expired
-):
+    clock: ManualClock, make_broker: type[Broker], strategy: Any, watermark: int, expired: int
+) -> None:
     policy = PolicyEntry(
         pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=10),
         message_eviction_strategy=strategy(evict_expired_messages_high_watermark=watermark),
@@ -53,7 +54,7 @@ async def test_expired_messages_are_evicted_above_the_watermark(
 
 
 @pytest.mark.parametrize("name", ["dead", "other"])
-def test_the_shared_dead_letter_queue_has_a_name(make_broker, name):
+def test_the_shared_dead_letter_queue_has_a_name(make_broker: type[Broker], name: str) -> None:
     strategy = SharedDeadLetterStrategy(dead_letter_queue=Queue(name))
     broker = make_broker(PolicyEntry(dead_letter_strategy=strategy))
     client = broker.client()
@@ -85,14 +86,18 @@ class Refused:
 
 @STRATEGIES
 @pytest.mark.parametrize("enable_audit", [True, False])
-def test_a_message_is_dead_lettered_once_where_it_is_audited(broker, make, enable_audit):
+def test_a_message_is_dead_lettered_once_where_it_is_audited(
+    broker: Broker, make: Any, enable_audit: bool
+) -> None:
     refused = Refused(broker, make(enable_audit=enable_audit))
     assert [refused.is_kept(1), refused.is_kept(1)] == [True, not enable_audit]
 
 
 @STRATEGIES
 @pytest.mark.parametrize("max_audit_depth", [64, 2048])
-def test_the_audit_of_dead_letters_is_so_deep(broker, make, max_audit_depth):
+def test_the_audit_of_dead_letters_is_so_deep(
+    broker: Broker, make: Any, max_audit_depth: int
+) -> None:
     refused = Refused(broker, make(max_audit_depth=max_audit_depth))
     assert refused.is_kept(1)
     assert refused.is_kept(1000)
@@ -101,7 +106,9 @@ def test_the_audit_of_dead_letters_is_so_deep(broker, make, max_audit_depth):
 
 @STRATEGIES
 @pytest.mark.parametrize("max_producers_to_audit", [1, 2])
-def test_the_audit_of_dead_letters_has_so_many_producers(broker, make, max_producers_to_audit):
+def test_the_audit_of_dead_letters_has_so_many_producers(
+    broker: Broker, make: Any, max_producers_to_audit: int
+) -> None:
     refused = Refused(broker, make(max_producers_to_audit=max_producers_to_audit))
     assert refused.is_kept(1)
     assert refused.is_kept(1, producer=2)
@@ -109,7 +116,9 @@ def test_the_audit_of_dead_letters_has_so_many_producers(broker, make, max_produ
 
 
 @pytest.mark.parametrize("max_destinations_to_audit", [1, 2])
-def test_the_audit_of_dead_letters_has_so_many_queues(broker, max_destinations_to_audit):
+def test_the_audit_of_dead_letters_has_so_many_queues(
+    broker: Broker, max_destinations_to_audit: int
+) -> None:
     strategy = IndividualDeadLetterStrategy(max_destinations_to_audit=max_destinations_to_audit)
     refused = Refused(broker, strategy)
     assert refused.is_kept(1)
@@ -121,7 +130,9 @@ def test_the_audit_of_dead_letters_has_so_many_queues(broker, max_destinations_t
     ("where", "key"), [(Q, "max_queue_audit_depth"), (T, "max_audit_depth")], ids=str
 )
 @pytest.mark.parametrize("depth", [64, 2048])
-def test_the_audit_of_duplicates_is_so_deep(make_broker, where, key, depth):
+def test_the_audit_of_duplicates_is_so_deep(
+    make_broker: type[Broker], where: Any, key: str, depth: int
+) -> None:
     depths = {"max_audit_depth": 128, "max_queue_audit_depth": 128}
     client = make_broker(PolicyEntry(**{**depths, key: depth})).client()
     consumer = client.consume(where)
@@ -135,7 +146,7 @@ def test_the_audit_of_duplicates_is_so_deep(make_broker, where, key, depth):
 
 
 @pytest.mark.parametrize("max_page_size", [5, 200])
-def test_pages_have_so_many_messages(make_broker, max_page_size):
+def test_pages_have_so_many_messages(make_broker: type[Broker], max_page_size: int) -> None:
     broker = make_broker(PolicyEntry(max_page_size=max_page_size))
     client = broker.client()
     for number in range(300):

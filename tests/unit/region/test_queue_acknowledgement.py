@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.errors import JMSException, TransactionRolledBackException
@@ -16,6 +18,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.policy.entry import PolicyEntry
+from tests.kit.region import Broker, Client, ManualClock
 
 Q = Queue("Q")
 
@@ -24,18 +27,18 @@ def numbers(*values: int) -> list[str]:
     return [str(value) for value in values]
 
 
-def send_all(client, count, start=1, **options):
+def send_all(client: Client, count: Any, start: int = 1, **options: Any) -> None:
     for number in range(start, start + count):
         client.send(Q, str(number), **options)
 
 
-def counters(broker):
+def counters(broker: Broker) -> Any:
     s = broker.queue(Q).statistics
     return (s.enqueues, s.dispatched, s.inflight, s.dequeues, s.messages)
 
 
 @pytest.mark.fact("activemq-broker Q4")
-async def test_statistics(clock, broker, client):
+async def test_statistics(clock: ManualClock, broker: Broker, client: Client) -> None:
     tx = client.begin()
     client.send(Q, "tx", tx=tx)
     assert counters(broker) == (0, 0, 0, 0, 0)
@@ -55,7 +58,7 @@ async def test_statistics(clock, broker, client):
     assert counters(broker) == (4, 2, 1, 3, 1)
 
 
-def test_watchers_are_notified_of_each_change(broker, client):
+def test_watchers_are_notified_of_each_change(broker: Broker, client: Client) -> None:
     queue = broker.queue(Q)
     seen = []
     queue.watchers.append(lambda destination: seen.append(destination.statistics.messages))
@@ -66,7 +69,7 @@ def test_watchers_are_notified_of_each_change(broker, client):
     assert seen == [1, 2, 1, 0]
 
 
-def test_a_persistent_message_is_stored_until_acknowledged(broker, client):
+def test_a_persistent_message_is_stored_until_acknowledged(broker: Broker, client: Client) -> None:
     store = broker.region.store.queue_message_store(Q)
     consumer = client.consume(Q)
     client.send(Q, "1", persistent=True)
@@ -79,7 +82,7 @@ def test_a_persistent_message_is_stored_until_acknowledged(broker, client):
 
 
 @pytest.mark.fact("activemq-broker 7.1/0 DELIVERED")
-def test_delivered_only_enlarges_the_window(broker, client):
+def test_delivered_only_enlarges_the_window(broker: Broker, client: Client) -> None:
     consumer = client.consume(Q, prefetch=2)
     send_all(client, 5)
     client.ack(consumer, 1, first=0, count=2, kind=AckType.DELIVERED)
@@ -88,7 +91,7 @@ def test_delivered_only_enlarges_the_window(broker, client):
 
 
 @pytest.mark.fact("activemq-broker 7.1/2 STANDARD")
-def test_standard_removes_a_range(broker, client):
+def test_standard_removes_a_range(broker: Broker, client: Client) -> None:
     consumer = client.consume(Q)
     send_all(client, 6)
     client.ack(consumer, 2, first=1, count=2)
@@ -112,7 +115,7 @@ def test_standard_removes_a_range(broker, client):
 
 
 @pytest.mark.fact("activemq-broker 7.1/3 REDELIVERED")
-def test_a_redelivered_ack_changes_nothing_but_must_match(broker, client):
+def test_a_redelivered_ack_changes_nothing_but_must_match(broker: Broker, client: Client) -> None:
     consumer = client.consume(Q, prefetch=1)
     send_all(client, 2)
     before = counters(broker)
@@ -131,7 +134,7 @@ def test_a_redelivered_ack_changes_nothing_but_must_match(broker, client):
 
 
 @pytest.mark.fact("activemq-broker 7.1/4 INDIVIDUAL")
-def test_an_individual_ack_covers_exactly_one_message(broker, client):
+def test_an_individual_ack_covers_exactly_one_message(broker: Broker, client: Client) -> None:
     consumer = client.consume(Q)
     send_all(client, 4)
     client.ack(consumer, 1, kind=AckType.INDIVIDUAL)
@@ -143,7 +146,9 @@ def test_an_individual_ack_covers_exactly_one_message(broker, client):
 
 
 @pytest.mark.fact("activemq-broker 7.1/1 POISON")
-def test_poison_dead_letters_a_range_and_is_never_transacted(broker, client):
+def test_poison_dead_letters_a_range_and_is_never_transacted(
+    broker: Broker, client: Client
+) -> None:
     consumer = client.consume(Q)
     send_all(client, 3, persistent=True)
     cause = Throwable("java.lang.Throwable", "Delivery[7] exceeds")
@@ -155,7 +160,9 @@ def test_poison_dead_letters_a_range_and_is_never_transacted(broker, client):
 
 
 @pytest.mark.fact("activemq-broker 7.1/6 EXPIRED")
-def test_expired_dead_letters_persistent_messages_and_removes(broker, client):
+def test_expired_dead_letters_persistent_messages_and_removes(
+    broker: Broker, client: Client
+) -> None:
     consumer = client.consume(Q)
     client.send(Q, "kept", persistent=True)
     client.send(Q, "gone", persistent=False)
@@ -167,7 +174,7 @@ def test_expired_dead_letters_persistent_messages_and_removes(broker, client):
 
 @pytest.mark.fact("activemq-broker A1")
 @pytest.mark.parametrize("kind", [AckType.STANDARD, AckType.EXPIRED])
-def test_the_count_must_match(broker, client, kind):
+def test_the_count_must_match(broker: Broker, client: Client, kind: AckType) -> None:
     consumer = client.consume(Q)
     send_all(client, 3)
     with pytest.raises(JMSException, match=r"Unmatched acknowledge: .*message count"):
@@ -179,7 +186,9 @@ def test_the_count_must_match(broker, client, kind):
 
 @pytest.mark.fact("activemq-broker A1")
 @pytest.mark.parametrize(("last", "count"), [(2, 2), (1, 3), (2, 4)])
-def test_a_wrong_count_makes_the_transaction_rollback_only(broker, client, last, count):
+def test_a_wrong_count_makes_the_transaction_rollback_only(
+    broker: Broker, client: Client, last: int, count: int
+) -> None:
     consumer = client.consume(Q)
     send_all(client, 4)
     tx = client.begin()
@@ -198,7 +207,7 @@ def test_a_wrong_count_makes_the_transaction_rollback_only(broker, client, last,
 
 
 @pytest.mark.fact("activemq-broker A2")
-def test_an_ack_before_any_dispatch_is_ignored(broker, client):
+def test_an_ack_before_any_dispatch_is_ignored(broker: Broker, client: Client) -> None:
     consumer = client.consume(Q, prefetch=0)
     client.send(Q, "1")
     client.acknowledge(
@@ -216,7 +225,7 @@ def test_an_ack_before_any_dispatch_is_ignored(broker, client):
 
 
 @pytest.mark.fact("activemq-broker C7")
-def test_acks_that_match_nothing(client, caplog):
+def test_acks_that_match_nothing(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     stray = MessageAck(
         destination=Q,
         consumer_id=ConsumerId("nobody", 1, 1),
@@ -238,7 +247,7 @@ def test_acks_that_match_nothing(client, caplog):
     assert client.received(consumer) == numbers(1, 2)
 
 
-def test_an_unknown_ack_type_is_an_error(client):
+def test_an_unknown_ack_type_is_an_error(client: Client) -> None:
     consumer = client.consume(Q)
     send_all(client, 1)
     with pytest.raises(JMSException, match="Invalid acknowledgment"):
@@ -246,7 +255,7 @@ def test_an_unknown_ack_type_is_an_error(client):
 
 
 @pytest.mark.fact("activemq-broker Q18", "activemq-broker 2.1/usePrefetchExtension")
-def test_the_window_grows_by_delivered_and_shrinks_by_completion(make_broker):
+def test_the_window_grows_by_delivered_and_shrinks_by_completion(make_broker: type[Broker]) -> None:
     client = make_broker().client()
     consumer = client.consume(Q, prefetch=2)
     send_all(client, 20)
@@ -286,7 +295,7 @@ def test_the_window_grows_by_delivered_and_shrinks_by_completion(make_broker):
 
 # transactions
 @pytest.mark.fact("activemq-broker Q2")
-def test_a_message_is_stored_before_it_is_dispatched(broker, client):
+def test_a_message_is_stored_before_it_is_dispatched(broker: Broker, client: Client) -> None:
     store = broker.region.store.queue_message_store(Q)
     seen = []
     queue = broker.queue(Q)
@@ -304,7 +313,7 @@ def test_a_message_is_stored_before_it_is_dispatched(broker, client):
 
 
 @pytest.mark.fact("activemq-broker X2")
-def test_messages_become_visible_in_commit_order(broker, client):
+def test_messages_become_visible_in_commit_order(broker: Broker, client: Client) -> None:
     consumer = client.consume(Q)
     client.send(Q, "old", persistent=True)
     tx = client.begin()
@@ -321,7 +330,7 @@ def test_messages_become_visible_in_commit_order(broker, client):
 
 
 @pytest.mark.fact("activemq-broker X3")
-def test_rollback_forgets_sends_and_undoes_acks(broker, client):
+def test_rollback_forgets_sends_and_undoes_acks(broker: Broker, client: Client) -> None:
     consumer = client.consume(Q, prefetch=2)
     send_all(client, 3, persistent=True)
     used = broker.region.system_usage.memory.used
@@ -340,7 +349,7 @@ def test_rollback_forgets_sends_and_undoes_acks(broker, client):
     assert client.received(other) == numbers(3, 1, 2)
 
 
-def test_a_lost_consumer_in_a_transaction_returns_its_messages_in_order(broker):
+def test_a_lost_consumer_in_a_transaction_returns_its_messages_in_order(broker: Broker) -> None:
     lost, alive = broker.client(), broker.client()
     consumer = lost.consume(Q, prefetch=3)
     send_all(lost, 3)
@@ -354,7 +363,9 @@ def test_a_lost_consumer_in_a_transaction_returns_its_messages_in_order(broker):
     assert [d.redelivery_counter for d in alive.dispatches] == [1, 1, 1]
 
 
-def test_a_commit_after_the_consumer_was_closed_takes_effect(broker, client):
+def test_a_commit_after_the_consumer_was_closed_takes_effect(
+    broker: Broker, client: Client
+) -> None:
     consumer = client.consume(Q)
     send_all(client, 3)
     tx = client.begin()
@@ -365,7 +376,9 @@ def test_a_commit_after_the_consumer_was_closed_takes_effect(broker, client):
     assert client.received(other) == numbers(2, 3)
 
 
-def test_what_an_xa_branch_acknowledged_stays_hidden_until_it_ends(broker, client):
+def test_what_an_xa_branch_acknowledged_stays_hidden_until_it_ends(
+    broker: Broker, client: Client
+) -> None:
     consumer = client.consume(Q)
     send_all(client, 3)
     tx = client.begin()
@@ -378,7 +391,7 @@ def test_what_an_xa_branch_acknowledged_stays_hidden_until_it_ends(broker, clien
     assert client.received(other) == numbers(2, 3, 1)
 
 
-def test_repeated_acks_in_one_transaction_count_once(broker, client):
+def test_repeated_acks_in_one_transaction_count_once(broker: Broker, client: Client) -> None:
     consumer = client.consume(Q)
     send_all(client, 3)
     tx = client.begin()
@@ -392,7 +405,9 @@ def test_repeated_acks_in_one_transaction_count_once(broker, client):
 
 
 @pytest.mark.parametrize(("enabled", "expected"), [(True, ["a"]), (False, ["a", "a"])])
-def test_a_queue_drops_duplicate_ids(make_broker, enabled, expected):
+def test_a_queue_drops_duplicate_ids(
+    make_broker: type[Broker], enabled: bool, expected: Any
+) -> None:
     client = make_broker(PolicyEntry(enable_audit=enabled)).client()
     consumer = client.consume(Q)
     first = client.message(Q, "a", persistent=True)
@@ -410,7 +425,9 @@ def test_a_queue_drops_duplicate_ids(make_broker, enabled, expected):
     ("last", "counts"),
     [(-2, [1, 1, 1]), (-1, [0, 0, 0]), ("first", [1, 0, 0]), ("second", [1, 1, 0])],
 )
-def test_redelivery_counts_when_a_consumer_leaves(client, last, counts):
+def test_redelivery_counts_when_a_consumer_leaves(
+    client: Client, last: int | str, counts: Any
+) -> None:
     consumer = client.consume(Q)
     send_all(client, 3)
     sequence = {
@@ -425,13 +442,15 @@ def test_redelivery_counts_when_a_consumer_leaves(client, last, counts):
     assert [d.redelivery_counter for d in client.dispatches_of(third)] == [c + 1 for c in counts]
 
 
-def test_removing_an_unknown_consumer_is_ignored(client):
+def test_removing_an_unknown_consumer_is_ignored(client: Client) -> None:
     consumer = client.consume(Q)
     client.close(consumer)
     client.close(consumer)
 
 
-def test_a_consumer_of_several_queues_acknowledges_each_copy_by_itself(broker, client):
+def test_a_consumer_of_several_queues_acknowledges_each_copy_by_itself(
+    broker: Broker, client: Client
+) -> None:
     one, two = Queue("one"), Queue("two")
     broker.queue(one)
     broker.queue(two)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.errors import InvalidSelectorException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import AckType
 from pyjms_broker.policy.entry import PolicyEntry
+from tests.kit.region import Broker, Client, ManualClock, PagedAdapter
 
 Q = Queue("Q")
 
@@ -16,13 +19,13 @@ def numbers(*values: int) -> list[str]:
     return [str(value) for value in values]
 
 
-def send_all(client, count, start=1, **options):
+def send_all(client: Client, count: Any, start: int = 1, **options: Any) -> None:
     for number in range(start, start + count):
         client.send(Q, str(number), **options)
 
 
 @pytest.mark.fact("activemq-broker Q3")
-def test_messages_are_numbered_broker_wide(broker, client):
+def test_messages_are_numbered_broker_wide(broker: Broker, client: Client) -> None:
     consumer = client.consume(Q)
     other = client.consume(Queue("R"))
     client.send(Q, "a")
@@ -35,7 +38,9 @@ def test_messages_are_numbered_broker_wide(broker, client):
     assert broker.region.store.last_broker_sequence_id <= ids[-1]
 
 
-async def test_sequence_numbers_continue_from_the_store(make_broker, paged):
+async def test_sequence_numbers_continue_from_the_store(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     first = make_broker(store=paged)
     sender = first.client()
     send_all(sender, 3, persistent=True)
@@ -52,7 +57,7 @@ async def test_sequence_numbers_continue_from_the_store(make_broker, paged):
 
 
 @pytest.mark.fact("activemq-broker Q5")
-def test_the_first_matching_consumer_gets_the_message(broker):
+def test_the_first_matching_consumer_gets_the_message(broker: Broker) -> None:
     one = broker.client()
     picky = one.consume(Q, selector="JMSType = 'special'")
     small = one.consume(Q, prefetch=1)
@@ -67,7 +72,7 @@ def test_the_first_matching_consumer_gets_the_message(broker):
     assert one.received(browser) == [None]
 
 
-def test_consumers_get_messages_in_rotation(client):
+def test_consumers_get_messages_in_rotation(client: Client) -> None:
     consumers = [client.consume(Q) for _ in range(3)]
     send_all(client, 7)
     assert [client.received(c) for c in consumers] == [
@@ -78,7 +83,7 @@ def test_consumers_get_messages_in_rotation(client):
 
 
 @pytest.mark.fact("activemq-broker Q6")
-def test_priority_comes_before_rotation(client):
+def test_priority_comes_before_rotation(client: Client) -> None:
     low = client.consume(Q, priority=1)
     high = client.consume(Q, prefetch=2, priority=5)
     low_too = client.consume(Q, priority=1)
@@ -88,7 +93,7 @@ def test_priority_comes_before_rotation(client):
     assert client.received(low_too) == numbers(4, 6)
 
 
-def test_fewer_groups_come_first_among_equals(client):
+def test_fewer_groups_come_first_among_equals(client: Client) -> None:
     first = client.consume(Q)
     second = client.consume(Q)
     client.send(Q, "1", group="A")  # to first
@@ -101,7 +106,7 @@ def test_fewer_groups_come_first_among_equals(client):
     assert client.received(second) == numbers(2, 5)
 
 
-def test_consumer_priority_can_be_switched_off(make_broker):
+def test_consumer_priority_can_be_switched_off(make_broker: type[Broker]) -> None:
     broker = make_broker(PolicyEntry(use_consumer_priority=False))
     client = broker.client()
     low = client.consume(Q, priority=1)
@@ -111,7 +116,9 @@ def test_consumer_priority_can_be_switched_off(make_broker):
 
 
 @pytest.mark.fact("activemq-broker Q7")
-def test_strict_order_fills_the_first_consumer_and_returns_to_the_head(make_broker):
+def test_strict_order_fills_the_first_consumer_and_returns_to_the_head(
+    make_broker: type[Broker],
+) -> None:
     broker = make_broker(PolicyEntry(strict_order_dispatch=True))
     client = broker.client()
     first = client.consume(Q, prefetch=3)
@@ -125,7 +132,7 @@ def test_strict_order_fills_the_first_consumer_and_returns_to_the_head(make_brok
     assert client.received(third) == numbers(1, 2, 3, 4, 5, 6)
 
 
-def test_without_strict_order_returns_go_behind_earlier_returns(client):
+def test_without_strict_order_returns_go_behind_earlier_returns(client: Client) -> None:
     first = client.consume(Q, prefetch=3)
     send_all(client, 3)
     second = client.consume(Q, prefetch=3)
@@ -137,7 +144,7 @@ def test_without_strict_order_returns_go_behind_earlier_returns(client):
 
 
 @pytest.mark.fact("activemq-broker Q8")
-def test_later_messages_overtake_one_that_no_consumer_matches(client):
+def test_later_messages_overtake_one_that_no_consumer_matches(client: Client) -> None:
     consumer = client.consume(Q, selector="JMSType <> 'stuck'")
     for text in ("a", "stuck", "b"):
         client.send(Q, text)
@@ -149,7 +156,7 @@ def test_later_messages_overtake_one_that_no_consumer_matches(client):
 
 
 @pytest.mark.fact("activemq-broker Q9", "activemq-broker Q30")
-def test_returned_messages_are_dispatched_first_in_their_order(client):
+def test_returned_messages_are_dispatched_first_in_their_order(client: Client) -> None:
     first = client.consume(Q, prefetch=3)
     send_all(client, 5)
     second = client.consume(Q, prefetch=4)  # takes 4 and 5, has room for two more
@@ -162,7 +169,9 @@ def test_returned_messages_are_dispatched_first_in_their_order(client):
 
 
 @pytest.mark.fact("activemq-broker Q10")
-def test_messages_behind_a_page_of_unmatched_ones_are_not_dispatched(broker, client):
+def test_messages_behind_a_page_of_unmatched_ones_are_not_dispatched(
+    broker: Broker, client: Client
+) -> None:
     picky = client.consume(Q, selector="JMSType = 'wanted'")
     for _ in range(250):
         client.send(Q, "unwanted")
@@ -174,7 +183,7 @@ def test_messages_behind_a_page_of_unmatched_ones_are_not_dispatched(broker, cli
     assert client.received(picky) == ["wanted"]
 
 
-def test_max_page_size_is_a_policy(make_broker):
+def test_max_page_size_is_a_policy(make_broker: type[Broker]) -> None:
     client = make_broker(PolicyEntry(max_page_size=3)).client()
     picky = client.consume(Q, selector="JMSType = 'wanted'")
     for text in ("x", "x", "wanted", "x", "wanted"):
@@ -182,7 +191,9 @@ def test_max_page_size_is_a_policy(make_broker):
     assert client.received(picky) == ["wanted"]
 
 
-def test_nothing_is_paged_in_without_a_consumer_then_a_whole_page(broker, client):
+def test_nothing_is_paged_in_without_a_consumer_then_a_whole_page(
+    broker: Broker, client: Client
+) -> None:
     send_all(client, 300)
     dispatcher = broker.queue(Q).dispatcher
     assert (len(dispatcher.cursor), len(dispatcher.fresh)) == (300, 0)
@@ -193,7 +204,9 @@ def test_nothing_is_paged_in_without_a_consumer_then_a_whole_page(broker, client
 
 @pytest.mark.fact("activemq-broker Q33")
 @pytest.mark.parametrize(("lazy", "paged"), [(False, 200), (True, 0)])
-def test_paging_with_and_without_lazy_dispatch(make_broker, lazy, paged):
+def test_paging_with_and_without_lazy_dispatch(
+    make_broker: type[Broker], lazy: bool, paged: int
+) -> None:
     broker = make_broker(PolicyEntry(lazy_dispatch=lazy))
     client = broker.client()
     send_all(client, 300)
@@ -207,7 +220,9 @@ def test_paging_with_and_without_lazy_dispatch(make_broker, lazy, paged):
 
 
 @pytest.mark.fact("activemq-broker Q11")
-def test_a_selector_that_fails_does_not_match(client, caplog):
+def test_a_selector_that_fails_does_not_match(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     consumer = client.consume(Q, selector="weight > 3 AND JMSPriority > 3")
     message = client.message(Q, "broken")
     message.marshalled_properties = b"\x00\x00\x00\x01\x00"  # damaged
@@ -217,13 +232,13 @@ def test_a_selector_that_fails_does_not_match(client, caplog):
     assert "failed on message" in caplog.text
 
 
-def test_an_invalid_selector_is_refused(client):
+def test_an_invalid_selector_is_refused(client: Client) -> None:
     with pytest.raises(InvalidSelectorException):
         client.consume(Q, selector="a = = b")
 
 
 @pytest.mark.fact("activemq-broker Q11")
-def test_headers_can_be_selected(client):
+def test_headers_can_be_selected(client: Client) -> None:
     by_group = client.consume(Q, selector="JMSXGroupID = 'A' AND JMSXGroupSeq = 7")
     by_mode = client.consume(Q, selector="JMSDeliveryMode = 'PERSISTENT' AND JMSPriority = 9")
     client.send(Q, "neither")
@@ -234,7 +249,7 @@ def test_headers_can_be_selected(client):
 
 
 @pytest.mark.fact("activemq-broker Q16")
-def test_the_election_of_the_exclusive_consumer(client):
+def test_the_election_of_the_exclusive_consumer(client: Client) -> None:
     plain = client.consume(Q)
     first = client.consume(Q, exclusive=True, priority=3)
     client.send(Q, "1")
@@ -261,7 +276,7 @@ def test_the_election_of_the_exclusive_consumer(client):
 
 
 @pytest.mark.fact("activemq-broker Q17")
-def test_a_full_exclusive_consumer_stays_exclusive(client):
+def test_a_full_exclusive_consumer_stays_exclusive(client: Client) -> None:
     plain = client.consume(Q)
     exclusive = client.consume(Q, exclusive=True, prefetch=2)
     send_all(client, 4)
@@ -275,7 +290,7 @@ def test_a_full_exclusive_consumer_stays_exclusive(client):
     assert sorted(client.received(plain)) == numbers(2, 3, 4)
 
 
-def test_all_consumers_can_be_exclusive(make_broker):
+def test_all_consumers_can_be_exclusive(make_broker: type[Broker]) -> None:
     client = make_broker(PolicyEntry(all_consumers_exclusive_by_default=True)).client()
     first, second = client.consume(Q), client.consume(Q)
     send_all(client, 3)
@@ -283,7 +298,9 @@ def test_all_consumers_can_be_exclusive(make_broker):
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
-def test_priority_counts_only_where_the_policy_says_so(make_broker, prioritized):
+def test_priority_counts_only_where_the_policy_says_so(
+    make_broker: type[Broker], prioritized: bool
+) -> None:
     client = make_broker(PolicyEntry(prioritized_messages=prioritized)).client()
     for text, priority in (("a", 4), ("b", 9), ("c", 0), ("d", 9), ("e", 5)):
         client.send(Q, text, priority=priority)
@@ -292,7 +309,7 @@ def test_priority_counts_only_where_the_policy_says_so(make_broker, prioritized)
 
 
 @pytest.mark.fact("activemq-broker Q13")
-def test_full_means_dispatched_less_extension_reaches_the_prefetch(client):
+def test_full_means_dispatched_less_extension_reaches_the_prefetch(client: Client) -> None:
     consumer = client.consume(Q, prefetch=1)
     send_all(client, 4)
     assert client.received(consumer) == numbers(1)
@@ -305,7 +322,7 @@ def test_full_means_dispatched_less_extension_reaches_the_prefetch(client):
 
 
 @pytest.mark.fact("activemq-broker Q15")
-def test_the_prefetch_can_be_changed(client):
+def test_the_prefetch_can_be_changed(client: Client) -> None:
     consumer = client.consume(Q, prefetch=1)
     send_all(client, 4)
     client.set_prefetch(consumer, 3)
@@ -315,7 +332,7 @@ def test_the_prefetch_can_be_changed(client):
     assert client.received(consumer) == numbers(1, 2, 3)
 
 
-async def test_a_pull_dispatches_one_message(clock, client):
+async def test_a_pull_dispatches_one_message(clock: ManualClock, client: Client) -> None:
     consumer = client.consume(Q, prefetch=0)
     send_all(client, 2)
     assert client.received(consumer) == []
@@ -330,7 +347,7 @@ async def test_a_pull_dispatches_one_message(clock, client):
 
 
 @pytest.mark.fact("activemq-broker 2.1/lazyDispatch")
-def test_lazy_dispatch_pages_in_for_pulls(make_broker):
+def test_lazy_dispatch_pages_in_for_pulls(make_broker: type[Broker]) -> None:
     client = make_broker(PolicyEntry(lazy_dispatch=True)).client()
     consumer = client.consume(Q, prefetch=0)
     send_all(client, 2)
@@ -338,7 +355,7 @@ def test_lazy_dispatch_pages_in_for_pulls(make_broker):
     assert client.received(consumer) == numbers(1)
 
 
-async def test_a_pull_waits_for_its_timeout(clock, client):
+async def test_a_pull_waits_for_its_timeout(clock: ManualClock, client: Client) -> None:
     consumer = client.consume(Q, prefetch=0)
     client.pull(consumer, 5000)
     await clock.advance(4.9)
@@ -359,7 +376,9 @@ async def test_a_pull_waits_for_its_timeout(clock, client):
     "activemq-broker Q21",
     "activemq-broker 2.1/timeBeforeDispatchStarts / consumersBeforeDispatchStarts",
 )
-async def test_dispatch_starts_with_enough_consumers_or_after_the_timeout(clock, make_broker):
+async def test_dispatch_starts_with_enough_consumers_or_after_the_timeout(
+    clock: ManualClock, make_broker: type[Broker]
+) -> None:
     broker = make_broker(PolicyEntry(consumers_before_dispatch_starts=2))
     client = broker.client()
     send_all(client, 2)
@@ -380,7 +399,9 @@ async def test_dispatch_starts_with_enough_consumers_or_after_the_timeout(clock,
     assert client.received(late) == ["4"]
 
 
-async def test_dispatch_can_start_after_a_fixed_time(clock, make_broker):
+async def test_dispatch_can_start_after_a_fixed_time(
+    clock: ManualClock, make_broker: type[Broker]
+) -> None:
     client = make_broker(PolicyEntry(time_before_dispatch_starts=3)).client()
     send_all(client, 2)
     consumers = [client.consume(Q) for _ in range(4)]
@@ -392,8 +413,8 @@ async def test_dispatch_can_start_after_a_fixed_time(clock, make_broker):
 
 @pytest.mark.fact("activemq-broker Q22")
 async def test_a_paused_queue_accepts_messages_but_does_not_dispatch_or_expire(
-    clock, broker, client
-):
+    clock: ManualClock, broker: Broker, client: Client
+) -> None:
     consumer = client.consume(Q)
     queue = broker.queue(Q)
     queue.pause()
@@ -410,7 +431,7 @@ async def test_a_paused_queue_accepts_messages_but_does_not_dispatch_or_expire(
     assert queue.statistics.expired == 1
 
 
-def test_a_wildcard_consumer_uses_its_one_window_on_all_queues(client):
+def test_a_wildcard_consumer_uses_its_one_window_on_all_queues(client: Client) -> None:
     client.send(Queue("W.1"), "a")
     client.send(Queue("W.2"), "b")
     consumer = client.consume(Queue("W.*"), prefetch=2)
@@ -424,7 +445,7 @@ def test_a_wildcard_consumer_uses_its_one_window_on_all_queues(client):
     assert sorted(client.received(consumer)) == list("abcde")
 
 
-def test_acknowledging_from_inside_a_dispatch_is_safe(client):
+def test_acknowledging_from_inside_a_dispatch_is_safe(client: Client) -> None:
     consumer = client.consume(Q, prefetch=1)
     client.on_dispatch = lambda dispatch: client.ack(consumer)
     send_all(client, 50)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -17,26 +19,27 @@ from pyjms_broker.policy.recovery import (
     QueryBasedSubscriptionRecoveryPolicy,
     TimedSubscriptionRecoveryPolicy,
 )
+from tests.kit.region import Broker, Client, ManualClock, PagedAdapter
 
 T = Topic("T")
 COUNT = FixedCountSubscriptionRecoveryPolicy(maximum_size=3)
 
 
-def keeping(policy, **attributes):
+def keeping(policy: Any, **attributes: Any) -> PolicyEntry:
     return PolicyEntry(subscription_recovery_policy=policy, **attributes)
 
 
-def send_all(client, texts, topic=T, **options):
+def send_all(client: Client, texts: Any, topic: Any = T, **options: Any) -> None:
     for text in texts:
         client.send(topic, text, **options)
 
 
-def recovered(client, topic=T, **options):
+def recovered(client: Client, topic: Any = T, **options: Any) -> Any:
     return client.received(client.consume(topic, **{"retroactive": True, **options}))
 
 
 @pytest.mark.fact("activemq-broker 4.2/fixedCount")
-def test_the_last_messages_by_number(make_broker):
+def test_the_last_messages_by_number(make_broker: type[Broker]) -> None:
     client = make_broker(keeping(COUNT)).client()
     assert recovered(client) == []
     send_all(client, "12")
@@ -48,7 +51,7 @@ def test_the_last_messages_by_number(make_broker):
 
 
 @pytest.mark.fact("activemq-broker 4.2/fixedSized")
-def test_the_last_messages_by_size(make_broker):
+def test_the_last_messages_by_size(make_broker: type[Broker]) -> None:
     policy = FixedSizedSubscriptionRecoveryPolicy(maximum_size=2500)
     broker = make_broker(keeping(policy, minimum_message_size=1000))
     client = broker.client()
@@ -63,7 +66,7 @@ def test_the_last_messages_by_size(make_broker):
 
 
 @pytest.mark.fact("activemq-broker 4.2/lastImage")
-def test_the_last_message(make_broker):
+def test_the_last_message(make_broker: type[Broker]) -> None:
     client = make_broker(keeping(LastImageSubscriptionRecoveryPolicy())).client()
     send_all(client, "12")
     assert recovered(client) == ["2"]
@@ -71,14 +74,14 @@ def test_the_last_message(make_broker):
 
 @pytest.mark.fact("activemq-broker 4.2/noSubscriptionRecoveryPolicy")
 @pytest.mark.parametrize("policy", [None, NoSubscriptionRecoveryPolicy()])
-def test_nothing(make_broker, policy):
+def test_nothing(make_broker: type[Broker], policy: NoSubscriptionRecoveryPolicy | None) -> None:
     client = make_broker(keeping(policy)).client()
     send_all(client, "12")
     assert recovered(client) == []
 
 
 @pytest.mark.fact("activemq-broker 4.2/timed")
-async def test_messages_of_the_last_time(clock, make_broker):
+async def test_messages_of_the_last_time(clock: ManualClock, make_broker: type[Broker]) -> None:
     broker = make_broker(keeping(TimedSubscriptionRecoveryPolicy(recover_duration=10)))
     client, topic = broker.client(), broker.topic(T)
     client.send(T, "1")
@@ -100,10 +103,10 @@ async def test_messages_of_the_last_time(clock, make_broker):
 class Prices:
     """A query for messages of its own, which refuses updates named `bad`."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.asked = []
 
-    def execute(self, destination):
+    def execute(self, destination: Any) -> Any:
         self.asked.append(destination)
         return [
             ActiveMQTextMessage(
@@ -114,12 +117,12 @@ class Prices:
             for text in ("a", "b")
         ]
 
-    def validate_update(self, message):
+    def validate_update(self, message: Any) -> bool:
         return message.type != "bad"
 
 
 @pytest.mark.fact("activemq-broker 4.2/queryBased")
-def test_messages_of_a_query(make_broker):
+def test_messages_of_a_query(make_broker: type[Broker]) -> None:
     query = Prices()
     client = make_broker(keeping(QueryBasedSubscriptionRecoveryPolicy(query=query))).client()
     live = client.consume(Topic("*"))
@@ -133,7 +136,7 @@ def test_messages_of_a_query(make_broker):
     assert query.asked == [T]
 
 
-def test_always_retroactive(make_broker):
+def test_always_retroactive(make_broker: type[Broker]) -> None:
     for always in (True, False):
         client = make_broker(keeping(COUNT, always_retroactive=always)).client()
         send_all(client, "1")
@@ -141,7 +144,7 @@ def test_always_retroactive(make_broker):
         assert recovered(client, Topic("*"), retroactive=False) == (["1"] if always else [])
 
 
-def test_patterns_and_composites_get_what_each_topic_keeps(make_broker):
+def test_patterns_and_composites_get_what_each_topic_keeps(make_broker: type[Broker]) -> None:
     client = make_broker(keeping(COUNT)).client()
     for name in ("a.x", "a.y"):
         send_all(client, [name], Topic(name))
@@ -149,7 +152,9 @@ def test_patterns_and_composites_get_what_each_topic_keeps(make_broker):
     assert sorted(recovered(client, Topic("a.x,a.y"))) == ["a.x", "a.y"]
 
 
-def test_what_a_consumer_would_not_get_live_is_not_recovered(clock, make_broker):
+def test_what_a_consumer_would_not_get_live_is_not_recovered(
+    clock: ManualClock, make_broker: type[Broker]
+) -> None:
     client = make_broker(keeping(COUNT)).client()
     client.send(T, "red", properties={"color": "red"})
     client.send(T, "brief", expiration=clock.time_ms() + 10)
@@ -159,7 +164,7 @@ def test_what_a_consumer_would_not_get_live_is_not_recovered(clock, make_broker)
     assert recovered(client) == ["red"]
 
 
-def test_recovered_messages_fill_the_window_before_new_ones(make_broker):
+def test_recovered_messages_fill_the_window_before_new_ones(make_broker: type[Broker]) -> None:
     client = make_broker(keeping(COUNT)).client()
     send_all(client, "123")
     consumer = client.consume(T, 2, retroactive=True)
@@ -169,7 +174,7 @@ def test_recovered_messages_fill_the_window_before_new_ones(make_broker):
     assert client.received(consumer) == ["1", "2", "3", "4"]
 
 
-def test_a_message_for_one_consumer_takes_no_room(make_broker):
+def test_a_message_for_one_consumer_takes_no_room(make_broker: type[Broker]) -> None:
     client = make_broker(keeping(COUNT)).client()
     client.send(T, "1")
     for number in range(3):
@@ -180,7 +185,7 @@ def test_a_message_for_one_consumer_takes_no_room(make_broker):
 
 
 # memory
-def test_what_is_kept_counts_as_used_memory_until_it_is_dropped(make_broker):
+def test_what_is_kept_counts_as_used_memory_until_it_is_dropped(make_broker: type[Broker]) -> None:
     broker = make_broker(keeping(COUNT, minimum_message_size=1000))
     client, topic = broker.client(), broker.topic(T)
     send_all(client, "12345")
@@ -194,7 +199,7 @@ def test_what_is_kept_counts_as_used_memory_until_it_is_dropped(make_broker):
     assert broker.region.system_usage.memory.used == 0
 
 
-def test_what_is_kept_never_makes_senders_wait(make_broker):
+def test_what_is_kept_never_makes_senders_wait(make_broker: type[Broker]) -> None:
     policy = FixedCountSubscriptionRecoveryPolicy(maximum_size=100)
     broker = make_broker(keeping(policy, memory_limit=10_000, minimum_message_size=1000))
     client, topic = broker.client(), broker.topic(T)
@@ -205,7 +210,7 @@ def test_what_is_kept_never_makes_senders_wait(make_broker):
     assert recovered(client)[-1] == "49"
 
 
-def test_memory_of_others_makes_a_topic_keep_less(make_broker):
+def test_memory_of_others_makes_a_topic_keep_less(make_broker: type[Broker]) -> None:
     broker = make_broker(
         keeping(COUNT, memory_limit=10_000, minimum_message_size=1000, topic_prefetch=1)
     )
@@ -219,13 +224,13 @@ def test_memory_of_others_makes_a_topic_keep_less(make_broker):
 
 
 # retained messages
-def retained(client, text, content=b"body", value=True):
+def retained(client: Client, text: Any, content: bytes = b"body", value: bool = True) -> None:
     message = client.message(T, text, properties={"ActiveMQ.Retain": value, "a": 1})
     message.content = content
     client.send(T, text, message=message)
 
 
-def properties(client, consumer):
+def properties(client: Client, consumer: Any) -> Any:
     return [
         dict(decode_map(dispatch.message.marshalled_properties))
         for dispatch in client.dispatches_of(consumer)
@@ -234,7 +239,9 @@ def properties(client, consumer):
 
 @pytest.mark.fact("activemq-broker 4.2/retained")
 @pytest.mark.parametrize("policy", [None, COUNT])
-def test_the_last_retained_message(make_broker, policy):
+def test_the_last_retained_message(
+    make_broker: type[Broker], policy: FixedCountSubscriptionRecoveryPolicy | None
+) -> None:
     broker = make_broker(keeping(policy))
     client = broker.client()
     live = client.consume(T)
@@ -251,7 +258,7 @@ def test_the_last_retained_message(make_broker, policy):
     assert {"a": 1, "ActiveMQ.Retained": True} not in properties(client, later)
 
 
-def test_a_retained_message_counts_as_used_memory(make_broker):
+def test_a_retained_message_counts_as_used_memory(make_broker: type[Broker]) -> None:
     broker = make_broker(PolicyEntry(memory_limit=4000, minimum_message_size=1000))
     client, topic = broker.client(), broker.topic(T)
     retained(client, "1")
@@ -267,8 +274,8 @@ def test_a_retained_message_counts_as_used_memory(make_broker):
 @pytest.mark.fact("activemq-broker T19")
 @pytest.mark.parametrize("is_paged", [True, False])
 def test_a_new_retroactive_durable_subscription_gets_what_the_store_has(
-    make_broker, paged, is_paged
-):
+    make_broker: type[Broker], paged: PagedAdapter, is_paged: bool
+) -> None:
     client = make_broker(store=paged if is_paged else None).client("me")
     other = client.consume(T, subscription_name="other")
     send_all(client, "12", persistent=True)
@@ -282,7 +289,9 @@ def test_a_new_retroactive_durable_subscription_gets_what_the_store_has(
 
 
 @pytest.mark.fact("activemq-broker 4.2/fixedCount")
-def test_a_retroactive_durable_subscription_gets_what_is_kept_at_each_activation(make_broker):
+def test_a_retroactive_durable_subscription_gets_what_is_kept_at_each_activation(
+    make_broker: type[Broker],
+) -> None:
     broker = make_broker(keeping(COUNT))
     client = broker.client("me")
     send_all(client, "1234", persistent=True)
@@ -299,7 +308,7 @@ def test_a_retroactive_durable_subscription_gets_what_is_kept_at_each_activation
     assert client.received(client.consume(T, subscription_name="s")) == []
 
 
-async def test_nothing_runs_on_after_a_stop(make_broker):
+async def test_nothing_runs_on_after_a_stop(make_broker: type[Broker]) -> None:
     """The task that drops what has become too old ran on, and kept the messages in memory."""
     before = running_tasks()
     broker = make_broker(keeping(TimedSubscriptionRecoveryPolicy(recover_duration=3600)))
@@ -314,7 +323,7 @@ async def test_nothing_runs_on_after_a_stop(make_broker):
     assert topic.memory.used == 0
 
 
-async def test_nothing_runs_on_after_a_topic_is_removed(make_broker):
+async def test_nothing_runs_on_after_a_topic_is_removed(make_broker: type[Broker]) -> None:
     before = running_tasks()
     broker = make_broker(keeping(TimedSubscriptionRecoveryPolicy(recover_duration=3600)))
     client = broker.client()
@@ -326,5 +335,5 @@ async def test_nothing_runs_on_after_a_topic_is_removed(make_broker):
     assert running_tasks() == before
 
 
-def running_tasks():
+def running_tasks() -> Any:
     return {task.name for task in anyio.get_running_tasks()}

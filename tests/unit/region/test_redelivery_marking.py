@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -13,13 +15,14 @@ from pyjms.wire.openwire.commands import AckType
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from tests.kit.region import Broker, ManualClock, PagedAdapter
 
 Q, R = Queue("Q.marked"), Queue("Q.plain")
 POLICY = PolicyEntry(destination=Q, persist_jms_redelivered=True)
 
 
 @pytest.fixture
-def stage(make_broker, paged):
+def stage(make_broker: type[Broker], paged: PagedAdapter) -> Broker:
     """A broker whose store has three messages, and completes its calls later from now on."""
     broker = make_broker(POLICY, store=paged)
     client = broker.client()
@@ -29,13 +32,15 @@ def stage(make_broker, paged):
     return broker
 
 
-def stored(adapter):
+def stored(adapter: Any) -> Any:
     page = adapter.queue_message_store(Q).next_messages(None, 99)
     return [(m.message.type, m.message.redelivery_counter) for m in page]
 
 
 @pytest.mark.fact("activemq-broker 2.1/persistJMSRedelivered")
-def test_messages_are_sent_once_the_store_has_marked_them(stage, paged):
+def test_messages_are_sent_once_the_store_has_marked_them(
+    stage: Broker, paged: PagedAdapter
+) -> None:
     client = stage.client()
     consumer = client.consume(Q, prefetch=2)
     assert client.received(consumer) == []
@@ -53,7 +58,7 @@ def test_messages_are_sent_once_the_store_has_marked_them(stage, paged):
     assert stage.texts(Q) == ["3"]
 
 
-def test_an_unmarked_message_waits_for_earlier_ones(stage, paged):
+def test_an_unmarked_message_waits_for_earlier_ones(stage: Broker, paged: PagedAdapter) -> None:
     client = stage.client()
     consumer = client.consume(Queue("Q.>"))
     client.send(Q, "4")
@@ -67,7 +72,7 @@ def test_an_unmarked_message_waits_for_earlier_ones(stage, paged):
     assert stored(paged) == [("1", 1), ("2", 1), ("3", 1)]
 
 
-def test_a_redelivered_message_is_not_marked_again(stage, paged):
+def test_a_redelivered_message_is_not_marked_again(stage: Broker, paged: PagedAdapter) -> None:
     first, second = stage.client(), stage.client()
     consumer = first.consume(Q, prefetch=1)
     paged.complete()
@@ -80,7 +85,9 @@ def test_a_redelivered_message_is_not_marked_again(stage, paged):
     assert second.received(again) == ["1"]
 
 
-def test_messages_never_sent_to_a_closed_consumer_are_not_redelivered(stage, paged):
+def test_messages_never_sent_to_a_closed_consumer_are_not_redelivered(
+    stage: Broker, paged: PagedAdapter
+) -> None:
     closed, other = stage.client(), stage.client()
     consumer = closed.consume(Q)
     paged.complete()
@@ -96,7 +103,7 @@ def test_messages_never_sent_to_a_closed_consumer_are_not_redelivered(stage, pag
     assert stage.queue(Q).statistics.inflight == 3
 
 
-def test_a_pull_gets_one_message(stage, paged):
+def test_a_pull_gets_one_message(stage: Broker, paged: PagedAdapter) -> None:
     client = stage.client()
     consumer = client.consume(Q, prefetch=0)
     client.pull(consumer, -1)
@@ -106,7 +113,7 @@ def test_a_pull_gets_one_message(stage, paged):
     assert client.received(consumer) == ["1"]
 
 
-def test_a_removed_queue_sends_nothing_more(stage, paged):
+def test_a_removed_queue_sends_nothing_more(stage: Broker, paged: PagedAdapter) -> None:
     client = stage.client()
     consumer = client.consume(Q)
     stage.region.remove_destination(stage.region.context, Q, 1)
@@ -116,7 +123,13 @@ def test_a_removed_queue_sends_nothing_more(stage, paged):
 
 
 @pytest.mark.parametrize("raises", [False, True])
-async def test_a_failed_mark_is_retried(stage, paged, clock, caplog, raises):
+async def test_a_failed_mark_is_retried(
+    stage: Broker,
+    paged: PagedAdapter,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    raises: bool,
+) -> None:
     client = stage.client()
     paged.broken = {"update_message"} if raises else set()
     with caplog.at_level(logging.ERROR):
@@ -139,7 +152,9 @@ async def test_a_failed_mark_is_retried(stage, paged, clock, caplog, raises):
     assert client.received(consumer) == ["1", "2", "3"]
 
 
-async def test_marks_are_not_retried_after_the_broker_has_stopped(stage, paged, clock):
+async def test_marks_are_not_retried_after_the_broker_has_stopped(
+    stage: Broker, paged: PagedAdapter, clock: ManualClock
+) -> None:
     client = stage.client()
     paged.broken = {"update_message"}
     consumer = client.consume(Q)
@@ -150,7 +165,9 @@ async def test_marks_are_not_retried_after_the_broker_has_stopped(stage, paged, 
     assert (client.received(consumer), paged.unanswered) == ([], [])
 
 
-async def test_the_journal_is_synced_before_the_message_is_sent(make_broker, tmp_path):
+async def test_the_journal_is_synced_before_the_message_is_sent(
+    make_broker: type[Broker], tmp_path: Path
+) -> None:
     store = KahaDBPersistenceAdapter(tmp_path)
     await store.start()
     broker = make_broker(POLICY, store=store)
@@ -159,7 +176,7 @@ async def test_the_journal_is_synced_before_the_message_is_sent(make_broker, tmp
     await store.checkpoint()
     seen = []
 
-    def record(dispatch):
+    def record(dispatch: Any) -> None:
         seen.append((store.journal.syncs > before, store.journal.synced >= store.journal.written))
 
     client.on_dispatch = record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from pyjms.errors import InvalidSelectorException
 from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
+from tests.kit.region import Broker, Client
 
 Q, T = Queue("q"), Topic("t")
 COSTLY = "REGEX('(a|aa|aaa)*b', s)"
@@ -17,7 +19,7 @@ EVIL = {"s": "a" * 20_000}
 
 
 @pytest.mark.parametrize("destination", [Q, T])
-def test_its_consumer_is_closed_with_an_error(broker, destination) -> None:
+def test_its_consumer_is_closed_with_an_error(broker: Broker, destination: Any) -> None:
     hostile, good = broker.client(), broker.client()
     costly = hostile.consume(destination, selector=COSTLY, prefetch=10)
     plain = good.consume(destination, prefetch=10)
@@ -32,7 +34,7 @@ def test_its_consumer_is_closed_with_an_error(broker, destination) -> None:
     assert good.errors == good.controls == []
 
 
-def test_a_browser_ends(broker) -> None:
+def test_a_browser_ends(broker: Broker) -> None:
     client = broker.client()
     client.send(Q, "evil", properties=EVIL)
     browser = client.consume(Q, selector=COSTLY, browser=True, prefetch=10)
@@ -40,7 +42,7 @@ def test_a_browser_ends(broker) -> None:
     assert [control.close for control in client.controls] == [True]
 
 
-def test_a_message_within_the_limits_is_selected(broker) -> None:
+def test_a_message_within_the_limits_is_selected(broker: Broker) -> None:
     client = broker.client()
     consumer = client.consume(Q, selector=COSTLY, prefetch=10)
     client.send(Q, "b", properties={"s": "aab"})
@@ -48,7 +50,9 @@ def test_a_message_within_the_limits_is_selected(broker) -> None:
     assert client.errors == []
 
 
-def test_a_durable_subscription_goes_on_until_it_has_exceeded_often(broker, caplog) -> None:
+def test_a_durable_subscription_goes_on_until_it_has_exceeded_often(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
     client = broker.client("me")
     consumer = client.consume(T, subscription_name="s", selector=COSTLY, prefetch=100)
     client.send(T, "evil", properties=EVIL)
@@ -67,7 +71,9 @@ def test_a_durable_subscription_goes_on_until_it_has_exceeded_often(broker, capl
     assert len(client.errors) == 1
 
 
-async def test_a_stored_selector_that_is_refused_stops_no_start(broker, caplog) -> None:
+async def test_a_stored_selector_that_is_refused_stops_no_start(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
     key = SubscriptionKey("me", "s")
     store = broker.region.store.topic_message_store(T)
     store.add_subscription(StoredSubscription(key, T, "n = " + "9" * 5_000, False), False)
@@ -78,7 +84,9 @@ async def test_a_stored_selector_that_is_refused_stops_no_start(broker, caplog) 
     assert subscription.pending_count == 0
 
 
-def test_a_failing_selector_is_logged_once(client, caplog) -> None:
+def test_a_failing_selector_is_logged_once(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     consumer = client.consume(Q, selector="weight > 3", prefetch=10)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):

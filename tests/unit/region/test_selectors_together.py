@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.region.flow.selector_meter import COSTLY, SelectorMeter
+from tests.kit.region import Broker, ManualClock
 
 Q, T = Queue("q"), Topic("t")
 RATE = 50_000
@@ -15,16 +18,16 @@ LONG = {"s": "a" * 500}
 
 
 @pytest.fixture
-def broker(clock, make_broker):
+def broker(clock: ManualClock, make_broker: type[Broker]) -> Broker:
     return make_broker(selector_meter=SelectorMeter(RATE))
 
 
-def steps_of(broker) -> int:
+def steps_of(broker: Broker) -> int:
     return broker.region.selector_meter.total
 
 
 @pytest.fixture
-def one(broker) -> int:
+def one(broker: Any) -> int:
     """Return how many steps one evaluation takes."""
     client = broker.client()
     consumer = client.consume(T, selector=COSTLY_SELECTOR, prefetch=10)
@@ -36,7 +39,7 @@ def one(broker) -> int:
 
 @pytest.mark.parametrize("destination", [Q, T])
 async def test_a_message_for_many_costly_consumers_takes_a_second_at_most(
-    broker, one, destination
+    broker: Broker, one: int, destination: Any
 ) -> None:
     hostile, good = broker.client(), broker.client()
     count = 10 * RATE // one
@@ -55,7 +58,9 @@ async def test_a_message_for_many_costly_consumers_takes_a_second_at_most(
     assert len(costly) == count
 
 
-async def test_later_everything_is_permitted_again(broker, one, clock) -> None:
+async def test_later_everything_is_permitted_again(
+    broker: Broker, one: int, clock: ManualClock
+) -> None:
     client = broker.client()
     client.consume(T, selector=COSTLY_SELECTOR, prefetch=10)
     for _ in range(RATE // one - 1):
@@ -69,7 +74,9 @@ async def test_later_everything_is_permitted_again(broker, one, clock) -> None:
     assert len(client.errors) == 1
 
 
-async def test_a_queue_rests_between_costly_messages(broker, one, clock) -> None:
+async def test_a_queue_rests_between_costly_messages(
+    broker: Broker, one: int, clock: ManualClock
+) -> None:
     client = broker.client()
     count = 3 * RATE // one
     for _ in range(count):
@@ -87,7 +94,9 @@ async def test_a_queue_rests_between_costly_messages(broker, one, clock) -> None
 
 
 @pytest.mark.parametrize("active", [True, False])
-async def test_a_durable_subscription_selects_later(broker, one, clock, active) -> None:
+async def test_a_durable_subscription_selects_later(
+    broker: Broker, one: int, clock: ManualClock, active: bool
+) -> None:
     client, hostile = broker.client("me"), broker.client()
     subscription = {"subscription_name": "s", "selector": COSTLY_SELECTOR, "prefetch": 100}
     consumer = client.consume(T, **subscription)
@@ -109,7 +118,7 @@ async def test_a_durable_subscription_selects_later(broker, one, clock, active) 
     assert consumer.pending_count == 0
 
 
-async def test_what_no_store_has_cannot_be_selected_later(broker, one) -> None:
+async def test_what_no_store_has_cannot_be_selected_later(broker: Broker, one: int) -> None:
     client, hostile = broker.client("me"), broker.client()
     consumer = client.consume(T, subscription_name="s", selector=COSTLY_SELECTOR, prefetch=100)
     for _ in range(3 * RATE // one):

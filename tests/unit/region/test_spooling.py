@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -12,29 +14,33 @@ from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.temp import TempStore
+from tests.kit.region import Broker, Client, ManualClock, PagedAdapter
 
 Q, T = Queue("Q"), Topic("T")
 SIZE = 1100
 
 
 @pytest.fixture
-def tight(make_broker, paged, temp_store):
+def tight(make_broker: type[Broker], paged: PagedAdapter, temp_store: TempStore) -> Broker:
     policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5)
     return make_broker(policy, store=paged, temp_store=temp_store)
 
 
-def texts(first, last):
+def texts(first: Any, last: Any) -> Any:
     return [str(n) for n in range(first, last + 1)]
 
 
-def drain(client, consumer, done=0):
+def drain(client: Client, consumer: Any, done: int = 0) -> Any:
     while done < len(client.received(consumer)):
         client.ack(consumer, done)
         done += 1
     return client.received(consumer)
 
 
-async def test_non_persistent_messages_go_to_the_temp_store(tight, temp_store):
+async def test_non_persistent_messages_go_to_the_temp_store(
+    tight: Broker, temp_store: TempStore
+) -> None:
     client = tight.client()
     for n in range(1, 301):
         client.send(Q, str(n))
@@ -48,7 +54,7 @@ async def test_non_persistent_messages_go_to_the_temp_store(tight, temp_store):
 
 
 @pytest.mark.fact("activemq-broker M9")
-async def test_both_kinds_are_drained_alternately(tight):
+async def test_both_kinds_are_drained_alternately(tight: Broker) -> None:
     client = tight.client()
     for n in range(200):
         client.send(Q, f"{n}", persistent=n < 100)
@@ -61,7 +67,9 @@ async def test_both_kinds_are_drained_alternately(tight):
         assert same == sorted(same)
 
 
-async def test_priorities_in_the_spool(make_broker, paged, temp_store):
+async def test_priorities_in_the_spool(
+    make_broker: type[Broker], paged: PagedAdapter, temp_store: TempStore
+) -> None:
     policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5, prioritized_messages=True)
     broker = make_broker(policy, store=paged, temp_store=temp_store)
     client = broker.client()
@@ -72,7 +80,9 @@ async def test_priorities_in_the_spool(make_broker, paged, temp_store):
     assert sorted(got) == list(range(100))
 
 
-async def test_without_a_temp_store_messages_stay_in_memory(make_broker, paged):
+async def test_without_a_temp_store_messages_stay_in_memory(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5, producer_flow_control=False)
     broker = make_broker(policy, store=paged)
     client = broker.client()
@@ -86,7 +96,7 @@ async def test_without_a_temp_store_messages_stay_in_memory(make_broker, paged):
     assert queue.memory.used == 0
 
 
-async def test_temporary_queues_keep_all_in_memory(tight, temp_store):
+async def test_temporary_queues_keep_all_in_memory(tight: Broker, temp_store: TempStore) -> None:
     client = tight.client()
     mine = TemporaryQueue("c1:1")
     tight.region.add_destination(client.context, mine, True)
@@ -96,7 +106,7 @@ async def test_temporary_queues_keep_all_in_memory(tight, temp_store):
     assert len(client.received(client.consume(mine))) == 15
 
 
-async def test_removing_and_purging_spooled_messages(tight, temp_store):
+async def test_removing_and_purging_spooled_messages(tight: Broker, temp_store: TempStore) -> None:
     client = tight.client()
     for n in range(1, 101):
         client.send(Q, str(n))
@@ -112,7 +122,7 @@ async def test_removing_and_purging_spooled_messages(tight, temp_store):
     assert (queue.statistics.messages, queue.memory.used, temp_store.size) == (0, 0, 0)
 
 
-async def test_expiry_in_the_spool(clock, tight):
+async def test_expiry_in_the_spool(clock: ManualClock, tight: Broker) -> None:
     client = tight.client()
     for n in range(1, 101):
         client.send(Q, str(n), expiration=clock.time_ms() + 1000)
@@ -122,7 +132,7 @@ async def test_expiry_in_the_spool(clock, tight):
     assert (queue.statistics.expired, queue.statistics.messages) == (100, 0)
 
 
-async def test_redelivery_counters_survive_the_spool(tight):
+async def test_redelivery_counters_survive_the_spool(tight: Broker) -> None:
     client = tight.client()
     for n in range(1, 41):
         message = client.message(Q, str(n))
@@ -132,7 +142,7 @@ async def test_redelivery_counters_survive_the_spool(tight):
     assert [d.redelivery_counter for d in client.dispatches] == list(range(1, 41))
 
 
-async def test_durable_subscriptions_spool_too(tight, temp_store):
+async def test_durable_subscriptions_spool_too(tight: Broker, temp_store: TempStore) -> None:
     client, sender = tight.client("me"), tight.client()
     client.close(client.consume(T, subscription_name="s"))
     for n in range(1, 101):
@@ -150,7 +160,9 @@ async def test_durable_subscriptions_spool_too(tight, temp_store):
 # full disks
 @pytest.mark.fact("activemq-broker M3")
 @pytest.mark.parametrize("what", ["size", "state"])
-async def test_a_full_store_makes_persistent_sends_wait(clock, make_broker, paged, what):
+async def test_a_full_store_makes_persistent_sends_wait(
+    clock: ManualClock, make_broker: type[Broker], paged: PagedAdapter, what: str
+) -> None:
     usage = SystemUsage(store_limit=1000)
     broker = make_broker(usage=usage, store=paged)
     client = broker.client()
@@ -179,8 +191,12 @@ async def test_a_full_store_makes_persistent_sends_wait(clock, make_broker, page
 @pytest.mark.fact("activemq-broker M3")
 @pytest.mark.parametrize("persistent", [True, False])
 async def test_full_disks_fail_sends_at_once_or_after_a_time(
-    clock, make_broker, paged, temp_store, persistent
-):
+    clock: ManualClock,
+    make_broker: type[Broker],
+    paged: PagedAdapter,
+    temp_store: TempStore,
+    persistent: bool,
+) -> None:
     usage = SystemUsage(store_limit=1000, temp_limit=1)
     at_once = PolicyEntry(destination=Queue("fast"), send_fail_if_no_space=True)
     later = PolicyEntry(destination=Q, send_fail_if_no_space_after_timeout=5)
@@ -207,7 +223,9 @@ async def test_full_disks_fail_sends_at_once_or_after_a_time(
     await broker.region.stop()
 
 
-async def test_freed_space_of_the_temp_store_admits_sends(make_broker, paged, temp_store):
+async def test_freed_space_of_the_temp_store_admits_sends(
+    make_broker: type[Broker], paged: PagedAdapter, temp_store: TempStore
+) -> None:
     usage = SystemUsage(temp_limit=1)
     broker = make_broker(usage=usage, store=paged, temp_store=temp_store)
     client = broker.client()
@@ -223,8 +241,8 @@ async def test_freed_space_of_the_temp_store_admits_sends(make_broker, paged, te
 
 @pytest.mark.fact("activemq-broker M4")
 async def test_without_flow_control_memory_never_blocks_but_disks_do(
-    make_broker, paged, temp_store
-):
+    make_broker: type[Broker], paged: PagedAdapter, temp_store: TempStore
+) -> None:
     policy = PolicyEntry(memory_limit=5 * SIZE, producer_flow_control=False, max_page_size=5)
     usage = SystemUsage(store_limit=1000)
     broker = make_broker(policy, usage=usage, store=paged, temp_store=temp_store)
@@ -248,7 +266,9 @@ async def test_without_flow_control_memory_never_blocks_but_disks_do(
 
 
 @pytest.mark.fact("activemq-broker 2.1/storeUsageHighWaterMark")
-async def test_the_high_water_mark_of_a_policy(make_broker, paged):
+async def test_the_high_water_mark_of_a_policy(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     assert PolicyEntry().store_usage_high_water_mark == 100
     usage = SystemUsage(store_limit=1000)
     policy = PolicyEntry(destination=Q, store_usage_high_water_mark=80)
@@ -265,7 +285,9 @@ async def test_the_high_water_mark_of_a_policy(make_broker, paged):
     await broker.region.stop()
 
 
-async def test_a_send_may_wait_for_memory_and_then_for_the_store(make_broker, paged):
+async def test_a_send_may_wait_for_memory_and_then_for_the_store(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     usage = SystemUsage(store_limit=1000)
     policy = PolicyEntry(memory_limit=1)
     broker = make_broker(policy, usage=usage, store=paged)
@@ -283,7 +305,9 @@ async def test_a_send_may_wait_for_memory_and_then_for_the_store(make_broker, pa
     await broker.region.stop()
 
 
-async def test_a_topic_needs_the_store_for_durable_subscriptions_only(make_broker, paged):
+async def test_a_topic_needs_the_store_for_durable_subscriptions_only(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     usage = SystemUsage(store_limit=1000)
     broker = make_broker(usage=usage, store=paged)
     client, sender = broker.client("me"), broker.client()
@@ -303,7 +327,9 @@ async def test_a_topic_needs_the_store_for_durable_subscriptions_only(make_broke
     await broker.region.stop()
 
 
-async def test_a_closed_connection_ends_its_waits(make_broker, paged):
+async def test_a_closed_connection_ends_its_waits(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     usage = SystemUsage(store_limit=1000)
     broker = make_broker(usage=usage, store=paged)
     client = broker.client()
@@ -318,7 +344,9 @@ async def test_a_closed_connection_ends_its_waits(make_broker, paged):
     await broker.region.stop()
 
 
-async def test_sends_do_not_wait_for_a_failed_store(make_broker, paged):
+async def test_sends_do_not_wait_for_a_failed_store(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     policy = PolicyEntry(destination=Queue("fast"), send_fail_if_no_space=True)
     broker = make_broker(policy, store=paged)
     client = broker.client()
@@ -332,7 +360,9 @@ async def test_sends_do_not_wait_for_a_failed_store(make_broker, paged):
     await broker.region.stop()
 
 
-async def test_earlier_state_listeners_are_still_called(make_broker, paged, temp_store):
+async def test_earlier_state_listeners_are_still_called(
+    make_broker: type[Broker], paged: PagedAdapter, temp_store: TempStore
+) -> None:
     heard = []
     paged.on_state = lambda state, error: heard.append(state)
     broker = make_broker(store=paged, temp_store=temp_store)
@@ -354,7 +384,9 @@ class Part:
 
 
 @pytest.mark.fact("activemq-persistence K25")
-async def test_a_partition_of_the_store_has_its_own_limit(clock, make_broker, paged):
+async def test_a_partition_of_the_store_has_its_own_limit(
+    clock: ManualClock, make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     orders, new = Queue("orders.old"), Queue("orders.new")
     part, unlimited = Part(1000), Part(0)
     parts = {orders: part, new: part, Q: unlimited}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import anyio
 import pytest
@@ -15,13 +16,14 @@ from pyjms_broker.api.message import NO_TRANSACTION, Position
 from pyjms_broker.cursor.base import PAGING_RETRY_DELAY
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.flow.system_usage import SystemUsage
+from tests.kit.region import Broker, Client, ManualClock, PagedAdapter
 
 Q = Queue("Q")
 SIZE = 1100  # a short message with its overhead
 
 
 @pytest.fixture
-def tight(make_broker, paged):
+def tight(make_broker: type[Broker], paged: PagedAdapter) -> Broker:
     """A queue that keeps about 14 messages in memory."""
     return make_broker(PolicyEntry(memory_limit=20 * SIZE, max_page_size=5), store=paged)
 
@@ -30,24 +32,24 @@ def texts(first: int, last: int) -> list[str]:
     return [str(n) for n in range(first, last + 1)]
 
 
-def send(client, first, last, **options):
+def send(client: Client, first: Any, last: Any, **options: Any) -> None:
     for n in range(first, last + 1):
         client.send(Q, str(n), persistent=True, **options)
 
 
-def drain(client, consumer):
+def drain(client: Client, consumer: Any) -> Any:
     """Acknowledge what comes, one by one, until nothing comes."""
     return drain_from(client, consumer, 0)
 
 
-def drain_from(client, consumer, done):
+def drain_from(client: Client, consumer: Any, done: Any) -> Any:
     while done < len(client.received(consumer)):
         client.ack(consumer, done)
         done += 1
     return client.received(consumer)
 
 
-def test_memory_is_bounded_and_no_message_is_lost_or_duplicated(tight):
+def test_memory_is_bounded_and_no_message_is_lost_or_duplicated(tight: Broker) -> None:
     client = tight.client()
     queue = tight.queue(Q)
     send(client, 1, 500)
@@ -67,7 +69,7 @@ def test_memory_is_bounded_and_no_message_is_lost_or_duplicated(tight):
     assert tight.store.paged == paged
 
 
-def test_messages_that_arrive_while_the_queue_is_drained(tight):
+def test_messages_that_arrive_while_the_queue_is_drained(tight: Broker) -> None:
     client = tight.client()
     send(client, 1, 40)
     consumer = client.consume(Q, prefetch=2)
@@ -79,7 +81,7 @@ def test_messages_that_arrive_while_the_queue_is_drained(tight):
     assert tight.queue(Q).statistics.messages == 0
 
 
-def test_unacknowledged_messages_are_not_paged_in_again(tight):
+def test_unacknowledged_messages_are_not_paged_in_again(tight: Broker) -> None:
     client, other = tight.client(), tight.client()
     send(client, 1, 60)
     consumer = client.consume(Q, prefetch=5)
@@ -91,7 +93,7 @@ def test_unacknowledged_messages_are_not_paged_in_again(tight):
     assert tight.queue(Q).statistics.messages == 0
 
 
-def test_unacknowledged_messages_leave_memory_to_others(tight):
+def test_unacknowledged_messages_leave_memory_to_others(tight: Broker) -> None:
     client = tight.client()
     send(client, 1, 60)
     queue = tight.queue(Q)
@@ -103,7 +105,7 @@ def test_unacknowledged_messages_leave_memory_to_others(tight):
 
 
 @pytest.mark.fact("activemq-broker 2.1/useCache")
-def test_a_small_cache_with_use_cache_off(make_broker, paged):
+def test_a_small_cache_with_use_cache_off(make_broker: type[Broker], paged: PagedAdapter) -> None:
     assert PolicyEntry().use_cache
     broker = make_broker(PolicyEntry(use_cache=False, max_page_size=5), store=paged)
     client = broker.client()
@@ -114,7 +116,9 @@ def test_a_small_cache_with_use_cache_off(make_broker, paged):
 
 @pytest.mark.fact("activemq-broker 2.1/useCache", "activemq-broker 2.1/cursorMemoryHighWaterMark")
 @pytest.mark.parametrize(("mark", "kept"), [(70, 14), (40, 8), (100, 20)])
-def test_memory_is_used_up_to_the_high_water_mark(make_broker, paged, mark, kept):
+def test_memory_is_used_up_to_the_high_water_mark(
+    make_broker: type[Broker], paged: PagedAdapter, mark: int, kept: int
+) -> None:
     assert PolicyEntry().cursor_memory_high_water_mark == 70
     policy = PolicyEntry(
         memory_limit=20 * SIZE, cursor_memory_high_water_mark=mark, producer_flow_control=False
@@ -128,7 +132,9 @@ def test_memory_is_used_up_to_the_high_water_mark(make_broker, paged, mark, kept
 
 
 @pytest.mark.fact("activemq-broker M11")
-def test_an_idle_queue_may_keep_others_from_caching(make_broker, paged):
+def test_an_idle_queue_may_keep_others_from_caching(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     usage = SystemUsage(20 * SIZE)
     broker = make_broker(PolicyEntry(max_page_size=5), usage=usage, store=paged)
     client = broker.client()
@@ -147,7 +153,9 @@ def test_an_idle_queue_may_keep_others_from_caching(make_broker, paged):
     assert in_memory.received(there) == []
 
 
-def test_after_a_restart_messages_are_paged_in_on_demand(make_broker, paged):
+def test_after_a_restart_messages_are_paged_in_on_demand(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     before = make_broker(store=paged).client()
     send(before, 1, 300)
     broker = make_broker(PolicyEntry(max_page_size=5), store=paged)
@@ -160,7 +168,9 @@ def test_after_a_restart_messages_are_paged_in_on_demand(make_broker, paged):
     assert drain(client, consumer) == texts(1, 301)
 
 
-def test_a_message_numbered_before_paging_and_visible_after_it(make_broker, paged):
+def test_a_message_numbered_before_paging_and_visible_after_it(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     """Its transaction is committed while others are paged in behind it."""
     broker = make_broker(PolicyEntry(memory_limit=10 * SIZE, max_page_size=5), store=paged)
     client, sender = broker.client(), broker.client()
@@ -185,7 +195,7 @@ def test_a_message_numbered_before_paging_and_visible_after_it(make_broker, page
 
 
 @pytest.mark.parametrize("prefetch", [1, 7])
-def test_priorities(make_broker, paged, prefetch):
+def test_priorities(make_broker: type[Broker], paged: PagedAdapter, prefetch: int) -> None:
     policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5, prioritized_messages=True)
     broker = make_broker(policy, store=paged)
     client = broker.client()
@@ -211,7 +221,7 @@ def test_priorities(make_broker, paged, prefetch):
 
 
 # looking at what is outside
-def test_browsing_reads_all_messages_page_by_page(tight):
+def test_browsing_reads_all_messages_page_by_page(tight: Broker) -> None:
     client, looker = tight.client(), tight.client()
     send(client, 1, 100)
     browser = looker.consume(Q, browser=True, prefetch=1000)
@@ -224,7 +234,7 @@ def test_browsing_reads_all_messages_page_by_page(tight):
     assert limited.received(first) == ["1", "2"]
 
 
-def test_a_browser_continues_as_its_window_has_room(tight):
+def test_a_browser_continues_as_its_window_has_room(tight: Broker) -> None:
     client, looker = tight.client(), tight.client()
     send(client, 1, 100)
     browser = looker.consume(Q, browser=True, prefetch=20)
@@ -238,7 +248,9 @@ def test_a_browser_continues_as_its_window_has_room(tight):
     assert looker.received(browser)[-1] is None
 
 
-async def test_a_browser_with_few_matches_yields_to_other_tasks(make_broker, paged):
+async def test_a_browser_with_few_matches_yields_to_other_tasks(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(PolicyEntry(memory_limit=20 * SIZE, max_browse_page_size=2), store=paged)
     client, looker = broker.client(), broker.client()
     send(client, 1, 6000)
@@ -254,7 +266,7 @@ async def test_a_browser_with_few_matches_yields_to_other_tasks(make_broker, pag
     assert looker.dispatches_of(gone) == []
 
 
-def test_removing_and_finding_single_messages(tight):
+def test_removing_and_finding_single_messages(tight: Broker) -> None:
     client = tight.client()
     send(client, 1, 60)
     queue = tight.queue(Q)
@@ -272,7 +284,7 @@ def test_removing_and_finding_single_messages(tight):
     assert drain(client, client.consume(Q, prefetch=5)) == expected
 
 
-def test_a_failed_removal_of_a_paged_out_message_changes_nothing(tight):
+def test_a_failed_removal_of_a_paged_out_message_changes_nothing(tight: Broker) -> None:
     client = tight.client()
     send(client, 1, 60)
     queue = tight.queue(Q)
@@ -285,7 +297,7 @@ def test_a_failed_removal_of_a_paged_out_message_changes_nothing(tight):
     assert drain(client, client.consume(Q, prefetch=5)) == texts(1, 60)
 
 
-def test_purging_keeps_dispatched_messages(tight):
+def test_purging_keeps_dispatched_messages(tight: Broker) -> None:
     client = tight.client()
     send(client, 1, 100)
     consumer = client.consume(Q, prefetch=4)
@@ -300,7 +312,9 @@ def test_purging_keeps_dispatched_messages(tight):
     assert queue.purge(client.context) == 0
 
 
-async def test_the_expiry_scan_reads_one_page(clock, make_broker, paged):
+async def test_the_expiry_scan_reads_one_page(
+    clock: ManualClock, make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5, max_expire_page_size=30)
     broker = make_broker(policy, store=paged)
     client = broker.client()
@@ -315,7 +329,7 @@ async def test_the_expiry_scan_reads_one_page(clock, make_broker, paged):
     assert len(broker.dead_letters) == 100
 
 
-def test_removing_the_queue(tight):
+def test_removing_the_queue(tight: Broker) -> None:
     client = tight.client()
     send(client, 1, 100)
     queue = tight.queue(Q)
@@ -325,7 +339,7 @@ def test_removing_the_queue(tight):
 
 
 # failures
-async def test_a_failed_page_in_is_retried(tight, caplog):
+async def test_a_failed_page_in_is_retried(tight: Broker, caplog: pytest.LogCaptureFixture) -> None:
     client = tight.client()
     send(client, 1, 50)
     tight.store.broken.add("next_messages")
@@ -342,7 +356,12 @@ async def test_a_failed_page_in_is_retried(tight, caplog):
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize("urgent", ["in memory", "in the store"])
 async def test_what_is_in_memory_is_dispatched_while_the_store_cannot_be_read(
-    clock, make_broker, paged, caplog, prioritized: bool, urgent: str
+    clock: ManualClock,
+    make_broker: type[Broker],
+    paged: PagedAdapter,
+    caplog: pytest.LogCaptureFixture,
+    prioritized: bool,
+    urgent: str,
 ) -> None:
     policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5, prioritized_messages=prioritized)
     broker = make_broker(policy, store=paged)
@@ -368,7 +387,7 @@ async def test_what_is_in_memory_is_dispatched_while_the_store_cannot_be_read(
     assert sorted(received) == sorted([*texts(1, 40), "not stored"])
 
 
-def test_a_write_that_fails_at_once(make_broker, paged):
+def test_a_write_that_fails_at_once(make_broker: type[Broker], paged: PagedAdapter) -> None:
     broker = make_broker(store=paged)
     client = broker.client()
     message = client.message(Q, "1", persistent=True)
@@ -382,7 +401,9 @@ def test_a_write_that_fails_at_once(make_broker, paged):
 
 
 @pytest.mark.parametrize("concurrent", [True, False])
-def test_a_write_that_fails_later(make_broker, paged, concurrent):
+def test_a_write_that_fails_later(
+    make_broker: type[Broker], paged: PagedAdapter, concurrent: bool
+) -> None:
     paged.answers_later = True
     paged.concurrent_store_and_dispatch_queues = concurrent
     broker = make_broker(store=paged)
@@ -399,8 +420,11 @@ def test_a_write_that_fails_later(make_broker, paged, concurrent):
 
 @pytest.mark.parametrize("concurrent", [True, False])
 def test_a_sender_without_a_response_does_not_wait_for_the_store(
-    make_broker, paged, concurrent, caplog
-):
+    make_broker: type[Broker],
+    paged: PagedAdapter,
+    concurrent: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     paged.answers_later = True
     paged.concurrent_store_and_dispatch_queues = concurrent
     broker = make_broker(store=paged)
@@ -418,7 +442,9 @@ def test_a_sender_without_a_response_does_not_wait_for_the_store(
 
 
 @pytest.mark.fact("activemq-broker Q2")
-def test_without_concurrent_dispatch_messages_are_stored_first(make_broker, paged):
+def test_without_concurrent_dispatch_messages_are_stored_first(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     paged.answers_later = True
     paged.concurrent_store_and_dispatch_queues = False
     broker = make_broker(store=paged)
@@ -445,7 +471,9 @@ def test_without_concurrent_dispatch_messages_are_stored_first(make_broker, page
 
 
 @pytest.mark.parametrize("kind", [AckType.STANDARD, AckType.INDIVIDUAL])
-def test_a_removal_that_fails(make_broker, paged, kind):
+def test_a_removal_that_fails(
+    make_broker: type[Broker], paged: PagedAdapter, kind: AckType
+) -> None:
     broker = make_broker(store=paged)
     client, other = broker.client(), broker.client()
     consumer = client.consume(Q)
@@ -470,7 +498,9 @@ def test_a_removal_that_fails(make_broker, paged, kind):
 
 
 @pytest.mark.fact("activemq-persistence S6")
-def test_a_duplicate_of_a_stored_message_is_dropped(make_broker, paged, caplog):
+def test_a_duplicate_of_a_stored_message_is_dropped(
+    make_broker: type[Broker], paged: PagedAdapter, caplog: pytest.LogCaptureFixture
+) -> None:
     broker = make_broker(PolicyEntry(enable_audit=False), store=paged)
     client = broker.client()
     message = client.message(Q, "1", persistent=True)
@@ -491,7 +521,7 @@ def test_a_duplicate_of_a_stored_message_is_dropped(make_broker, paged, caplog):
 
 
 @pytest.mark.fact("activemq-broker 2.1/persistJMSRedelivered")
-def test_persist_jms_redelivered(make_broker, paged):
+def test_persist_jms_redelivered(make_broker: type[Broker], paged: PagedAdapter) -> None:
     assert PolicyEntry().persist_jms_redelivered is False
     broker = make_broker(PolicyEntry(persist_jms_redelivered=True), store=paged)
     client = broker.client()
@@ -510,7 +540,9 @@ def test_persist_jms_redelivered(make_broker, paged):
 # prepared transactions from before the start
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("place", [2, 40])
-def test_messages_acknowledged_by_a_recovered_transaction(make_broker, paged, committed, place):
+def test_messages_acknowledged_by_a_recovered_transaction(
+    make_broker: type[Broker], paged: PagedAdapter, committed: bool, place: int
+) -> None:
     send(make_broker(store=paged).client(), 1, 50)
     broker = make_broker(PolicyEntry(memory_limit=20 * SIZE, max_page_size=5), store=paged)
     client = broker.client()
@@ -533,7 +565,9 @@ def test_messages_acknowledged_by_a_recovered_transaction(make_broker, paged, co
     assert (queue.statistics.messages, queue.memory.used) == (0, 0)
 
 
-def test_a_message_of_a_recovered_transaction_is_visible_after_the_commit(make_broker, paged):
+def test_a_message_of_a_recovered_transaction_is_visible_after_the_commit(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
     broker = make_broker(store=paged)
     client = broker.client()
     queue = broker.queue(Q)

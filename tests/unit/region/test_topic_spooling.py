@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from pyjms.jms.destination import Queue, Topic
@@ -10,16 +13,20 @@ from pyjms_broker.policy.eviction import OldestMessageWithLowestPriorityEviction
 from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.temp import TempStore
+from tests.kit.region import Broker, Client, ManualClock, PagedAdapter
 
 T, OTHER, Q = Topic("T"), Topic("U"), Queue("Q")
 SIZE = 1100
 
 
 @pytest.fixture
-def make_tight(make_broker, paged, temp_store):
+def make_tight(
+    make_broker: type[Broker], paged: PagedAdapter, temp_store: TempStore
+) -> Callable[..., Any]:
     """Make a broker whose memory has room for 20 messages."""
 
-    def make(*policies, **usage):
+    def make(*policies: Any, **usage: Any) -> Any:
         limits = SystemUsage(20 * SIZE, **usage)
         default = policies or (PolicyEntry(max_page_size=5),)
         return make_broker(*default, usage=limits, store=paged, temp_store=temp_store)
@@ -27,11 +34,11 @@ def make_tight(make_broker, paged, temp_store):
     return make
 
 
-def texts(first, last):
+def texts(first: Any, last: Any) -> Any:
     return [str(n) for n in range(first, last + 1)]
 
 
-def drain(client, consumer, done=0):
+def drain(client: Client, consumer: Any, done: int = 0) -> Any:
     while done < len(client.received(consumer)):
         client.ack(consumer, done)
         done += 1
@@ -39,7 +46,9 @@ def drain(client, consumer, done=0):
 
 
 @pytest.mark.fact("activemq-broker T7")
-async def test_a_consumer_that_does_not_acknowledge_stops_no_sender(make_tight, temp_store):
+async def test_a_consumer_that_does_not_acknowledge_stops_no_sender(
+    make_tight: Callable[..., Any], temp_store: TempStore
+) -> None:
     broker = make_tight()
     client, sender = broker.client(), broker.client()
     slow, quick = client.consume(T, prefetch=1), client.consume(T, prefetch=1000)
@@ -60,7 +69,7 @@ async def test_a_consumer_that_does_not_acknowledge_stops_no_sender(make_tight, 
     assert temp_store.size == 0
 
 
-async def test_without_flow_control_memory_is_bounded_too(make_tight):
+async def test_without_flow_control_memory_is_bounded_too(make_tight: Callable[..., Any]) -> None:
     broker = make_tight(PolicyEntry(producer_flow_control=False, max_page_size=5))
     client = broker.client()
     slow = client.consume(T, prefetch=1)
@@ -70,7 +79,9 @@ async def test_without_flow_control_memory_is_bounded_too(make_tight):
     assert drain(client, slow) == texts(1, 300)
 
 
-async def test_a_consumer_of_a_pattern_gets_the_topics_in_their_common_order(make_tight):
+async def test_a_consumer_of_a_pattern_gets_the_topics_in_their_common_order(
+    make_tight: Callable[..., Any],
+) -> None:
     broker = make_tight()
     client = broker.client()
     slow = client.consume(Topic(">"), prefetch=1)
@@ -83,7 +94,9 @@ async def test_a_consumer_of_a_pattern_gets_the_topics_in_their_common_order(mak
     assert broker.topic(T).memory.used == broker.topic(OTHER).memory.used == 0
 
 
-async def test_messages_of_open_transactions_are_spooled_when_they_are_published(make_tight):
+async def test_messages_of_open_transactions_are_spooled_when_they_are_published(
+    make_tight: Callable[..., Any],
+) -> None:
     broker = make_tight()
     client = broker.client()
     slow = client.consume(T, prefetch=1)
@@ -98,7 +111,9 @@ async def test_messages_of_open_transactions_are_spooled_when_they_are_published
 
 
 @pytest.mark.parametrize("ends", ["close", "remove"])
-async def test_nothing_stays_spooled_of_a_consumer_that_has_left(make_tight, temp_store, ends):
+async def test_nothing_stays_spooled_of_a_consumer_that_has_left(
+    make_tight: Callable[..., Any], temp_store: TempStore, ends: str
+) -> None:
     broker = make_tight()
     client = broker.client()
     slow = client.consume(T, prefetch=1)
@@ -113,7 +128,9 @@ async def test_nothing_stays_spooled_of_a_consumer_that_has_left(make_tight, tem
 
 @pytest.mark.fact("activemq-broker M3")
 @pytest.mark.parametrize("persistent", [False, True])
-async def test_a_full_temp_store_stops_only_senders_that_need_it(make_tight, persistent):
+async def test_a_full_temp_store_stops_only_senders_that_need_it(
+    make_tight: Callable[..., Any], persistent: bool
+) -> None:
     broker = make_tight(temp_limit=1)
     client, sender = broker.client(), broker.client()
     slow = client.consume(T, prefetch=1)
@@ -131,7 +148,7 @@ async def test_a_full_temp_store_stops_only_senders_that_need_it(make_tight, per
 
 
 @pytest.mark.fact("activemq-broker T8")
-async def test_the_limit_counts_spooled_messages_too(make_tight):
+async def test_the_limit_counts_spooled_messages_too(make_tight: Callable[..., Any]) -> None:
     limit = ConstantPendingMessageLimitStrategy(limit=50)
     broker = make_tight(PolicyEntry(pending_message_limit_strategy=limit, max_page_size=5))
     client = broker.client()
@@ -144,7 +161,9 @@ async def test_the_limit_counts_spooled_messages_too(make_tight):
 
 
 @pytest.mark.fact("activemq-broker T9")
-async def test_the_eviction_strategy_chooses_from_what_memory_has(make_tight):
+async def test_the_eviction_strategy_chooses_from_what_memory_has(
+    make_tight: Callable[..., Any],
+) -> None:
     broker = make_tight(
         PolicyEntry(
             pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=50),
@@ -158,7 +177,9 @@ async def test_the_eviction_strategy_chooses_from_what_memory_has(make_tight):
     assert drain(client, slow) == [t for t in texts(1, 52) if t != "10"]
 
 
-async def test_expired_messages_come_back_from_the_spool_only_to_end(clock, make_tight):
+async def test_expired_messages_come_back_from_the_spool_only_to_end(
+    clock: ManualClock, make_tight: Callable[..., Any]
+) -> None:
     broker = make_tight()
     client = broker.client()
     slow = client.consume(T, prefetch=1)
@@ -171,7 +192,9 @@ async def test_expired_messages_come_back_from_the_spool_only_to_end(clock, make
 
 
 @pytest.mark.parametrize("state", [StoreState.SUSPENDED, StoreState.CONGESTED])
-async def test_a_temp_store_that_takes_nothing_stops_the_topic(make_tight, temp_store, state):
+async def test_a_temp_store_that_takes_nothing_stops_the_topic(
+    make_tight: Callable[..., Any], temp_store: TempStore, state: StoreState
+) -> None:
     broker = make_tight()
     client = broker.client()
     client.consume(T, prefetch=1)
@@ -186,7 +209,9 @@ async def test_a_temp_store_that_takes_nothing_stops_the_topic(make_tight, temp_
 
 
 @pytest.mark.fact("activemq-broker M11")
-async def test_the_vm_cursor_keeps_all_in_memory(make_tight, temp_store):
+async def test_the_vm_cursor_keeps_all_in_memory(
+    make_tight: Callable[..., Any], temp_store: TempStore
+) -> None:
     broker = make_tight(PolicyEntry(pending_subscriber_policy="vmCursor"))
     client = broker.client()
     slow = client.consume(T, prefetch=1)
@@ -197,7 +222,7 @@ async def test_the_vm_cursor_keeps_all_in_memory(make_tight, temp_store):
     assert drain(client, slow) == texts(1, 30)
 
 
-async def test_without_a_temp_store_all_is_in_memory(make_broker):
+async def test_without_a_temp_store_all_is_in_memory(make_broker: type[Broker]) -> None:
     broker = make_broker(usage=SystemUsage(20 * SIZE))
     client = broker.client()
     slow = client.consume(T, prefetch=1)
@@ -210,8 +235,8 @@ async def test_without_a_temp_store_all_is_in_memory(make_broker):
 @pytest.mark.fact("activemq-broker M8")
 @pytest.mark.parametrize("prioritized", [False, True])
 async def test_the_vm_cursors_of_queues_and_durables_read_all_at_the_start(
-    make_broker, paged, temp_store, prioritized
-):
+    make_broker: type[Broker], paged: PagedAdapter, temp_store: TempStore, prioritized: bool
+) -> None:
     policy = PolicyEntry(
         prioritized_messages=prioritized,
         pending_queue_policy="vmQueueCursor",
@@ -241,7 +266,9 @@ async def test_the_vm_cursors_of_queues_and_durables_read_all_at_the_start(
     assert drain(client, client.consume(T, prefetch=1, subscription_name="s")) == texts(1, 60)
 
 
-async def test_what_waits_for_temp_space_does_not_overtake_for_a_durable_subscription(make_tight):
+async def test_what_waits_for_temp_space_does_not_overtake_for_a_durable_subscription(
+    make_tight: Callable[..., Any],
+) -> None:
     broker = make_tight(temp_limit=1)
     client = broker.client()
     durable = client.consume(T, prefetch=1, subscription_name="s")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.errors import JMSException
@@ -18,11 +20,12 @@ from pyjms_broker.policy.pending import (
     ConstantPendingMessageLimitStrategy,
     PrefetchRatePendingMessageLimitStrategy,
 )
+from tests.kit.region import Broker, Client, ManualClock
 
 T = Topic("T")
 
 
-def send_all(client, count, **options):
+def send_all(client: Client, count: Any, **options: Any) -> None:
     for number in range(1, count + 1):
         client.send(T, str(number), **options)
 
@@ -31,7 +34,9 @@ def numbers(*values: int) -> list[str]:
     return [str(value) for value in values]
 
 
-def test_every_matching_subscription_gets_or_keeps_the_message(broker, client):
+def test_every_matching_subscription_gets_or_keeps_the_message(
+    broker: Broker, client: Client
+) -> None:
     quick = client.consume(T)
     slow = client.consume(T, prefetch=1)
     picky = client.consume(T, selector="JMSType = '2'")
@@ -47,7 +52,7 @@ def test_every_matching_subscription_gets_or_keeps_the_message(broker, client):
 
 
 @pytest.mark.fact("activemq-broker T3")
-def test_one_delivery_per_subscription(client):
+def test_one_delivery_per_subscription(client: Client) -> None:
     wide = client.consume(Topic("T.>"))
     overlapping = client.consume(Topic("T.*,T.a"))
     plain = client.consume(Topic("T.a"))
@@ -55,7 +60,7 @@ def test_one_delivery_per_subscription(client):
     assert [client.received(c) for c in (wide, overlapping, plain)] == [["x"], ["x"], ["x"]]
 
 
-def test_no_local(broker):
+def test_no_local(broker: Broker) -> None:
     one, two = broker.client(), broker.client()
     own = one.consume(T, no_local=True)
     other = two.consume(T, no_local=True)
@@ -65,7 +70,7 @@ def test_no_local(broker):
 
 
 @pytest.mark.fact("activemq-broker T4")
-def test_no_local_of_a_durable_subscription_follows_its_connection(broker):
+def test_no_local_of_a_durable_subscription_follows_its_connection(broker: Broker) -> None:
     first = broker.client("me")
     durable = first.consume(T, subscription_name="s", no_local=True)
     first.send(T, "own", persistent=True)
@@ -83,7 +88,7 @@ def test_no_local_of_a_durable_subscription_follows_its_connection(broker):
 
 
 @pytest.mark.fact("activemq-broker T5")
-def test_a_topic_has_no_size_but_its_subscriptions_have(broker, client):
+def test_a_topic_has_no_size_but_its_subscriptions_have(broker: Broker, client: Client) -> None:
     slow = client.consume(T, prefetch=2)
     send_all(client, 5)
     client.ack(slow, 0)
@@ -96,7 +101,7 @@ def test_a_topic_has_no_size_but_its_subscriptions_have(broker, client):
 
 
 @pytest.mark.fact("activemq-broker T6")
-def test_nothing_is_stored_without_durable_subscriptions(broker, client):
+def test_nothing_is_stored_without_durable_subscriptions(broker: Broker, client: Client) -> None:
     store = broker.region.store.topic_message_store(T)
     consumer = client.consume(T, prefetch=1)
     send_all(client, 2, persistent=True)
@@ -106,7 +111,7 @@ def test_nothing_is_stored_without_durable_subscriptions(broker, client):
     assert store.message_count == 0
 
 
-def test_transacted_topic_messages_and_acks(client):
+def test_transacted_topic_messages_and_acks(client: Client) -> None:
     consumer = client.consume(T, prefetch=1)
     tx = client.begin()
     client.send(T, "1", tx=tx)
@@ -130,14 +135,14 @@ def test_transacted_topic_messages_and_acks(client):
     "kind",
     [AckType.STANDARD, AckType.INDIVIDUAL, AckType.POISON, AckType.EXPIRED, AckType.DELIVERED],
 )
-def test_all_acks_free_the_window(client, kind):
+def test_all_acks_free_the_window(client: Client, kind: AckType) -> None:
     consumer = client.consume(T, prefetch=1)
     send_all(client, 3)
     client.ack(consumer, 0, kind=kind)
     assert client.received(consumer) == numbers(1, 2)
 
 
-def test_other_acks_do_not(client):
+def test_other_acks_do_not(client: Client) -> None:
     consumer = client.consume(T, prefetch=1)
     send_all(client, 3)
     client.ack(consumer, 0, kind=AckType.REDELIVERED)
@@ -146,7 +151,7 @@ def test_other_acks_do_not(client):
     assert client.received(consumer) == numbers(1)
 
 
-async def test_topics_can_be_pulled(clock, client):
+async def test_topics_can_be_pulled(clock: ManualClock, client: Client) -> None:
     consumer = client.consume(T, prefetch=0)
     send_all(client, 2)
     client.pull(consumer, 0)
@@ -157,7 +162,7 @@ async def test_topics_can_be_pulled(clock, client):
     assert client.received(consumer) == [*numbers(1, 2), None]
 
 
-def test_only_the_target_consumer_gets_the_message(client):
+def test_only_the_target_consumer_gets_the_message(client: Client) -> None:
     one, two = client.consume(T), client.consume(T)
     message = client.message(T, "replay")
     assert one.consumer_id is not None
@@ -169,8 +174,8 @@ def test_only_the_target_consumer_gets_the_message(client):
 
 
 @pytest.mark.fact("activemq-broker T8")
-def test_pending_limits(make_broker):
-    def arrived(strategy, prefetch, own=0, count=10):
+def test_pending_limits(make_broker: type[Broker]) -> None:
+    def arrived(strategy: Any, prefetch: Any, own: int = 0, count: int = 10) -> Any:
         client = make_broker(PolicyEntry(pending_message_limit_strategy=strategy)).client()
         consumer = client.consume(T, prefetch=prefetch, maximum_pending_message_limit=own)
         send_all(client, count)
@@ -195,8 +200,8 @@ def test_pending_limits(make_broker):
     "activemq-broker T9",
     "activemq-broker 2.1/pendingMessageLimitStrategy, messageEvictionStrategy",
 )
-async def test_evictions(clock, make_broker):
-    def with_strategy(strategy, limit=2):
+async def test_evictions(clock: ManualClock, make_broker: type[Broker]) -> None:
+    def with_strategy(strategy: Any, limit: int = 2) -> Any:
         broker = make_broker(
             PolicyEntry(
                 pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=limit),
@@ -206,7 +211,7 @@ async def test_evictions(clock, make_broker):
         client = broker.client()
         return client, client.consume(T, prefetch=1)
 
-    def rest(client, consumer):
+    def rest(client: Client, consumer: Any) -> Any:
         while consumer.pending_count:
             client.ack(consumer)
         return client.received(consumer)[1:]
@@ -248,7 +253,9 @@ async def test_evictions(clock, make_broker):
 
 @pytest.mark.fact("activemq-broker T10")
 @pytest.mark.parametrize("persistent", [True, False])
-def test_an_evicted_persistent_message_is_dead_lettered(make_broker, persistent):
+def test_an_evicted_persistent_message_is_dead_lettered(
+    make_broker: type[Broker], persistent: bool
+) -> None:
     broker = make_broker(
         PolicyEntry(pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=1))
     )
@@ -267,7 +274,9 @@ def test_an_evicted_persistent_message_is_dead_lettered(make_broker, persistent)
 
 
 @pytest.mark.fact("activemq-broker T12")
-def test_a_slow_consumer_is_flagged_until_it_catches_up(client, caplog):
+def test_a_slow_consumer_is_flagged_until_it_catches_up(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     consumer = client.consume(T, prefetch=2)
     never = client.consume(T, prefetch=1)
     send_all(client, 5)
@@ -284,7 +293,9 @@ def test_a_slow_consumer_is_flagged_until_it_catches_up(client, caplog):
 
 @pytest.mark.fact("activemq-broker T12")
 @pytest.mark.parametrize("durable", [False, True])
-def test_queue_and_durable_consumers_are_slow_while_full_with_more_waiting(broker, durable):
+def test_queue_and_durable_consumers_are_slow_while_full_with_more_waiting(
+    broker: Broker, durable: bool
+) -> None:
     client = broker.client("me")
     where = T if durable else Queue("Q")
     options = {"subscription_name": "s"} if durable else {}
@@ -297,7 +308,7 @@ def test_queue_and_durable_consumers_are_slow_while_full_with_more_waiting(broke
         assert consumer.is_slow is slow
 
 
-def test_duplicate_ids_are_dropped_only_under_a_policy(make_broker):
+def test_duplicate_ids_are_dropped_only_under_a_policy(make_broker: type[Broker]) -> None:
     for policies, expected in (((), ["a", "a"]), ((PolicyEntry(),), ["a"])):
         client = make_broker(*policies).client()
         consumer = client.consume(T)
@@ -318,7 +329,7 @@ def test_duplicate_ids_are_dropped_only_under_a_policy(make_broker):
         ("priority", ["bac", "bac"]),
     ],
 )
-def test_dispatch_policies(make_broker, name, order):
+def test_dispatch_policies(make_broker: type[Broker], name: str, order: Any) -> None:
     client = make_broker(PolicyEntry(dispatch_policy=name)).client()
     consumers = {
         client.consume(T, priority=priority).consumer_id: label
@@ -331,12 +342,12 @@ def test_dispatch_policies(make_broker, name, order):
         assert got == expected
 
 
-def test_an_unknown_dispatch_policy_is_an_error(make_broker):
+def test_an_unknown_dispatch_policy_is_an_error(make_broker: type[Broker]) -> None:
     with pytest.raises(ValueError, match="unknown dispatch_policy 'random'"):
         make_broker(PolicyEntry(dispatch_policy="random")).client().consume(T)
 
 
-def test_closing_a_slow_subscription_frees_its_memory(broker, client):
+def test_closing_a_slow_subscription_frees_its_memory(broker: Broker, client: Client) -> None:
     consumer = client.consume(T, prefetch=1)
     send_all(client, 5)
     assert broker.topic(T).memory.used > 0

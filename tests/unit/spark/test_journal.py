@@ -6,6 +6,7 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,7 @@ from pyjms.wire.kahadb.structures import (
     KahaXATransactionId,
 )
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
+from tests.kit.segments import WriteSegment
 
 Q = KahaDestination(DestinationType.QUEUE, "q")
 T = KahaDestination(DestinationType.TOPIC, "t")
@@ -54,12 +56,16 @@ def command(number: int, message: Message | None = None, time: int = 0) -> Activ
     return to_command(message, MessageId(None, producer, number), producer)
 
 
-def add(number: int, where=Q, transaction=None, time: int = 0) -> KahaAddMessageCommand:
+def add(
+    number: int, where: Any = Q, transaction: Any = None, time: int = 0
+) -> KahaAddMessageCommand:
     frame = encode_message(command(number, time=time))
     return KahaAddMessageCommand(where, f"c:1:1:{number}", frame, transaction_info=transaction)
 
 
-def remove(number: int, where=Q, transaction=None, subscription=None) -> KahaRemoveMessageCommand:
+def remove(
+    number: int, where: Any = Q, transaction: Any = None, subscription: Any = None
+) -> KahaRemoveMessageCommand:
     return KahaRemoveMessageCommand(where, f"c:1:1:{number}", b"", subscription, transaction)
 
 
@@ -88,7 +94,7 @@ def pending(folder: Path) -> list[tuple[str, str | None]]:
     return sorted((names[p.location].rsplit(":", 1)[1], p.subscription) for p in found)
 
 
-def test_a_record_is_a_row_with_its_message(write_segment) -> None:
+def test_a_record_is_a_row_with_its_message(write_segment: WriteSegment) -> None:
     folder = write_segment(3, [[KahaTraceCommand("LOADED"), add(1, time=1700), remove(1)]])
     trace, added, removed = rows(folder)
     assert (trace["command"], trace["destination"], trace["text"]) == ("trace", None, None)
@@ -104,7 +110,7 @@ def test_a_record_is_a_row_with_its_message(write_segment) -> None:
     assert removed["offset"] - added["offset"] == added["size"]
 
 
-def test_slices_share_the_records_out_once_each(write_segment) -> None:
+def test_slices_share_the_records_out_once_each(write_segment: WriteSegment) -> None:
     folder = write_segment(1, [[add(n) for n in range(b, b + 7)] for b in range(0, 140, 7)])
     whole = [row["message_id"] for row in rows(folder)]
     assert len(whole) == 140
@@ -114,7 +120,7 @@ def test_slices_share_the_records_out_once_each(write_segment) -> None:
         assert len(seen) == len(set(seen)) == 140, size
 
 
-def test_what_is_torn_is_passed_over_and_noted(write_segment) -> None:
+def test_what_is_torn_is_passed_over_and_noted(write_segment: WriteSegment) -> None:
     folder = write_segment(1, [[add(1)], [add(2)]])
     path = folder / "db-1.log"
     path.write_bytes(path.read_bytes()[:-40])
@@ -130,7 +136,9 @@ def flip_in(path: Path, text: bytes) -> None:
     path.write_bytes(data.replace(text, bytes([text[0] ^ 1]) + text[1:]))
 
 
-def test_records_of_a_batch_with_a_flipped_byte_are_passed_over_and_noted(write_segment) -> None:
+def test_records_of_a_batch_with_a_flipped_byte_are_passed_over_and_noted(
+    write_segment: WriteSegment,
+) -> None:
     folder = write_segment(1, [[add(1), add(2)], [add(3)]])
     flip_in(folder / "db-1.log", b"text 2")
     assert [row["text"] for row in rows(folder)] == ["text 3"]
@@ -140,7 +148,9 @@ def test_records_of_a_batch_with_a_flipped_byte_are_passed_over_and_noted(write_
     assert [each.reason for each in skipped] == ["checksum"]
 
 
-def test_a_pending_message_whose_batch_is_damaged_by_then_is_refused(write_segment) -> None:
+def test_a_pending_message_whose_batch_is_damaged_by_then_is_refused(
+    write_segment: WriteSegment,
+) -> None:
     pytest.importorskip("pyspark")
     from pyjms.spark.journal.source import MessagesReader, read_options
 
@@ -153,7 +163,7 @@ def test_a_pending_message_whose_batch_is_damaged_by_then_is_refused(write_segme
         list(reader.read(partition))
 
 
-def test_a_damaged_message_is_a_row_that_says_so(write_segment) -> None:
+def test_a_damaged_message_is_a_row_that_says_so(write_segment: WriteSegment) -> None:
     broken = add(1)
     broken.message = broken.message[:20]
     [row] = rows(write_segment(1, [[broken]]))
@@ -161,7 +171,7 @@ def test_a_damaged_message_is_a_row_that_says_so(write_segment) -> None:
     assert (row["message_id"], row["destination"]) == ("c:1:1:1", "queue://q")
 
 
-def test_data_folders_and_archives_are_found(write_segment, tmp_path: Path) -> None:
+def test_data_folders_and_archives_are_found(write_segment: WriteSegment, tmp_path: Path) -> None:
     write_segment(1, [[add(1)]])
     write_segment(2, [[add(2)]])
     home = tmp_path / "kahadb"
@@ -181,15 +191,15 @@ def test_no_journal_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
         segments([str(tmp_path / "nowhere")])
 
 
-def test_filters_pass_records_over(write_segment) -> None:
+def test_filters_pass_records_over(write_segment: WriteSegment) -> None:
     other = KahaDestination(DestinationType.QUEUE, "other")
     batch = [add(1, time=1000), add(2, time=2000), add(3, other, time=2000), remove(1)]
     folder = write_segment(1, [batch])
 
-    def ids(*filters) -> list[str]:
+    def ids(*filters: Any) -> list[str]:
         return [row["message_id"][-1] for row in rows(folder, apply_filters(filters))]
 
-    def at(kind: str, column: str, value) -> object:
+    def at(kind: str, column: str, value: Any) -> object:
         return type(kind, (SimpleNamespace,), {})(attribute=(column,), value=value)
 
     moment = datetime.fromtimestamp(2, UTC)
@@ -205,7 +215,7 @@ def test_filters_pass_records_over(write_segment) -> None:
     assert ids(SimpleNamespace(child=at("Like", "destination", "x"))) == ["1", "2", "3", "1"]
 
 
-def test_options_say_what_is_wanted(write_segment) -> None:
+def test_options_say_what_is_wanted(write_segment: WriteSegment) -> None:
     pytest.importorskip("pyspark")
     from pyjms.spark.journal.source import MessagesReader, RecordsReader, read_options
 
@@ -213,7 +223,7 @@ def test_options_say_what_is_wanted(write_segment) -> None:
     batch = [add(1, time=1000), add(2, time=2000), add(3, other, time=2000), remove(1)]
     folder = str(write_segment(1, [batch]))
 
-    def read(kind, **options: str) -> list[str]:
+    def read(kind: Any, **options: str) -> list[str]:
         reader = kind(read_options({"path": folder, **options}))
         found = [part for share in reader.partitions() for part in reader.read(share)]
         return [name[-1] for part in found for name in part.column("message_id").to_pylist()]
@@ -235,12 +245,12 @@ def test_options_say_what_is_wanted(write_segment) -> None:
         ids(destinations="q")
 
 
-def test_pending_is_added_minus_removed(write_segment) -> None:
+def test_pending_is_added_minus_removed(write_segment: WriteSegment) -> None:
     write_segment(1, [[add(1), add(2), add(3)]])
     assert pending(write_segment(2, [[remove(2), remove(9)]])) == [("1", None), ("3", None)]
 
 
-def test_transactions_count_from_their_commit(write_segment) -> None:
+def test_transactions_count_from_their_commit(write_segment: WriteSegment) -> None:
     folder = write_segment(1, [[add(1, transaction=LOCAL), add(2), remove(2, transaction=XA)]])
     assert pending(folder) == [("2", None)]
     write_segment(2, [[KahaPrepareCommand(XA), KahaCommitCommand(LOCAL)]])
@@ -251,7 +261,7 @@ def test_transactions_count_from_their_commit(write_segment) -> None:
     assert pending(folder) == [("1", None)]
 
 
-def test_a_topics_message_waits_for_each_subscription(write_segment) -> None:
+def test_a_topics_message_waits_for_each_subscription(write_segment: WriteSegment) -> None:
     folder = write_segment(
         1, [[add(1, T), subscribe("c:a"), add(2, T), subscribe("c:b"), add(3, T)]]
     )
@@ -262,7 +272,7 @@ def test_a_topics_message_waits_for_each_subscription(write_segment) -> None:
     assert pending(folder) == []
 
 
-def test_a_removed_destination_takes_all_with_it(write_segment) -> None:
+def test_a_removed_destination_takes_all_with_it(write_segment: WriteSegment) -> None:
     assert pending(write_segment(1, [[add(1), KahaRemoveDestinationCommand(Q)]])) == []
 
 

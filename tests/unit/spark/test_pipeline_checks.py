@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ def made(name: str, **values: Any) -> Pipeline:
 
 
 @pytest.fixture
-def java(tmp_path) -> str:
+def java(tmp_path: Path) -> str:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").write_text("")
     (tmp_path / "release").write_text('JAVA_VERSION="21.0.1"\n')
@@ -211,7 +212,7 @@ def test_a_schema_without_spark_types_is_found_before_spark_starts(java: str) ->
     assert sentence.startswith("Pipeline a: Schema Loose: Loose.anything: object has no Spark type")
 
 
-def test_everything_is_reported_at_once(tmp_path) -> None:
+def test_everything_is_reported_at_once(tmp_path: Path) -> None:
     first = made("a", schema="n INT", dead_letter="Q", source="Q")
     pipelines = [first, made("b", source="Q", sql="SELECT 1")]
     java, shared, loop, view = check_pipelines(pipelines, java=str(tmp_path / "nowhere"))
@@ -221,7 +222,7 @@ def test_everything_is_reported_at_once(tmp_path) -> None:
     assert view.startswith("Pipeline b: its sql does not read messages")
 
 
-def test_what_is_not_installed_is_named(java: str, mocker) -> None:
+def test_what_is_not_installed_is_named(java: str, mocker: Any) -> None:
     mocker.patch("importlib.metadata.version", return_value="3.5.1")
     (sentence,) = check_pipelines([made("a")], java=java)
     assert sentence.startswith("pyspark 3.5.1 is installed, but pyspark>=4.2,<5 is required")

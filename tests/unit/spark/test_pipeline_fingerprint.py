@@ -28,7 +28,7 @@ def place(tmp_path: Path) -> PipelineLocation:
 
 
 def check(
-    place: PipelineLocation, pipeline: Pipeline, state: list[str] = STATE, spark="4.3"
+    place: PipelineLocation, pipeline: Pipeline, state: list[str] = STATE, spark: str = "4.3"
 ) -> str:
     checkpoint = open_checkpoint(place, pipeline)
     checkpoint.check(state, spark)
@@ -52,7 +52,9 @@ def test_a_new_checkpoint_gets_an_id_that_it_keeps(place: PipelineLocation) -> N
     ]  # fmt: skip
 
 
-def test_a_checkpoint_that_no_message_was_taken_with_may_become_another(place) -> None:
+def test_a_checkpoint_that_no_message_was_taken_with_may_become_another(
+    place: PipelineLocation,
+) -> None:
     first = open_checkpoint(place, made())
     first.check(STATE, "4.3")
     second = open_checkpoint(place, made(output_mode="update"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -134,7 +134,7 @@ def write_log(folder: Path, kind: str, batch: int, seq: int = 0) -> None:
 
 
 @pytest.fixture
-async def clock():
+async def clock() -> AsyncIterator[VirtualClock]:
     async with VirtualClock(autojump=True) as clock:
         yield clock
 
@@ -153,7 +153,9 @@ async def test_a_run_that_does_all_and_ends(tmp_path: Path, clock: VirtualClock)
     assert (batch.rows_per_second, batch.offset, batch.backlog) == (20, {"queue://IN": 20}, 0)
 
 
-async def test_waits_between_restarts_grow_up_to_the_longest(tmp_path, clock) -> None:
+async def test_waits_between_restarts_grow_up_to_the_longest(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
     life = Life(tmp_path, failing(BROKER_LOST), max_interval="8s", max_attempts=6)
     await life.supervisor.run()
     restarts = life.of(PipelineRestarting)
@@ -166,7 +168,9 @@ async def test_waits_between_restarts_grow_up_to_the_longest(tmp_path, clock) ->
     assert life.kinds()[-1] is PipelineStopped
 
 
-async def test_a_finished_batch_ends_the_row_of_failures(tmp_path, clock) -> None:
+async def test_a_finished_batch_ends_the_row_of_failures(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
     life = Life(
         tmp_path,
         failing(BROKER_LOST),
@@ -210,7 +214,7 @@ def idle() -> Any:
     ],
 )
 async def test_a_query_that_ran_well_for_minutes_ends_the_row_of_failures(
-    tmp_path, clock, seconds, said, delays
+    tmp_path: Path, clock: VirtualClock, seconds: int, said: Any, delays: Any
 ) -> None:
     queries = [failing(BROKER_LOST) for _ in range(4)]
     for query in queries:
@@ -222,7 +226,7 @@ async def test_a_query_that_ran_well_for_minutes_ends_the_row_of_failures(
     assert life.supervisor.has_failed == (len(delays) == 2)
 
 
-async def test_a_full_broker_is_not_the_batchs_fault(tmp_path, clock) -> None:
+async def test_a_full_broker_is_not_the_batchs_fault(tmp_path: Path, clock: VirtualClock) -> None:
     write_log(tmp_path, "offsets", 0, 5)
     life = Life(tmp_path, *[failing(BROKER_FULL)] * 5, FakeQuery())
     await life.supervisor.run()
@@ -230,7 +234,9 @@ async def test_a_full_broker_is_not_the_batchs_fault(tmp_path, clock) -> None:
     assert not life.supervisor.has_failed
 
 
-async def test_a_start_that_cannot_reach_the_broker_is_tried_again(tmp_path, clock) -> None:
+async def test_a_start_that_cannot_reach_the_broker_is_tried_again(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
     life = Life(tmp_path, ConnectionFailedException("gone"), FakeQuery())
     await life.supervisor.run()
     assert life.kinds() == [PipelineRestarting, PipelineStarted, PipelineDone, PipelineStopped]
@@ -246,14 +252,18 @@ async def test_a_start_that_cannot_reach_the_broker_is_tried_again(tmp_path, clo
         (failing("Job aborted: SparkContext was stopped"), "Spark has ended: RuntimeError"),
     ],
 )  # fmt: skip
-async def test_what_another_attempt_cannot_mend_is_not_tried_again(tmp_path, clock, step, reason):
+async def test_what_another_attempt_cannot_mend_is_not_tried_again(
+    tmp_path: Path, clock: VirtualClock, step: Any, reason: str
+) -> None:
     life = Life(tmp_path, step)
     await life.supervisor.run()
     assert life.starts == 1
     assert life.of(PipelineFailed) == [PipelineFailed("p", reason, {})]
 
 
-async def test_a_batch_that_fails_by_itself_ends_the_pipeline_and_is_named(tmp_path, clock) -> None:
+async def test_a_batch_that_fails_by_itself_ends_the_pipeline_and_is_named(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
     for batch in (6, 7):
         write_log(tmp_path, "offsets", batch, 120 + 60 * (batch - 6))
     write_log(tmp_path, "commits", 6)
@@ -269,7 +279,7 @@ async def test_a_batch_that_fails_by_itself_ends_the_pipeline_and_is_named(tmp_p
     assert "secret" not in str(life.events)
 
 
-async def test_another_batch_has_its_own_count(tmp_path, clock) -> None:
+async def test_another_batch_has_its_own_count(tmp_path: Path, clock: VirtualClock) -> None:
     write_log(tmp_path, "offsets", 0, 5)
 
     class Advancing(FakeQuery):
@@ -285,7 +295,7 @@ async def test_another_batch_has_its_own_count(tmp_path, clock) -> None:
     assert not life.supervisor.has_failed
 
 
-async def test_a_stop_cuts_the_wait_for_a_restart_short(tmp_path) -> None:
+async def test_a_stop_cuts_the_wait_for_a_restart_short(tmp_path: Path) -> None:
     life = Life(tmp_path, failing(BROKER_LOST), initial_interval="30s")
     async with VirtualClock() as clock, anyio.create_task_group() as tasks:
         tasks.start_soon(life.supervisor.run)
@@ -297,7 +307,7 @@ async def test_a_stop_cuts_the_wait_for_a_restart_short(tmp_path) -> None:
     assert not life.supervisor.has_failed
 
 
-async def test_it_lives_between_restarts_too(tmp_path) -> None:
+async def test_it_lives_between_restarts_too(tmp_path: Path) -> None:
     life = Life(tmp_path, failing(BROKER_LOST), initial_interval="35s")
     async with VirtualClock() as clock, anyio.create_task_group() as tasks:
         tasks.start_soon(life.supervisor.run)
@@ -335,7 +345,7 @@ async def run_and_stop(life: Life, query: LongQuery, then: Callable[[], Any]) ->
         await then()
 
 
-async def test_a_stop_waits_for_the_batch_in_progress(tmp_path) -> None:
+async def test_a_stop_waits_for_the_batch_in_progress(tmp_path: Path) -> None:
     query = LongQuery()
     life = Life(tmp_path, query, once=False, call=in_thread)
 
@@ -350,7 +360,7 @@ async def test_a_stop_waits_for_the_batch_in_progress(tmp_path) -> None:
     assert drained.is_clean
 
 
-async def test_a_stop_ends_at_the_drain_time_out_and_says_so(tmp_path) -> None:
+async def test_a_stop_ends_at_the_drain_time_out_and_says_so(tmp_path: Path) -> None:
     write_log(tmp_path, "offsets", 0, 5)  # the batch in progress
     query = LongQuery()
     life = Life(tmp_path, query, once=False, call=in_thread)
@@ -376,7 +386,9 @@ class DyingQuery(LongQuery):
         raise ConnectionFailedException("no broker")
 
 
-async def test_a_query_that_fails_while_it_drains_says_why_and_is_not_restarted(tmp_path) -> None:
+async def test_a_query_that_fails_while_it_drains_says_why_and_is_not_restarted(
+    tmp_path: Path,
+) -> None:
     query = DyingQuery()
     life = Life(tmp_path, query, once=False, call=in_thread)
 
@@ -389,7 +401,7 @@ async def test_a_query_that_fails_while_it_drains_says_why_and_is_not_restarted(
     assert (drained.is_clean, drained.failure) == (False, "no broker")
 
 
-async def test_pulses_tell_of_rows_and_backlog(tmp_path) -> None:
+async def test_pulses_tell_of_rows_and_backlog(tmp_path: Path) -> None:
     query = LongQuery()
     life = Life(tmp_path, query, once=False, call=in_thread)
     query.idle.set()
@@ -408,7 +420,7 @@ async def test_pulses_tell_of_rows_and_backlog(tmp_path) -> None:
     assert len(life.of(BatchFinished)) == 1
 
 
-async def test_polling_for_new_data_is_not_a_batch(tmp_path, clock) -> None:
+async def test_polling_for_new_data_is_not_a_batch(tmp_path: Path, clock: VirtualClock) -> None:
     query = FakeQuery()
     idle = progress(3, rows=0)
     idle.durationMs = {"triggerExecution": 20, "latestOffset": 20}

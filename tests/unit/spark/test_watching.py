@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,9 @@ class Recorder:
         self.events.append(event)
 
 
-def test_a_listener_that_raises_is_logged_and_the_others_are_called(caplog) -> None:
+def test_a_listener_that_raises_is_logged_and_the_others_are_called(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Broken:
         def on_event(self, event: object) -> None:
             raise KeyError("x")
@@ -170,7 +173,9 @@ class AnalysisException(Exception):
         (RuntimeError("Cannot call methods on a stopped SparkContext."), FailureKind.SPARK_ENDED, "Spark has ended: RuntimeError"),
     ],
 )  # fmt: skip
-def test_failures_are_sorted_and_give_no_values_away(error, kind, reason) -> None:
+def test_failures_are_sorted_and_give_no_values_away(
+    error: Any, kind: FailureKind, reason: str
+) -> None:
     failure = classify_failure(error)
     assert failure.kind is kind
     assert failure.reason == reason
@@ -306,7 +311,7 @@ async def test_the_status_file(tmp_path: Path) -> None:
         ([PipelineStopped("p")], "stopped", ""),
     ],
 )  # fmt: skip
-def test_how_a_status_ends(tmp_path: Path, events, state, reason) -> None:
+def test_how_a_status_ends(tmp_path: Path, events: Any, state: str, reason: str) -> None:
     files = StatusFiles({"p": tmp_path})
     for event in (started(), *events):
         files.on_event(event)
@@ -329,13 +334,15 @@ def test_a_status_is_stale_once_its_process_has_ended(tmp_path: Path) -> None:
     assert read_statuses(tmp_path / "absent") == []
 
 
-def test_a_status_that_cannot_be_written_is_only_logged(tmp_path: Path, caplog) -> None:
+def test_a_status_that_cannot_be_written_is_only_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").write_text("")
     StatusFiles({"p": tmp_path / "file" / "p"}).on_event(started())
     assert "Cannot write the status of pipeline p" in caplog.text
 
 
-async def test_log_lines(caplog) -> None:
+async def test_log_lines(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pyjms.spark.pipeline.reporting.logs")
     log = PipelineLog()
     async with VirtualClock() as clock:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from pyjms.errors import ConfigurationException
@@ -23,7 +27,7 @@ def twice(messages: object) -> object:
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path: Path) -> Iterator[PipelineRun]:
     made = PipelineRun(None, tmp_path)  # type: ignore[arg-type]
     yield made
     made.close()
@@ -39,7 +43,7 @@ def run(tmp_path):
         (Pipeline(name="t", sql="SELECT 1", source="topic://T", sink="OUT"), ["x"], r"topic://T is a topic.*Consumer\.NAME\.T"),
     ],
 )  # fmt: skip
-def test_what_it_refuses(run: PipelineRun, pipeline, messages, text) -> None:
+def test_what_it_refuses(run: PipelineRun, pipeline: Any, messages: Any, text: str) -> None:
     with pytest.raises(ConfigurationException, match=text):
         run(pipeline, messages)
 

@@ -21,6 +21,7 @@ from pyjms import (
 from pyjms.aio import ConnectionFactory, JmsTemplate
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 from pyjms.testing.broker import EmbeddedBroker, embedded_broker
+from pyjms.testing.clock import VirtualClock
 from tests.kit.forked_python import run_python
 
 pytest_plugins = ["pytester"]
@@ -73,7 +74,9 @@ async def test_an_application_under_test(jms_app: JmsTestApp) -> None:
     assert not application.is_running
 
 
-async def test_each_test_has_a_broker_of_its_own(jms_broker, jms_app) -> None:
+async def test_each_test_has_a_broker_of_its_own(
+    jms_broker: EmbeddedBroker, jms_app: JmsTestApp
+) -> None:
     other = embedded_broker()
     await other.start()
     assert other.url != jms_broker.url
@@ -82,7 +85,7 @@ async def test_each_test_has_a_broker_of_its_own(jms_broker, jms_app) -> None:
     await other.stop()
 
 
-async def test_time_stands_still(jms_clock, jms_app) -> None:
+async def test_time_stands_still(jms_clock: VirtualClock, jms_app: JmsTestApp) -> None:
     await jms_app.start(handler)
     before = jms_clock.now()
     await jms_clock.advance(3600)
@@ -170,7 +173,7 @@ async def stuck(text: str) -> None:
     await anyio.Event().wait()
 
 
-async def test_draining_gives_up_in_real_time(jms_clock, jms_app) -> None:
+async def test_draining_gives_up_in_real_time(jms_clock: VirtualClock, jms_app: JmsTestApp) -> None:
     await jms_app.start(handler)
     before = jms_clock.now()
     await jms_app.template.convert_and_send("nobody.listens", "x")
@@ -179,7 +182,7 @@ async def test_draining_gives_up_in_real_time(jms_clock, jms_app) -> None:
     assert jms_clock.now() == before
 
 
-async def test_stopping_gives_up_in_real_time(jms_clock, jms_app) -> None:
+async def test_stopping_gives_up_in_real_time(jms_clock: VirtualClock, jms_app: JmsTestApp) -> None:
     application = await jms_app.start(stuck)
     await jms_app.template.convert_and_send("stuck", "x")
     await jms_clock.settle()
@@ -205,7 +208,7 @@ def test_redeliveries_come_at_once_unless_a_test_wants_otherwise(url: str) -> No
     assert delays("failover:(tcp://h:1?soTimeout=1,tcp://i:1)") == (0, 0)
 
 
-async def test_a_bad_message_becomes_a_dead_letter_at_once(jms_broker) -> None:
+async def test_a_bad_message_becomes_a_dead_letter_at_once(jms_broker: EmbeddedBroker) -> None:
     app = JmsTestApp(jms_broker, jms_broker.url)
     await app.start(handler)
     try:
@@ -218,7 +221,9 @@ async def test_a_bad_message_becomes_a_dead_letter_at_once(jms_broker) -> None:
         await app.stop()
 
 
-async def test_what_handlers_raised_is_reported(jms_clock, jms_broker) -> None:
+async def test_what_handlers_raised_is_reported(
+    jms_clock: VirtualClock, jms_broker: EmbeddedBroker
+) -> None:
     app = JmsTestApp(jms_broker, jms_broker.url)
     await app.start(handler, redelivery_delay=1.0)
     try:

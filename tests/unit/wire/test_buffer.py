@@ -16,7 +16,7 @@ def frames(buffer: ReceiveBuffer) -> list[bytes]:
     return list(iter(lambda: buffer.next_frame(LIMIT), None))
 
 
-def test_frames_of_one_portion():
+def test_frames_of_one_portion() -> None:
     buffer = ReceiveBuffer()
     buffer.feed(framed(b"a", b"bc", b"d" * 100))
     assert frames(buffer) == [b"a", b"bc", b"d" * 100]
@@ -24,7 +24,7 @@ def test_frames_of_one_portion():
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 7, 11])
-def test_frames_in_portions(step):
+def test_frames_in_portions(step: int) -> None:
     data = framed(b"a", b"bc" * 10, b"d" * 100, b"e")
     buffer = ReceiveBuffer()
     found = []
@@ -34,7 +34,7 @@ def test_frames_in_portions(step):
     assert found == [b"a", b"bc" * 10, b"d" * 100, b"e"]
 
 
-def test_feeding_twice_without_taking():
+def test_feeding_twice_without_taking() -> None:
     data = framed(b"abc", b"de")
     buffer = ReceiveBuffer()
     buffer.feed(data[:5])
@@ -45,7 +45,7 @@ def test_feeding_twice_without_taking():
 
 @pytest.mark.parametrize("size", [0, -1, 101])
 @pytest.mark.parametrize("split", [False, True])
-def test_sizes_beyond_the_limit_are_refused_at_once(size, split):
+def test_sizes_beyond_the_limit_are_refused_at_once(size: int, split: bool) -> None:
     head = size.to_bytes(4, "big", signed=True)
     buffer = ReceiveBuffer()
     if split:
@@ -57,7 +57,7 @@ def test_sizes_beyond_the_limit_are_refused_at_once(size, split):
         buffer.next_frame(LIMIT)
 
 
-def test_taking_all_that_is_left():
+def test_taking_all_that_is_left() -> None:
     buffer = ReceiveBuffer()
     buffer.feed(framed(b"abc")[:6])
     assert buffer.next_frame(LIMIT) is None

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from pyspark.sql import SparkSession
+
+from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(300)]
 
@@ -30,7 +33,9 @@ class Filled(NamedTuple):
 
 
 @pytest.fixture(params=["running", "stopped", "killed"])
-def filled(request, broker, activemq_command) -> Filled:
+def filled(
+    request: pytest.FixtureRequest, broker: SparkBroker, activemq_command: list[str]
+) -> Filled:
     done = subprocess.run(
         [*activemq_command, "JournalFiller", broker.url],
         capture_output=True, text=True, timeout=120, check=False, encoding="utf-8",
@@ -63,7 +68,7 @@ def expected(message: dict[str, Any]) -> dict[str, Any]:
     return found if "values" in found else {"text": None, **found}
 
 
-def test_every_message_is_as_java_sent_it(spark, filled):
+def test_every_message_is_as_java_sent_it(spark: SparkSession, filled: Filled) -> None:
     rows = spark.read.format("jms-journal").load(str(filled.folder)).collect()
     assert filled.archived > 0
     kinds = Counter(row.command for row in rows)
@@ -86,7 +91,9 @@ def test_every_message_is_as_java_sent_it(spark, filled):
     assert kinds["removeMessage"] >= 4090
 
 
-def test_what_is_there_are_the_messages_that_java_did_not_take(spark, filled):
+def test_what_is_there_are_the_messages_that_java_did_not_take(
+    spark: SparkSession, filled: Filled
+) -> None:
     reader = spark.read.format("jms-journal").option("view", "messages")
     rows = reader.load(str(filled.folder)).collect()
     left = {m["message_id"]: m for m in filled.sent if not m["taken"]}

@@ -9,11 +9,14 @@ T26)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyjms import ConnectionFactory
@@ -24,6 +27,7 @@ from pyjms.spark.jms.sink.sending import send_rows
 from pyjms.spark.jms.sink.writers import row_converter
 from pyjms.spark.jms.source import JmsStreamReader
 from pyjms.spark.jms.spool.stream import SpoolStreamReader
+from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = pytest.mark.timeout(400)
 SPOOL = ("after consumer", "before pull", "after pull", "after partition", "before partition")
@@ -53,7 +57,9 @@ def rows_between(reader, start, end) -> list[dict]:
 
 
 @pytest.mark.activemq
-def test_the_spool_is_chosen_automatically_and_logged_once(broker, tmp_path, caplog):
+def test_the_spool_is_chosen_automatically_and_logged_once(
+    broker: SparkBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     broker.send("IN", ["a", "b"])
     reader = reader_of(broker, tmp_path)
     start = reader.initialOffset()
@@ -67,7 +73,9 @@ def test_the_spool_is_chosen_automatically_and_logged_once(broker, tmp_path, cap
 
 
 @pytest.mark.activemq
-def test_a_pull_takes_more_than_the_page_that_activemq_hands_out(broker, tmp_path):
+def test_a_pull_takes_more_than_the_page_that_activemq_hands_out(
+    broker: SparkBroker, tmp_path: Path
+) -> None:
     broker.send("IN", [f"m{number}" for number in range(3000)])
     reader = reader_of(broker, tmp_path, mode="spool")
     ends = [reader.initialOffset()]
@@ -79,7 +87,9 @@ def test_a_pull_takes_more_than_the_page_that_activemq_hands_out(broker, tmp_pat
 
 
 @pytest.mark.activemq
-def test_columns_are_those_that_our_broker_gives(spark, broker, tmp_path):
+def test_columns_are_those_that_our_broker_gives(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path
+) -> None:
     with ConnectionFactory(broker.url).create_connection() as connection:
         session = connection.create_session()
         producer = session.create_producer(session.create_queue("IN"))
@@ -108,7 +118,7 @@ def test_columns_are_those_that_our_broker_gives(spark, broker, tmp_path):
 
 
 @pytest.mark.activemq
-def test_a_durable_subscription_is_a_stream(broker, tmp_path):
+def test_a_durable_subscription_is_a_stream(broker: SparkBroker, tmp_path: Path) -> None:
     options = {"destination": "topic://T", "clientId": "spark", "subscription": "all"}
     reader = reader_of(broker, tmp_path, **options)
     start = reader.initialOffset()
@@ -134,8 +144,14 @@ def test_a_durable_subscription_is_a_stream(broker, tmp_path):
     ],
 )
 def test_a_killed_driver_loses_and_doubles_nothing(
-    broker, finish, run_killed, kills, sink, shuffle, point
-):
+    broker: SparkBroker,
+    finish: Callable[..., Any],
+    run_killed: Callable[..., bool],
+    kills: ModuleType,
+    sink: str,
+    shuffle: str,
+    point: str,
+) -> None:
     how = {"mode": "auto", "sink": sink, "shuffle": shuffle}
     broker.send("IN", kills.TEXTS)
     assert run_killed(point, 2, **how)
@@ -144,7 +160,13 @@ def test_a_killed_driver_loses_and_doubles_nothing(
 
 @pytest.mark.nightly
 @pytest.mark.activemq
-def test_drivers_killed_at_every_point(broker, finish, run_killed, kills, turn):
+def test_drivers_killed_at_every_point(
+    broker: SparkBroker,
+    finish: Callable[..., Any],
+    run_killed: Callable[..., bool],
+    kills: ModuleType,
+    turn: Any,
+) -> None:
     sink, shuffle, points = KILLS[turn % len(KILLS)]
     how = {"mode": "spool", "sink": sink, "shuffle": shuffle, "rows": "20"}
     broker.send("IN", kills.TEXTS)
@@ -155,7 +177,7 @@ def test_drivers_killed_at_every_point(broker, finish, run_killed, kills, turn):
 
 
 @pytest.mark.activemq
-def test_a_batch_of_more_rows_than_a_page_is_published(broker):
+def test_a_batch_of_more_rows_than_a_page_is_published(broker: SparkBroker) -> None:
     options = JmsOptions(broker.url, "OUT", exactly_once="epoch")
     texts = [f"m{number}" for number in range(1500)]
     rows = [Row(text=text) for text in texts]
@@ -177,7 +199,9 @@ def send(broker, numbers: Sequence[int], id_column: str | None = None) -> None:
 @pytest.mark.activemq
 @pytest.mark.parametrize("id_column", [None, "id"])
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_ids_drop_what_is_still_there_over_restarts(broker, end, id_column):
+def test_ids_drop_what_is_still_there_over_restarts(
+    broker: SparkBroker, end: str, id_column: str | None
+) -> None:
     send(broker, range(100), id_column)
     getattr(broker, end)()
     run_blocking(close_connections)
@@ -188,7 +212,9 @@ def test_ids_drop_what_is_still_there_over_restarts(broker, end, id_column):
 
 @pytest.mark.activemq
 @pytest.mark.parametrize(("rows", "id_column"), [(2048, None), (1024, "id")])
-def test_ids_drop_what_was_consumed_as_far_as_the_audit_goes(broker, rows, id_column):
+def test_ids_drop_what_was_consumed_as_far_as_the_audit_goes(
+    broker: SparkBroker, rows: int, id_column: str | None
+) -> None:
     send(broker, range(rows), id_column)
     assert len(broker.texts("OUT")) == rows
     send(broker, range(rows), id_column)
@@ -197,7 +223,9 @@ def test_ids_drop_what_was_consumed_as_far_as_the_audit_goes(broker, rows, id_co
 
 @pytest.mark.activemq
 @pytest.mark.parametrize(("rows", "id_column"), [(5000, None), (1100, "id")])
-def test_ids_double_what_was_consumed_and_is_beyond_the_audit(broker, rows, id_column):
+def test_ids_double_what_was_consumed_and_is_beyond_the_audit(
+    broker: SparkBroker, rows: int, id_column: str | None
+) -> None:
     send(broker, range(rows), id_column)
     assert len(broker.texts("OUT")) == rows
     send(broker, range(rows), id_column)
@@ -205,7 +233,9 @@ def test_ids_double_what_was_consumed_and_is_beyond_the_audit(broker, rows, id_c
 
 
 @pytest.mark.activemq
-def test_ids_double_what_was_consumed_before_a_restart_and_epoch_does_not(broker):
+def test_ids_double_what_was_consumed_before_a_restart_and_epoch_does_not(
+    broker: SparkBroker,
+) -> None:
     send(broker, range(10))
     options = JmsOptions(broker.url, "EPOCH", exactly_once="epoch")
     rows = [Row(text=f"m{number}") for number in range(10)]
@@ -221,7 +251,7 @@ def test_ids_double_what_was_consumed_before_a_restart_and_epoch_does_not(broker
 
 
 @pytest.mark.activemq
-def test_a_broker_killed_in_a_batch_comes_back(outage):
+def test_a_broker_killed_in_a_batch_comes_back(outage: Callable[..., tuple[int, int]]) -> None:
     how = {"mode": "spool", "sink": "epoch", "shuffle": "yes"}
     assert outage(3.0, **how) == (0, 0)
 
@@ -229,7 +259,9 @@ def test_a_broker_killed_in_a_batch_comes_back(outage):
 @pytest.mark.nightly
 @pytest.mark.activemq
 @pytest.mark.parametrize("sink", ["key", "epoch"])
-def test_brokers_killed_in_batches_come_back(outage, sink, turn):
+def test_brokers_killed_in_batches_come_back(
+    outage: Callable[..., tuple[int, int]], sink: str, turn: Any
+) -> None:
     how = {"mode": "spool", "sink": sink, "shuffle": "yes"}
     away = 10.0 if turn == 0 else 0.1 + turn % 5
     assert outage(away, **how) == (0, 0)

@@ -10,19 +10,20 @@ from collections.abc import Iterator
 import pytest
 
 from pyjms import BytesMessage, Connection, ConnectionFactory, MapMessage, TextMessage
+from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = pytest.mark.maven
 PROPERTIES = {"n": 7, "large": 2**40, "half": 0.5, "yes": True, "word": "grüß dich 😀"}
 
 
 @pytest.fixture
-def connection(broker) -> Iterator[Connection]:
+def connection(broker: SparkBroker) -> Iterator[Connection]:
     with ConnectionFactory(broker.url).create_connection() as made:
         made.start()
         yield made
 
 
-def test_bodies_properties_and_headers_arrive(connection, broker):
+def test_bodies_properties_and_headers_arrive(connection: Connection, broker: SparkBroker) -> None:
     session = connection.create_session()
     queue = session.create_queue("A")
     producer = session.create_producer(queue)
@@ -57,7 +58,7 @@ def test_bodies_properties_and_headers_arrive(connection, broker):
     assert consumer.receive_no_wait() is None
 
 
-def test_a_transaction_is_sent_or_not(connection, broker):
+def test_a_transaction_is_sent_or_not(connection: Connection, broker: SparkBroker) -> None:
     session = connection.create_session(True)
     producer = session.create_producer(session.create_queue("A"))
     producer.send(session.create_text_message("dropped"))
@@ -68,7 +69,9 @@ def test_a_transaction_is_sent_or_not(connection, broker):
     assert broker.texts("A") == ["sent"]
 
 
-def test_what_is_rolled_back_comes_again_and_says_so(connection, broker):
+def test_what_is_rolled_back_comes_again_and_says_so(
+    connection: Connection, broker: SparkBroker
+) -> None:
     broker.send("A", ["a", "b"])
     session = connection.create_session(True)
     consumer = session.create_consumer(session.create_queue("A"))
@@ -82,7 +85,7 @@ def test_what_is_rolled_back_comes_again_and_says_so(connection, broker):
     assert broker.count("A") == 0
 
 
-def test_what_a_closed_connection_had_comes_again_and_says_so(broker):
+def test_what_a_closed_connection_had_comes_again_and_says_so(broker: SparkBroker) -> None:
     broker.send("A", ["a", "b"])
     for redelivered in (False, True):
         with ConnectionFactory(broker.url).create_connection() as connection:
@@ -94,7 +97,7 @@ def test_what_a_closed_connection_had_comes_again_and_says_so(broker):
             assert [m.redelivered for m in found] == [redelivered] * 2
 
 
-def test_a_selector_is_the_brokers(connection):
+def test_a_selector_is_the_brokers(connection: Connection) -> None:
     session = connection.create_session()
     queue = session.create_queue("A")
     producer = session.create_producer(queue)
@@ -111,7 +114,9 @@ def test_a_selector_is_the_brokers(connection):
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_a_durable_subscription_keeps_what_came_while_nobody_listened(broker, end):
+def test_a_durable_subscription_keeps_what_came_while_nobody_listened(
+    broker: SparkBroker, end: str
+) -> None:
     def session_of(connection):
         connection.set_client_id("c")
         connection.start()
@@ -136,7 +141,9 @@ def test_a_durable_subscription_keeps_what_came_while_nobody_listened(broker, en
         session.unsubscribe("all")
 
 
-def test_a_request_is_answered_through_a_temporary_queue(broker, connection):
+def test_a_request_is_answered_through_a_temporary_queue(
+    broker: SparkBroker, connection: Connection
+) -> None:
     with ConnectionFactory(broker.url).create_connection() as other:
         other.start()
         server = other.create_session()
@@ -157,7 +164,7 @@ def test_a_request_is_answered_through_a_temporary_queue(broker, connection):
         session.delete_temporary(answers)
 
 
-def test_a_browser_leaves_what_it_sees(connection, broker):
+def test_a_browser_leaves_what_it_sees(connection: Connection, broker: SparkBroker) -> None:
     broker.send("A", ["a", "b", "c"])
     session = connection.create_session()
     with session.create_browser(session.create_queue("A")) as browser:

@@ -28,6 +28,7 @@ from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.sink.epoch import epoch_queue, publish, stage_rows
 from pyjms.spark.jms.sink.sending import send_rows
 from pyjms.spark.jms.sink.writers import row_converter
+from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(200)]
 artemis = pytest.mark.parametrize("broker", ["artemis"], indirect=True)
@@ -56,7 +57,9 @@ def restart(broker, how: str, **settings: str) -> None:
 
 
 @with_both_ids
-def test_ids_drop_what_is_still_there_over_restarts(broker, id_column):
+def test_ids_drop_what_is_still_there_over_restarts(
+    broker: SparkBroker, id_column: str | None
+) -> None:
     send(broker, range(100), id_column)
     send(broker, range(100), id_column)
     assert broker.count("OUT") == 100
@@ -67,7 +70,9 @@ def test_ids_drop_what_is_still_there_over_restarts(broker, id_column):
     assert broker.texts("OUT") == HUNDRED
 
 
-def test_rows_with_ids_of_their_own_may_come_in_another_order_and_with_new_ones(broker):
+def test_rows_with_ids_of_their_own_may_come_in_another_order_and_with_new_ones(
+    broker: SparkBroker,
+) -> None:
     send(broker, range(100), "id")
     send(broker, [*reversed(range(50, 100)), 100, 3, 101], "id")
     assert broker.count("OUT") == 102
@@ -75,7 +80,7 @@ def test_rows_with_ids_of_their_own_may_come_in_another_order_and_with_new_ones(
 
 
 @pytest.mark.parametrize(("rows", "id_column"), [(2048, None), (1024, "id")])
-def test_ids_drop_what_was_consumed(broker, rows, id_column):
+def test_ids_drop_what_was_consumed(broker: SparkBroker, rows: int, id_column: str | None) -> None:
     send(broker, range(rows), id_column)
     assert len(broker.texts("OUT")) == rows
     send(broker, range(rows), id_column)
@@ -84,7 +89,9 @@ def test_ids_drop_what_was_consumed(broker, rows, id_column):
 
 @artemis
 @with_both_ids
-def test_artemis_knows_what_was_consumed_after_restarts(broker, id_column):
+def test_artemis_knows_what_was_consumed_after_restarts(
+    broker: SparkBroker, id_column: str | None
+) -> None:
     send(broker, range(100), id_column)
     assert broker.texts("OUT") == HUNDRED
     for end in ("stop", "kill"):
@@ -96,7 +103,9 @@ def test_artemis_knows_what_was_consumed_after_restarts(broker, id_column):
 @activemq6
 @with_both_ids
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_activemq_does_not_know_what_was_consumed_before_a_restart(broker, id_column, end):
+def test_activemq_does_not_know_what_was_consumed_before_a_restart(
+    broker: SparkBroker, id_column: str | None, end: str
+) -> None:
     send(broker, range(100), id_column)
     assert broker.texts("OUT") == HUNDRED
     restart(broker, end)
@@ -106,7 +115,9 @@ def test_activemq_does_not_know_what_was_consumed_before_a_restart(broker, id_co
 
 @activemq6
 @pytest.mark.parametrize(("rows", "id_column"), [(2500, None), (1100, "id")])
-def test_activemq_doubles_what_was_consumed_and_is_beyond_the_audit(broker, rows, id_column):
+def test_activemq_doubles_what_was_consumed_and_is_beyond_the_audit(
+    broker: SparkBroker, rows: int, id_column: str | None
+) -> None:
     send(broker, range(rows), id_column)
     assert len(broker.texts("OUT")) == rows
     send(broker, range(rows), id_column)
@@ -115,7 +126,9 @@ def test_activemq_doubles_what_was_consumed_and_is_beyond_the_audit(broker, rows
 
 @artemis
 @with_both_ids
-def test_artemis_knows_the_last_20000_ids_of_an_address_from_all_tasks(broker, id_column):
+def test_artemis_knows_the_last_20000_ids_of_an_address_from_all_tasks(
+    broker: SparkBroker, id_column: str | None
+) -> None:
     send(broker, range(10_000), id_column, "q:0:0")
     send(broker, range(10_000, 20_000), id_column, "q:0:1")
     restart(broker, "kill")
@@ -129,7 +142,7 @@ def test_artemis_knows_the_last_20000_ids_of_an_address_from_all_tasks(broker, i
 
 
 @artemis
-def test_a_batch_beyond_artemis_window_is_doubled_as_a_whole(broker):
+def test_a_batch_beyond_artemis_window_is_doubled_as_a_whole(broker: SparkBroker) -> None:
     """What is sent again for want of its id pushes the next one out."""
     restart(broker, "stop", ids="1000")
     send(broker, range(1100))
@@ -138,20 +151,20 @@ def test_a_batch_beyond_artemis_window_is_doubled_as_a_whole(broker):
 
 
 @artemis
-def test_artemis_takes_an_id_twice_in_a_transaction(broker):
+def test_artemis_takes_an_id_twice_in_a_transaction(broker: SparkBroker) -> None:
     send(broker, [1, 1, 2], "id")
     assert broker.count("OUT") == 3
 
 
 @activemq6
-def test_activemq_takes_an_id_once_in_a_transaction(broker):
+def test_activemq_takes_an_id_once_in_a_transaction(broker: SparkBroker) -> None:
     send(broker, [1, 1, 2], "id")
     assert broker.count("OUT") == 2
     assert broker.texts("OUT") == ["m1", "m2"]
 
 
 @artemis
-def test_artemis_forgets_the_ids_of_an_address_that_it_deletes(broker):
+def test_artemis_forgets_the_ids_of_an_address_that_it_deletes(broker: SparkBroker) -> None:
     restart(broker, "stop", deleting="true")
     send(broker, range(100))
     assert broker.texts("OUT") == HUNDRED
@@ -162,7 +175,7 @@ def test_artemis_forgets_the_ids_of_an_address_that_it_deletes(broker):
 
 
 @artemis
-def test_artemis_rolls_a_transaction_with_a_known_id_back(broker):
+def test_artemis_rolls_a_transaction_with_a_known_id_back(broker: SparkBroker) -> None:
     """Which is why the sink does without one then."""
     with ConnectionFactory(broker.url).create_connection() as connection:
         session = connection.create_session(True)
@@ -179,7 +192,7 @@ def test_artemis_rolls_a_transaction_with_a_known_id_back(broker):
     assert broker.texts("OUT") == ["a"]
 
 
-def test_a_batch_of_more_rows_than_a_page_is_published_once(broker):
+def test_a_batch_of_more_rows_than_a_page_is_published_once(broker: SparkBroker) -> None:
     options = JmsOptions(broker.url, "OUT", exactly_once="epoch")
     texts = [f"m{number}" for number in range(1500)]
     rows = [Row(text=text) for text in texts]
@@ -200,7 +213,7 @@ def test_a_batch_of_more_rows_than_a_page_is_published_once(broker):
     assert broker.count("PyJMS.Stage.q") == 0
 
 
-def test_staged_rows_outlive_the_broker(broker):
+def test_staged_rows_outlive_the_broker(broker: SparkBroker) -> None:
     options = JmsOptions(broker.url, "OUT", exactly_once="epoch")
     staged = stage_rows(options, "q", 0, "a", iter([Row(text=text) for text in HUNDRED]))
     restart(broker, "kill")
@@ -211,7 +224,9 @@ def test_staged_rows_outlive_the_broker(broker):
 
 @artemis
 @pytest.mark.parametrize(("attempts", "kept"), [("10", 0), ("-1", 1)])
-def test_artemis_takes_the_marker_away_that_was_given_back_ten_times(broker, attempts, kept):
+def test_artemis_takes_the_marker_away_that_was_given_back_ten_times(
+    broker: SparkBroker, attempts: str, kept: int
+) -> None:
     """As ten drivers do that die one after the other while they publish."""
     restart(broker, "stop", attempts=attempts)
     options = JmsOptions(broker.url, "OUT", exactly_once="epoch")

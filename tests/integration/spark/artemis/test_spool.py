@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -16,6 +19,7 @@ from pyjms.spark.jms.spool.puller import Puller
 from pyjms.spark.jms.spool.segments import Spool
 from pyjms.spark.jms.spool.stream import SpoolStreamReader
 from pyjms.spark.jms.streaming import BatchLimit
+from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(400)]
 
@@ -37,7 +41,9 @@ def rows_between(reader, start, end) -> list[dict]:
     return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
 
-def test_the_spool_is_chosen_automatically_and_logged_once(broker, tmp_path, caplog):
+def test_the_spool_is_chosen_automatically_and_logged_once(
+    broker: SparkBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     broker.send("IN", ["a", "b"])
     reader = reader_of(broker, tmp_path)
     start = reader.initialOffset()
@@ -50,7 +56,9 @@ def test_the_spool_is_chosen_automatically_and_logged_once(broker, tmp_path, cap
     assert broker.count("IN") == 0
 
 
-def test_questions_about_ranges_end_where_what_expires_goes(broker, tmp_path):
+def test_questions_about_ranges_end_where_what_expires_goes(
+    broker: SparkBroker, tmp_path: Path
+) -> None:
     """At Artemis in its expiry queue; ActiveMQ drops what expires and is not persistent."""
     reader_of(broker, tmp_path).initialOffset()
     until = time.monotonic() + 60
@@ -60,7 +68,9 @@ def test_questions_about_ranges_end_where_what_expires_goes(broker, tmp_path):
     assert broker.count("ExpiryQueue") == (2 if broker.kind == "artemis" else 0)
 
 
-def test_a_batch_replays_equal_after_the_broker_was_killed(broker, tmp_path):
+def test_a_batch_replays_equal_after_the_broker_was_killed(
+    broker: SparkBroker, tmp_path: Path
+) -> None:
     broker.send("IN", [f"m{number}" for number in range(3000)])
     reader = reader_of(broker, tmp_path, mode="spool")
     start = reader.initialOffset()
@@ -83,7 +93,9 @@ def test_a_batch_replays_equal_after_the_broker_was_killed(broker, tmp_path):
     [("artemis", "10"), ("artemis", "-1"), ("activemq6", "")],
     indirect=["broker"],
 )
-def test_what_the_spool_does_not_take_is_not_acknowledged(broker, tmp_path, attempts):
+def test_what_the_spool_does_not_take_is_not_acknowledged(
+    broker: SparkBroker, tmp_path: Path, attempts: Any
+) -> None:
     """Artemis counts by itself how often a message is delivered, and takes it away after that."""
     if attempts:
         broker.restart("stop", attempts=attempts)
@@ -103,7 +115,7 @@ def test_what_the_spool_does_not_take_is_not_acknowledged(broker, tmp_path, atte
         assert [(row["text"], row["redelivered"]) for row in rows] == [("a", True), ("b", True)]
 
 
-def test_what_is_in_the_spool_and_comes_again_is_known(broker, tmp_path):
+def test_what_is_in_the_spool_and_comes_again_is_known(broker: SparkBroker, tmp_path: Path) -> None:
     broker.send("IN", ["a", "b", "c"])
     run_blocking(_pull_without_acknowledging, broker.url, tmp_path / "spool")
     broker.restart("kill")
@@ -127,7 +139,7 @@ async def _pull_without_acknowledging(url, folder):
     spool.append(rows)
 
 
-def test_a_durable_subscription_is_a_stream(broker, tmp_path):
+def test_a_durable_subscription_is_a_stream(broker: SparkBroker, tmp_path: Path) -> None:
     options = {"destination": "topic://T", "clientId": "spark", "subscription": "all"}
     reader = reader_of(broker, tmp_path, **options)
     start = reader.initialOffset()
@@ -157,7 +169,7 @@ def _until(reader, start, rows):
     return end
 
 
-def test_columns_are_those_that_our_broker_gives(broker, tmp_path):
+def test_columns_are_those_that_our_broker_gives(broker: SparkBroker, tmp_path: Path) -> None:
     """Artemis adds a property: the connection that sent the message."""
     with ConnectionFactory(broker.url).create_connection() as connection:
         session = connection.create_session()
@@ -194,13 +206,22 @@ def test_columns_are_those_that_our_broker_gives(broker, tmp_path):
     ],
     indirect=["broker"],
 )
-def test_a_broker_killed_in_a_batch_comes_back(outage, sink):
+def test_a_broker_killed_in_a_batch_comes_back(
+    outage: Callable[..., tuple[int, int]], sink: Any
+) -> None:
     how = {"mode": "auto", "sink": sink, "shuffle": "yes"}
     assert outage(3.0, **how) == (0, 0)
 
 
 @pytest.mark.parametrize(("sink", "shuffle"), [("ids", ""), ("key", "yes"), ("epoch", "yes")])
-def test_a_batch_that_is_run_again_doubles_nothing(broker, finish, tmp_path, kills, sink, shuffle):
+def test_a_batch_that_is_run_again_doubles_nothing(
+    broker: SparkBroker,
+    finish: Callable[..., Any],
+    tmp_path: Path,
+    kills: ModuleType,
+    sink: str,
+    shuffle: str,
+) -> None:
     how = {"mode": "spool", "sink": sink, "shuffle": shuffle}
     broker.send("IN", kills.TEXTS)
     assert finish(**how) == (0, 0)

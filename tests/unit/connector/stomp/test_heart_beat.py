@@ -56,7 +56,9 @@ async def start(clock: VirtualClock) -> AsyncIterator[Any]:
 
 
 @pytest.mark.fact("activemq-edges ST13")
-async def test_a_silent_client_is_ended_after_three_periods(clock: VirtualClock, start) -> None:
+async def test_a_silent_client_is_ended_after_three_periods(
+    clock: VirtualClock, start: Any
+) -> None:
     silent = start(1000, 0)
     await clock.advance(2.9)
     assert silent.failures == []
@@ -65,7 +67,9 @@ async def test_a_silent_client_is_ended_after_three_periods(clock: VirtualClock,
 
 
 @pytest.mark.fact("activemq-edges ST13")
-async def test_the_grace_multiplier_lets_clients_take_longer(clock: VirtualClock, start) -> None:
+async def test_the_grace_multiplier_lets_clients_take_longer(
+    clock: VirtualClock, start: Any
+) -> None:
     client = start(1000, 0, grace=2.0)
     for _ in range(10):
         await clock.advance(1.9)
@@ -75,7 +79,7 @@ async def test_the_grace_multiplier_lets_clients_take_longer(clock: VirtualClock
     assert len(client.failures) == 1
 
 
-async def test_a_client_that_we_do_not_read_is_not_silent(clock: VirtualClock, start) -> None:
+async def test_a_client_that_we_do_not_read_is_not_silent(clock: VirtualClock, start: Any) -> None:
     client = start(1000, 0)
     client.reading_paused = True
     await clock.advance(30)
@@ -83,14 +87,14 @@ async def test_a_client_that_we_do_not_read_is_not_silent(clock: VirtualClock, s
 
 
 @pytest.mark.fact("activemq-edges ST13")
-async def test_an_idle_connection_gets_beats_in_time(clock: VirtualClock, start) -> None:
+async def test_an_idle_connection_gets_beats_in_time(clock: VirtualClock, start: Any) -> None:
     client = start(0, 1000)
     for number in range(1, 6):
         await clock.advance(1.0)
         assert client.beats >= number
 
 
-async def test_frames_stand_for_beats(clock: VirtualClock, start) -> None:
+async def test_frames_stand_for_beats(clock: VirtualClock, start: Any) -> None:
     client = start(0, 1000)
     for _ in range(50):
         client.sent_commands += 1
@@ -101,13 +105,13 @@ async def test_frames_stand_for_beats(clock: VirtualClock, start) -> None:
     assert client.beats == 0
 
 
-async def test_tiny_periods_cost_little(clock: VirtualClock, start) -> None:
+async def test_tiny_periods_cost_little(clock: VirtualClock, start: Any) -> None:
     client = start(0, 1)
     await clock.advance(1.0)
     assert 0 < client.beats <= 101
 
 
-async def test_nothing_is_promised(clock: VirtualClock, start) -> None:
+async def test_nothing_is_promised(clock: VirtualClock, start: Any) -> None:
     client = start(0, 0)
     await clock.advance(1000)
     assert (client.beats, client.failures) == (0, [])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import anyio
 import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.support.destination import DynamicDestinationResolver
+from pyjms.testing.clock import VirtualClock
+from tests.kit.jms_provider import JmsProvider
 
 COUNTED = (
     "ConnectionFactory.createConnection", "Connection.start", "Connection.close",
@@ -26,7 +31,9 @@ def of_level(lines, level):
     "spring-jms 1.2/SESSION", "spring-jms 1.2/CONSUMER",
 )  # fmt: skip
 @pytest.mark.parametrize("level", LEVELS)
-async def test_ten_messages_make_and_close_what_spring_does(level, provider, oracle, clock):
+async def test_ten_messages_make_and_close_what_spring_does(
+    level: str, provider: JmsProvider, oracle: dict[str, Any], clock: VirtualClock
+) -> None:
     expected = of_level(oracle["cache-levels"], level)
     seen = {}
     tenth = anyio.Event()
@@ -58,7 +65,13 @@ async def test_ten_messages_make_and_close_what_spring_does(level, provider, ora
 
 @pytest.mark.fact("spring-jms 1.2.3")
 @pytest.mark.parametrize("level", LEVELS[:4])
-async def test_idle_receives_call_what_spring_calls(level, provider, oracle, clock, build):
+async def test_idle_receives_call_what_spring_calls(
+    level: Any,
+    provider: JmsProvider,
+    oracle: dict[str, Any],
+    clock: VirtualClock,
+    build: Callable[..., Any],
+) -> None:
     expected = [
         call
         for call in of_level(oracle["idle-receives"], level)["callsUpToThirdEmptyReceive"]
@@ -74,7 +87,9 @@ async def test_idle_receives_call_what_spring_calls(level, provider, oracle, clo
 
 
 @pytest.mark.fact("spring-jms 1.2.4")
-async def test_all_consumers_of_a_container_share_one_connection(provider, clock, build):
+async def test_all_consumers_of_a_container_share_one_connection(
+    provider: JmsProvider, clock: VirtualClock, build: Callable[..., Any]
+) -> None:
     container = build(lambda _message: None, concurrent_consumers=3)
     await container.start()
     await clock.settle()
@@ -89,7 +104,9 @@ async def test_all_consumers_of_a_container_share_one_connection(provider, clock
 
 @pytest.mark.fact("spring-jms 1.2.5")
 @pytest.mark.parametrize("level", LEVELS[:4])
-async def test_only_cached_consumers_count_as_registered(level, provider, clock, build):
+async def test_only_cached_consumers_count_as_registered(
+    level: Any, provider: JmsProvider, clock: VirtualClock, build: Callable[..., Any]
+) -> None:
     container = build(lambda _message: None, cache_level=level)
     assert not container.is_registered_with_destination
     await container.start()
@@ -100,7 +117,9 @@ async def test_only_cached_consumers_count_as_registered(level, provider, clock,
 
 
 @pytest.mark.fact("spring-jms 1.2.6")
-async def test_destination_selector_and_listener_may_change_at_run_time(provider, clock, build):
+async def test_destination_selector_and_listener_may_change_at_run_time(
+    provider: JmsProvider, clock: VirtualClock, build: Callable[..., Any]
+) -> None:
     old, new = [], []
 
     async def first(message):

@@ -9,7 +9,7 @@ from pyjms import _clock
 from pyjms.testing.clock import VirtualClock
 
 
-async def test_it_is_in_force_inside_its_block_only():
+async def test_it_is_in_force_inside_its_block_only() -> None:
     before = _clock._clock
     async with VirtualClock(start=5, time_ms=1_000_000) as clock:
         assert _clock.now() == 5
@@ -19,7 +19,7 @@ async def test_it_is_in_force_inside_its_block_only():
     assert _clock._clock is before
 
 
-async def test_sleepers_wake_in_order_and_at_their_second(clock):
+async def test_sleepers_wake_in_order_and_at_their_second(clock: VirtualClock) -> None:
     woken = []
     start = clock.now()
 
@@ -39,7 +39,7 @@ async def test_sleepers_wake_in_order_and_at_their_second(clock):
 
 
 @pytest.mark.parametrize(("seconds", "runs_out"), [(2, True), (4, False), (None, False), (0, True)])
-async def test_timeouts(seconds, runs_out, clock):
+async def test_timeouts(seconds: int | None, runs_out: bool, clock: VirtualClock) -> None:
     done = []
 
     async def worker():
@@ -54,7 +54,7 @@ async def test_timeouts(seconds, runs_out, clock):
     assert clock._next_deadline() is None
 
 
-async def test_a_cancelled_sleep_leaves_no_deadline(clock):
+async def test_a_cancelled_sleep_leaves_no_deadline(clock: VirtualClock) -> None:
     with _clock.timeout(1):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_clock.sleep, 100)
@@ -63,7 +63,7 @@ async def test_a_cancelled_sleep_leaves_no_deadline(clock):
     await _clock.sleep(0)
 
 
-async def test_autojump_runs_through_the_night(jumping):
+async def test_autojump_runs_through_the_night(jumping: VirtualClock) -> None:
     start = jumping.now()
     order = []
 

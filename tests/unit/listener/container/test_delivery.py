@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -17,6 +19,9 @@ from pyjms.errors import (
     ListenerExecutionFailedException,
     TransactionInProgressException,
 )
+from pyjms.testing.clock import VirtualClock
+from tests.kit.containers import Recorder
+from tests.kit.jms_provider import JmsProvider
 from tests.kit.waiting import until
 
 ENDINGS = ("Session.commit", "Session.rollback", "Session.recover", "Message.acknowledge")
@@ -64,7 +69,15 @@ def handlers(recorder):
 )  # fmt: skip
 @pytest.mark.parametrize("fails", ["first time only", "every time"])
 @pytest.mark.parametrize("mode", MODES)
-async def test_the_third_of_five_fails(mode, fails, provider, recorder, oracle, build, clock):
+async def test_the_third_of_five_fails(
+    mode: str,
+    fails: str,
+    provider: JmsProvider,
+    recorder: Recorder,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     # ActiveMQ's own mode goes as CLIENT does in the newest Spring; the recording is of 4.3
     recorded = "CLIENT_ACKNOWLEDGE" if mode.startswith("INDIVIDUAL") else mode
     expected = next(
@@ -93,7 +106,9 @@ async def test_the_third_of_five_fails(mode, fails, provider, recorder, oracle, 
 
 
 @pytest.mark.fact("spring-jms 1.1/acknowledgeAfterListener")
-async def test_the_listener_may_acknowledge_itself(provider, recorder, build, clock):
+async def test_the_listener_may_acknowledge_itself(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     listener = Failing(recorder, RuntimeError("no"), times=1)
     container = build(
         listener, session_acknowledge_mode=2, acknowledge_after_listener=False,
@@ -110,8 +125,12 @@ async def test_the_listener_may_acknowledge_itself(provider, recorder, build, cl
 @pytest.mark.parametrize(("options", "commits"), [({"session_transacted": True}, 3), ({}, 0),
                          ({"session_acknowledge_mode": 2}, 0)])  # fmt: skip
 async def test_an_empty_receive_commits_a_transacted_session(
-    options, commits, provider, build, clock
-):
+    options: Any,
+    commits: int,
+    provider: JmsProvider,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     container = build(lambda _message: None, **options)
     await container.start()
     await clock.advance(3.5)
@@ -135,7 +154,15 @@ EXCEPTION_KINDS = {
     "spring-jms 1.1/errorHandler, exceptionListener",
 )  # fmt: skip
 @pytest.mark.parametrize("kind", EXCEPTION_KINDS)
-async def test_who_hears_of_which_exception(kind, provider, recorder, oracle, build, clock, caplog):
+async def test_who_hears_of_which_exception(
+    kind: str,
+    provider: JmsProvider,
+    recorder: Recorder,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO, "pyjms")
     expected = next(x for x in oracle["exception-kinds"] if x["listenerThrows"] == kind)
     error, has_handler, second = EXCEPTION_KINDS[kind]
@@ -179,8 +206,14 @@ FAILED = "Listener "
      ({}, "attempt 1, which is the last: the message counts as acknowledged")],
 )  # fmt: skip
 async def test_a_failure_is_one_line_and_one_traceback(
-    options, attempt, provider, recorder, build, clock, caplog
-):
+    options: Any,
+    attempt: str,
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     reason = ValueError("the real\nreason")
     failure = ListenerExecutionFailedException("Listener method 'f' threw exception")
     failure.__cause__ = reason
@@ -206,8 +239,15 @@ async def test_a_failure_is_one_line_and_one_traceback(
      ("Message.acknowledge", {"session_acknowledge_mode": 2}, "acknowledgement")],
 )  # fmt: skip
 async def test_a_commit_that_fails_is_not_the_listeners_failure(
-    call, options, step, provider, recorder, build, clock, caplog
-):
+    call: str,
+    options: Any,
+    step: str,
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     container = build(Failing(recorder, RuntimeError("never")), **options)
     provider.fail_next[call] = RuntimeError("the disk is full")
     provider.send("q", "good")
@@ -230,7 +270,15 @@ class Unprintable(Exception):
     [(Unprintable(), "Unprintable: its text is not available: TypeError"), (KeyError(), "KeyError"),
      (ValueError("x" * 501), f"ValueError: {'x' * 497}...")],
 )  # fmt: skip
-async def test_any_exception_makes_a_line(error, text, provider, recorder, build, clock, caplog):
+async def test_any_exception_makes_a_line(
+    error: Unprintable | KeyError | ValueError,
+    text: str,
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     container = build(Failing(recorder, error, times=1), session_transacted=True)
     provider.send("q", "bad")
     await container.start()
@@ -241,8 +289,12 @@ async def test_any_exception_makes_a_line(error, text, provider, recorder, build
 
 @pytest.mark.fact("spring-jms 1.7.2")
 async def test_after_a_shutdown_a_failure_is_only_a_debug_line(
-    provider, recorder, build, clock, caplog
-):
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG, "pyjms.listener")
     container = build(None, **handlers(recorder))
     shutdown = []
@@ -263,7 +315,9 @@ async def test_after_a_shutdown_a_failure_is_only_a_debug_line(
 
 
 @pytest.mark.fact("spring-jms 1.7.6")
-async def test_a_wrapped_failure_is_not_an_infrastructure_failure(provider, recorder, build, clock):
+async def test_a_wrapped_failure_is_not_an_infrastructure_failure(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     wrapped = ListenerExecutionFailedException("handler failed")
     wrapped.__cause__ = JMSException("inside")
     container = build(Failing(recorder, wrapped, times=1), session_transacted=True,
@@ -279,7 +333,14 @@ async def test_a_wrapped_failure_is_not_an_infrastructure_failure(provider, reco
 @pytest.mark.fact("spring-jms 1.7.7")
 @pytest.mark.parametrize("second", [IllegalStateException("closed"), JMSException("broken"),
                                     OSError("gone")])  # fmt: skip
-async def test_a_rollback_that_fails(second, provider, recorder, build, clock, caplog):
+async def test_a_rollback_that_fails(
+    second: IllegalStateException | JMSException | OSError,
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG, "pyjms.listener")
     first = RuntimeError("first")
     container = build(Failing(recorder, first, times=1), session_transacted=True,
@@ -301,8 +362,12 @@ async def test_a_rollback_that_fails(second, provider, recorder, build, clock, c
 @pytest.mark.fact("spring-jms 1.7.8")
 @pytest.mark.parametrize("call", ["Session.commit", "Session.rollback"])
 async def test_the_transaction_of_another_owner_is_not_ended(
-    call, provider, recorder, build, clock
-):
+    call: str,
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     error = RuntimeError("no")
     container = build(Failing(recorder, error, times=1), session_transacted=True,
                       **handlers(recorder))  # fmt: skip
@@ -327,7 +392,9 @@ class Object:
 
 
 @pytest.mark.fact("spring-jms 1.7.9")
-async def test_what_listeners_get(provider, build, clock):
+async def test_what_listeners_get(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     seen = []
 
     def plain(message):
@@ -359,7 +426,9 @@ async def test_what_listeners_get(provider, build, clock):
         await container.shutdown()
 
 
-async def test_def_listeners_run_in_the_consumers_thread(provider, recorder, build):
+async def test_def_listeners_run_in_the_consumers_thread(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any]
+) -> None:
     threads = []
 
     def listener(message):
@@ -376,7 +445,7 @@ async def test_def_listeners_run_in_the_consumers_thread(provider, recorder, bui
 
 
 @pytest.mark.fact("spring-jms 1.1/taskExecutor")
-async def test_default_names_of_tasks(provider, build):
+async def test_default_names_of_tasks(provider: JmsProvider, build: Callable[..., Any]) -> None:
     for name, prefix in ((None, "DefaultMessageListenerContainer-"), ("orders", "orders-")):
         container = build(lambda _message: None, bean_name=name, concurrent_consumers=2)
         await container.initialize()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -16,6 +18,9 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.listener.task_executor import TaskExecutor
+from pyjms.testing.clock import VirtualClock
+from tests.kit.containers import Recorder
+from tests.kit.jms_provider import JmsProvider
 
 
 class Gate:
@@ -42,7 +47,9 @@ def nothing(message):
     "spring-jms 1.10/after properties set / initialize", "spring-jms 1.10/start",
     "spring-jms 1.10/stop", "spring-jms 1.10/start again", "spring-jms 1.10/shutdown / destroy",
 )  # fmt: skip
-async def test_states_and_what_each_call_does(provider, build, clock):
+async def test_states_and_what_each_call_does(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     container = build(nothing, concurrent_consumers=2)
 
     def state():
@@ -78,7 +85,14 @@ async def test_states_and_what_each_call_does(provider, build, clock):
 
 @pytest.mark.fact("spring-jms 1.10/start")
 @pytest.mark.parametrize(("level", "attempts"), [("CONNECTION", 1), ("NONE", 0)])
-async def test_start_connects_but_never_raises(level, attempts, provider, recorder, build, caplog):
+async def test_start_connects_but_never_raises(
+    level: str,
+    attempts: int,
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG, "pyjms.listener")
     provider.down = "nobody there"
     container = build(nothing, cache_level=level, exception_listener=recorder.on_exception)
@@ -93,8 +107,13 @@ async def test_start_connects_but_never_raises(level, attempts, provider, record
 @pytest.mark.fact("spring-jms 1.10.1")
 @pytest.mark.parametrize("options", [{"session_transacted": True}, {"max_messages_per_task": 5}])
 async def test_stop_does_not_wait_and_the_listener_ends_normally(
-    options, provider, recorder, oracle, build, clock
-):
+    options: Any,
+    provider: JmsProvider,
+    recorder: Recorder,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     expected = oracle["stop-semantics"][0]
     gate = Gate(recorder)
     container = build(gate, **options)
@@ -123,7 +142,13 @@ async def test_stop_does_not_wait_and_the_listener_ends_normally(
 
 
 @pytest.mark.fact("spring-jms 1.10.2")
-async def test_stop_callbacks(provider, recorder, oracle, build, clock):
+async def test_stop_callbacks(
+    provider: JmsProvider,
+    recorder: Recorder,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     expected = oracle["stop-semantics"][1]
     gate = Gate(recorder)
     container = build(gate)
@@ -145,7 +170,9 @@ async def test_stop_callbacks(provider, recorder, oracle, build, clock):
 
 
 @pytest.mark.fact("spring-jms 1.10.2")
-async def test_a_start_discards_the_callback(provider, recorder, build, clock):
+async def test_a_start_discards_the_callback(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     gate = Gate(recorder)
     container = build(gate)
     called = []
@@ -163,8 +190,14 @@ async def test_a_start_discards_the_callback(provider, recorder, build, clock):
 @pytest.mark.fact("spring-jms 1.10.3")
 @pytest.mark.parametrize("variant", [2, 3, 4, 5])
 async def test_a_message_received_just_as_stop_comes(
-    variant, provider, recorder, oracle, build, clock, caplog
-):
+    variant: int,
+    provider: JmsProvider,
+    recorder: Recorder,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     expected = oracle["stop-semantics"][variant]
     container = build(
         recorder.note, session_transacted=expected["sessionTransacted"],
@@ -198,7 +231,9 @@ async def test_a_message_received_just_as_stop_comes(
 
 
 @pytest.mark.fact("spring-jms 1.10.4")
-async def test_an_inactive_stopped_container_keeps_nothing_open(provider, recorder, build, clock):
+async def test_an_inactive_stopped_container_keeps_nothing_open(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     gate = Gate(recorder)
     container = build(gate, concurrent_consumers=2)
     provider.send("q", "a")
@@ -220,7 +255,9 @@ async def test_an_inactive_stopped_container_keeps_nothing_open(provider, record
 
 
 @pytest.mark.parametrize("timeout", [None, 60.0])
-async def test_waiting_consumers_are_stopped_at_once(timeout, provider, build, clock):
+async def test_waiting_consumers_are_stopped_at_once(
+    timeout: float | None, provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     container = build(nothing, receive_timeout=timeout, concurrent_consumers=3)
     await container.start()
     await clock.settle()
@@ -232,8 +269,8 @@ async def test_waiting_consumers_are_stopped_at_once(timeout, provider, build, c
 
 @pytest.mark.fact("spring-jms 1.10.5", "spring-jms 1.10.6")
 async def test_shutdown_waits_a_round_interrupts_and_waits_another(
-    provider, recorder, build, jumping
-):
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], jumping: VirtualClock
+) -> None:
     gate = Gate(recorder)
     container = build(gate, session_transacted=True, receive_timeout=3)
     provider.send("q", "a")
@@ -248,8 +285,12 @@ async def test_shutdown_waits_a_round_interrupts_and_waits_another(
 
 @pytest.mark.fact("spring-jms 1.10.5")
 async def test_shutdown_gives_up_a_thread_after_two_rounds(
-    provider, recorder, build, clock, caplog
-):
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     go, entered = threading.Event(), anyio.Event()
     container = build(None, session_transacted=True, receive_timeout=3)
 
@@ -279,7 +320,9 @@ async def test_shutdown_gives_up_a_thread_after_two_rounds(
     go.set()
 
 
-async def test_shutdown_lets_listeners_finish_within_the_deadline(provider, recorder, build, clock):
+async def test_shutdown_lets_listeners_finish_within_the_deadline(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     async def listener(message):
         await _clock.sleep(20)
         recorder.note(message)
@@ -300,7 +343,13 @@ async def test_shutdown_lets_listeners_finish_within_the_deadline(provider, reco
 @pytest.mark.parametrize(
     "options", [{"accept_messages_while_stopping": True}, {"receive_timeout": None}]
 )
-async def test_shutdown_without_limit(options, provider, recorder, build, clock):
+async def test_shutdown_without_limit(
+    options: Any,
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     gate = Gate(recorder)
     container = build(gate, **options)
     provider.send("q", "a")
@@ -315,7 +364,9 @@ async def test_shutdown_without_limit(options, provider, recorder, build, clock)
 
 
 @pytest.mark.fact("spring-jms 1.10.7")
-async def test_the_three_counts(provider, recorder, build, clock):
+async def test_the_three_counts(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     gate = Gate(recorder)
     container = build(gate, concurrent_consumers=3, task_executor=TaskExecutor(2))
 
@@ -339,7 +390,13 @@ async def test_the_three_counts(provider, recorder, build, clock):
 
 
 @pytest.mark.fact("spring-jms 1.10.8")
-async def test_rejected_tasks(provider, oracle, build, clock, caplog):
+async def test_rejected_tasks(
+    provider: JmsProvider,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     expected = oracle["rejected-tasks"]
     executor = TaskExecutor(2)
     container = build(nothing, concurrent_consumers=4, task_executor=executor, receive_timeout=0.2)
@@ -367,7 +424,9 @@ async def test_rejected_tasks(provider, oracle, build, clock, caplog):
 
 
 @pytest.mark.fact("spring-jms 1.10.8")
-async def test_too_few_consumers_at_work_are_reported(build, clock, caplog):
+async def test_too_few_consumers_at_work_are_reported(
+    build: Callable[..., Any], clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     busy = TaskExecutor(1)
     container = build(nothing, concurrent_consumers=2, task_executor=busy)
     await container.start()
@@ -394,8 +453,11 @@ async def test_too_few_consumers_at_work_are_reported(build, clock, caplog):
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio's Cancelled cannot be raised
 async def test_a_consumer_cancelled_from_outside_is_paused_and_reported(
-    provider, build, clock, caplog
-):
+    provider: JmsProvider,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     cancelled = anyio.get_cancelled_exc_class()
 
     async def listener(message):
@@ -414,7 +476,9 @@ async def test_a_consumer_cancelled_from_outside_is_paused_and_reported(
     assert provider.texts("q") == []
 
 
-async def test_a_listener_that_a_shutdown_cancels_is_rolled_back(provider, build):
+async def test_a_listener_that_a_shutdown_cancels_is_rolled_back(
+    provider: JmsProvider, build: Callable[..., Any]
+) -> None:
     """Before its session is closed: a provider may keep an open transaction for a while."""
     begun = anyio.Event()
 
@@ -433,7 +497,9 @@ async def test_a_listener_that_a_shutdown_cancels_is_rolled_back(provider, build
     assert provider.texts("q") == ["a"]
 
 
-async def test_start_after_shutdown_starts_again(provider, recorder, build, clock):
+async def test_start_after_shutdown_starts_again(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     container = build(recorder.note)
     await container.start()
     await container.shutdown()
@@ -443,7 +509,9 @@ async def test_start_after_shutdown_starts_again(provider, recorder, build, cloc
 
 
 @pytest.mark.fact("spring-jms 1.10.9")
-async def test_auto_startup_is_reported_and_an_explicit_start_works(provider, build):
+async def test_auto_startup_is_reported_and_an_explicit_start_works(
+    provider: JmsProvider, build: Callable[..., Any]
+) -> None:
     container = build(nothing, auto_startup=False)
     assert not container.is_auto_startup
     await container.start()
@@ -453,7 +521,12 @@ async def test_auto_startup_is_reported_and_an_explicit_start_works(provider, bu
 @pytest.mark.parametrize(
     "error", [ConfigurationException("bad option"), UnsupportedOperationException("not built")]
 )
-async def test_a_url_that_no_broker_can_help_with_ends_the_start(error, provider, build, clock):
+async def test_a_url_that_no_broker_can_help_with_ends_the_start(
+    error: ConfigurationException | UnsupportedOperationException,
+    provider: JmsProvider,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     container = build(lambda _message: None)
     provider.fail_next["ConnectionFactory.createConnection"] = error
     with pytest.raises(type(error)):
@@ -466,7 +539,9 @@ async def test_a_url_that_no_broker_can_help_with_ends_the_start(error, provider
     assert container.is_registered_with_destination
 
 
-async def test_a_selector_that_is_none_ends_the_start(provider, build, clock):
+async def test_a_selector_that_is_none_ends_the_start(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     container = build(lambda _message: None, message_selector="price >")
     with pytest.raises(InvalidSelectorException):
         await container.start()
@@ -476,8 +551,12 @@ async def test_a_selector_that_is_none_ends_the_start(provider, build, clock):
 
 @pytest.mark.parametrize("level", ["NONE", "CONNECTION", "SESSION", "CONSUMER"])
 async def test_what_a_broker_refuses_for_good_stops_the_container(
-    level, provider, build, clock, caplog
-):
+    level: str,
+    provider: JmsProvider,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     container = build(lambda _message: None, cache_level=level)
     provider.fail_next["Session.createConsumer"] = InvalidSelectorException("XPATH is not built in")
     await container.start()
@@ -492,7 +571,9 @@ async def test_what_a_broker_refuses_for_good_stops_the_container(
     )
 
 
-async def test_waiting_for_the_start_of_a_container_ends(provider, build, clock):
+async def test_waiting_for_the_start_of_a_container_ends(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     container = build(lambda _message: None)
     await container.wait_until_listening()  # not started
     provider.down = "no broker"

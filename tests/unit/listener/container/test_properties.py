@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,9 @@ from pyjms.listener.container.simple import SimpleMessageListenerContainer
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
+from pyjms.testing.clock import VirtualClock
+from tests.kit.containers import Recorder
+from tests.kit.jms_provider import JmsProvider
 
 DEFAULTS = {
     "connection_factory": None,
@@ -66,7 +71,7 @@ class ByMethod:
 
 
 @pytest.fixture
-def container():
+def container() -> DefaultMessageListenerContainer:
     return DefaultMessageListenerContainer()
 
 
@@ -75,11 +80,13 @@ def container():
     "spring-jms 1.1/autoStartup",
 )  # fmt: skip
 @pytest.mark.parametrize(("name", "value"), DEFAULTS.items())
-def test_defaults_are_springs(name, value, container):
+def test_defaults_are_springs(
+    name: str, value: bool | float | None, container: DefaultMessageListenerContainer
+) -> None:
     assert getattr(container, name) == value
 
 
-def test_every_property_is_a_keyword_and_an_attribute():
+def test_every_property_is_a_keyword_and_an_attribute() -> None:
     for kind in (DefaultMessageListenerContainer, SimpleMessageListenerContainer):
         assert all(hasattr(kind(), name) for name in kind.OPTIONS)
     assert set(DEFAULTS) - {"connection_factory"} < DefaultMessageListenerContainer.OPTIONS
@@ -88,7 +95,7 @@ def test_every_property_is_a_keyword_and_an_attribute():
 
 
 @pytest.mark.fact("spring-jms 1.1/connectionFactory")
-async def test_connection_factory_is_required(container):
+async def test_connection_factory_is_required(container: DefaultMessageListenerContainer) -> None:
     container.destination_name = "q"
     with pytest.raises(ValueError, match="Property 'connection_factory' is required"):
         await container.initialize()
@@ -96,7 +103,9 @@ async def test_connection_factory_is_required(container):
 
 
 @pytest.mark.fact("spring-jms 1.1/destination / destinationName")
-async def test_a_destination_is_required_and_a_topic_sets_the_domain(provider, container):
+async def test_a_destination_is_required_and_a_topic_sets_the_domain(
+    provider: JmsProvider, container: DefaultMessageListenerContainer
+) -> None:
     container.connection_factory = provider
     with pytest.raises(ValueError, match="'destination' or 'destination_name' is required"):
         await container.initialize()
@@ -111,7 +120,9 @@ async def test_a_destination_is_required_and_a_topic_sets_the_domain(provider, c
 
 @pytest.mark.fact("spring-jms 1.1/pubSubDomain")
 @pytest.mark.parametrize(("topic", "call"), [(False, "createQueue"), (True, "createTopic")])
-async def test_pub_sub_domain_says_how_names_are_resolved(topic, call, provider, build, clock):
+async def test_pub_sub_domain_says_how_names_are_resolved(
+    topic: bool, call: str, provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     container = build(listener, pub_sub_domain=topic)
     await container.start()
     await clock.settle()
@@ -119,21 +130,23 @@ async def test_pub_sub_domain_says_how_names_are_resolved(topic, call, provider,
     assert provider.open_sessions[0].consumers[0].destination == (Topic if topic else Queue)("q")
 
 
-def test_reply_domain_follows_until_it_is_set(container):
+def test_reply_domain_follows_until_it_is_set(container: DefaultMessageListenerContainer) -> None:
     container.pub_sub_domain = True
     assert container.reply_pub_sub_domain is True
     container.reply_pub_sub_domain = False
     assert container.reply_pub_sub_domain is False
 
 
-def test_reply_settings_are_carried(container):
+def test_reply_settings_are_carried(container: DefaultMessageListenerContainer) -> None:
     settings = QosSettings(priority=7)
     container.reply_qos_settings = settings
     assert container.reply_qos_settings is settings
 
 
 @pytest.mark.fact("spring-jms 1.1/messageSelector")
-async def test_the_selector_goes_to_the_consumer(provider, build, clock):
+async def test_the_selector_goes_to_the_consumer(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     container = build(listener, message_selector="colour = 'red'")
     await container.start()
     await clock.settle()
@@ -141,7 +154,9 @@ async def test_the_selector_goes_to_the_consumer(provider, build, clock):
 
 
 @pytest.mark.fact("spring-jms 1.1/messageListener")
-async def test_a_listener_must_be_one_and_must_be_there(provider, recorder, build, clock):
+async def test_a_listener_must_be_one_and_must_be_there(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     for good in (listener, ByMethod(), ByMethod().on_message, lambda m, session: None):
         DefaultMessageListenerContainer(message_listener=good)
     with pytest.raises(ValueError, match="Message listener needs to be"):
@@ -159,7 +174,9 @@ async def test_a_listener_must_be_one_and_must_be_there(provider, recorder, buil
 
 @pytest.mark.fact("spring-jms 1.1/subscriptionDurable, subscriptionShared")
 @pytest.mark.parametrize("name", ["subscription_durable", "subscription_shared"])
-def test_durable_and_shared_set_the_domain(name, container):
+def test_durable_and_shared_set_the_domain(
+    name: str, container: DefaultMessageListenerContainer
+) -> None:
     setattr(container, name, False)
     assert not container.pub_sub_domain
     setattr(container, name, True)
@@ -168,13 +185,17 @@ def test_durable_and_shared_set_the_domain(name, container):
     assert container.pub_sub_domain
 
 
-async def test_shared_subscriptions_are_refused_with_a_reason(provider, build):
+async def test_shared_subscriptions_are_refused_with_a_reason(
+    provider: JmsProvider, build: Callable[..., Any]
+) -> None:
     container = build(listener, subscription_shared=True)
     with pytest.raises(UnsupportedOperationException, match="OpenWire has no shared"):
         await container.initialize()
 
 
-def test_subscription_name_is_the_listeners_class_name(container):
+def test_subscription_name_is_the_listeners_class_name(
+    container: DefaultMessageListenerContainer,
+) -> None:
     container.message_listener = ByMethod()
     assert container.subscription_name == f"{ByMethod.__module__}.ByMethod"
     container.message_listener = listener
@@ -185,7 +206,9 @@ def test_subscription_name_is_the_listeners_class_name(container):
 
 
 @pytest.mark.fact("spring-jms 1.1/durableSubscriptionName")
-def test_durable_subscription_name_makes_durable(container):
+def test_durable_subscription_name_makes_durable(
+    container: DefaultMessageListenerContainer,
+) -> None:
     container.durable_subscription_name = "sub"
     assert (container.subscription_name, container.subscription_durable) == ("sub", True)
     assert not container.pub_sub_domain
@@ -194,7 +217,9 @@ def test_durable_subscription_name_makes_durable(container):
 
 
 @pytest.mark.fact("spring-jms 1.1/pubSubNoLocal")
-async def test_no_local_is_for_topics_only(provider, build, clock):
+async def test_no_local_is_for_topics_only(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     for topic in (False, True):
         container = build(listener, pub_sub_domain=topic, pub_sub_no_local=True)
         await container.start()
@@ -205,7 +230,9 @@ async def test_no_local_is_for_topics_only(provider, build, clock):
 
 
 @pytest.mark.fact("spring-jms 1.1/clientId")
-async def test_client_id_is_set_first_and_on_the_shared_connection_only(provider, build, clock):
+async def test_client_id_is_set_first_and_on_the_shared_connection_only(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     container = build(listener, client_id="c1")
     await container.start()
     await clock.settle()
@@ -223,7 +250,9 @@ async def test_client_id_is_set_first_and_on_the_shared_connection_only(provider
 
 
 @pytest.mark.fact("spring-jms 1.1/sessionAcknowledgeMode")
-def test_acknowledge_modes_by_name_and_by_number(container):
+def test_acknowledge_modes_by_name_and_by_number(
+    container: DefaultMessageListenerContainer,
+) -> None:
     names = {"AUTO_ACKNOWLEDGE": 1, "CLIENT_ACKNOWLEDGE": 2, "DUPS_OK_ACKNOWLEDGE": 3,
              "SESSION_TRANSACTED": 0}  # fmt: skip
     for name, number in names.items():
@@ -237,14 +266,16 @@ def test_acknowledge_modes_by_name_and_by_number(container):
         container.session_acknowledge_mode = "INDIVIDUAL_ACKNOWLEDGE"
 
 
-def test_known_modes_are_enum_members(container):
+def test_known_modes_are_enum_members(container: DefaultMessageListenerContainer) -> None:
     container.session_acknowledge_mode = 4
     assert container.session_acknowledge_mode is AcknowledgeMode.INDIVIDUAL
 
 
 @pytest.mark.fact("spring-jms 1.1/receiveTimeout")
 @pytest.mark.parametrize("timeout", [0, None, 2.5])
-async def test_receive_timeout_is_handed_to_receive(timeout, provider, build, clock):
+async def test_receive_timeout_is_handed_to_receive(
+    timeout: float | None, provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     container = build(listener, receive_timeout=timeout, max_messages_per_task=1)
 
     async def once(consumer, message):
@@ -271,21 +302,23 @@ async def test_receive_timeout_is_handed_to_receive(timeout, provider, build, cl
         ("idle_task_execution_limit", 0),
     ],
 )
-def test_limits_that_make_no_sense_are_refused(name, bad, container):
+def test_limits_that_make_no_sense_are_refused(
+    name: str, bad: int, container: DefaultMessageListenerContainer
+) -> None:
     with pytest.raises(ValueError, match=name):
         setattr(container, name, bad)
     setattr(container, name, 3)
     assert getattr(container, name) == 3
 
 
-def test_negative_means_unlimited(container):
+def test_negative_means_unlimited(container: DefaultMessageListenerContainer) -> None:
     container.max_messages_per_task = -1
     container.idle_receives_per_task_limit = -1
     assert container.max_messages_per_task == -1
 
 
 @pytest.mark.fact("spring-jms 1.1/cacheLevel", "spring-jms 1.2.1")
-def test_cache_levels_by_name_and_number(container):
+def test_cache_levels_by_name_and_number(container: DefaultMessageListenerContainer) -> None:
     names = ["CACHE_NONE", "CACHE_CONNECTION", "CACHE_SESSION", "CACHE_CONSUMER", "CACHE_AUTO"]
     for number, name in enumerate(names):
         container.cache_level = name
@@ -298,7 +331,7 @@ def test_cache_levels_by_name_and_number(container):
 
 
 @pytest.mark.fact("spring-jms 1.1/backOff / recoveryInterval")
-def test_the_last_of_back_off_and_recovery_interval_wins():
+def test_the_last_of_back_off_and_recovery_interval_wins() -> None:
     fixed = DefaultMessageListenerContainer().back_off
     assert isinstance(fixed, FixedBackOff)
     assert (fixed.interval, fixed.max_attempts) == (5.0, None)
@@ -310,7 +343,7 @@ def test_the_last_of_back_off_and_recovery_interval_wins():
     assert both.recovery_interval is None
 
 
-def test_the_default_helpers(container):
+def test_the_default_helpers(container: DefaultMessageListenerContainer) -> None:
     assert isinstance(container.destination_resolver, SimpleDestinationResolver)
     assert isinstance(container.task_executor, SimpleAsyncTaskExecutor)
 
@@ -318,14 +351,14 @@ def test_the_default_helpers(container):
 @pytest.mark.fact(
     "spring-jms 1.1/exposeListenerSession", "spring-jms 1.1/acceptMessagesWhileStopping"
 )
-def test_plain_switches(container):
+def test_plain_switches(container: DefaultMessageListenerContainer) -> None:
     assert container.phase == 2**31 - 1
     assert container.expose_listener_session
     assert not container.accept_messages_while_stopping
 
 
 @pytest.mark.fact("spring-jms 1.3.1")
-def test_concurrency_sets_both_numbers(container):
+def test_concurrency_sets_both_numbers(container: DefaultMessageListenerContainer) -> None:
     container.concurrency = "3-5"
     assert (container.concurrent_consumers, container.max_concurrent_consumers) == (3, 5)
     container = DefaultMessageListenerContainer(concurrency="5")
@@ -337,7 +370,7 @@ def test_concurrency_sets_both_numbers(container):
 
 
 @pytest.mark.fact("spring-jms 1.3.2", "spring-jms 1.1/concurrentConsumers / maxConcurrentConsumers")
-def test_the_two_numbers_keep_their_order(container):
+def test_the_two_numbers_keep_their_order(container: DefaultMessageListenerContainer) -> None:
     container.concurrent_consumers = 4
     assert container.max_concurrent_consumers == 4
     container.max_concurrent_consumers = 1
@@ -348,7 +381,7 @@ def test_the_two_numbers_keep_their_order(container):
 
 
 @pytest.mark.fact("spring-jms 1.3.3")
-def test_a_lower_upper_number_is_raised(container):
+def test_a_lower_upper_number_is_raised(container: DefaultMessageListenerContainer) -> None:
     container.concurrency = "3-2"
     assert (container.concurrent_consumers, container.max_concurrent_consumers) == (3, 3)
 
@@ -357,7 +390,9 @@ def test_a_lower_upper_number_is_raised(container):
 @pytest.mark.parametrize(
     ("external", "level"), [(True, CacheLevel.NONE), (False, CacheLevel.CONSUMER)]
 )
-async def test_auto_is_resolved_at_initialisation(external, level, provider, build):
+async def test_auto_is_resolved_at_initialisation(
+    external: bool, level: CacheLevel, provider: JmsProvider, build: Callable[..., Any]
+) -> None:
     class Manager:
         connection_factory = provider
 
@@ -367,7 +402,7 @@ async def test_auto_is_resolved_at_initialisation(external, level, provider, bui
     assert container.cache_level is level
 
 
-def test_the_signature_names_the_connection_factory_first():
+def test_the_signature_names_the_connection_factory_first() -> None:
     assert (
         next(iter(inspect.signature(DefaultMessageListenerContainer).parameters))
         == "connection_factory"

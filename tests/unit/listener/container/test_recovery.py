@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -11,12 +13,15 @@ from pyjms.errors import ConnectionFailedException, InvalidDestinationException,
 from pyjms.listener.backoff import ExponentialBackOff, FixedBackOff
 from pyjms.listener.container.failures import describe
 from pyjms.support.destination import SimpleDestinationResolver
+from pyjms.testing.clock import VirtualClock
+from tests.kit.containers import Recorder
+from tests.kit.jms_provider import JmsProvider
 
 DOWN = "Could not connect to broker URL: tcp://HOST:PORT. Reason: java.net.ConnectException: Connection refused"
 
 
 @pytest.fixture
-def lines(caplog):
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[..., Any]:
     """`lines()`: the log so far as `LEVEL text`; DEBUG only if asked."""
     caplog.set_level(logging.INFO, "pyjms")
     short = {"WARNING": "WARN"}
@@ -43,7 +48,14 @@ def refused(level, interval, attempt, limit="unlimited", cause=DOWN):
 
 
 @pytest.mark.fact("spring-jms 1.11.6", "spring-jms 1.11.5")
-async def test_no_broker_ever(provider, oracle, lines, recorder, build, clock):
+async def test_no_broker_ever(
+    provider: JmsProvider,
+    oracle: dict[str, Any],
+    lines: Callable[..., Any],
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     expected = oracle["start-without-broker"][1]
     provider.down = DOWN
     container = build(recorder.hear, back_off=FixedBackOff(0.15, 3),
@@ -71,7 +83,14 @@ async def test_no_broker_ever(provider, oracle, lines, recorder, build, clock):
 
 
 @pytest.mark.fact("spring-jms 1.11.2", "spring-jms 1.11.3")
-async def test_a_broker_that_comes_later(provider, oracle, lines, recorder, build, clock):
+async def test_a_broker_that_comes_later(
+    provider: JmsProvider,
+    oracle: dict[str, Any],
+    lines: Callable[..., Any],
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     expected = oracle["start-without-broker"][0]
     provider.down = DOWN
     container = build(recorder.hear, recovery_interval=0.4, exception_listener=recorder.on_exception,
@@ -96,7 +115,15 @@ async def test_a_broker_that_comes_later(provider, oracle, lines, recorder, buil
     "spring-jms 1.11.1", "spring-jms 1.11.2", "spring-jms 1.11.9", "spring-jms 1.11.11"
 )
 @pytest.mark.parametrize("variant", [0, 1])
-async def test_an_outage(variant, provider, oracle, lines, recorder, build, clock):
+async def test_an_outage(
+    variant: int,
+    provider: JmsProvider,
+    oracle: dict[str, Any],
+    lines: Callable[..., Any],
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     expected = oracle["recovery"][variant]
     consumers = expected["consumers"]
     container = build(
@@ -136,7 +163,13 @@ async def test_an_outage(variant, provider, oracle, lines, recorder, build, cloc
 
 
 @pytest.mark.fact("spring-jms 1.11.1")
-async def test_the_others_only_say_that_it_is_done(provider, recorder, build, clock, caplog):
+async def test_the_others_only_say_that_it_is_done(
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG, "pyjms.listener.container.recovery")
     container = build(recorder.hear, concurrent_consumers=3, recovery_interval=0.4)
     await container.start()
@@ -153,7 +186,15 @@ async def test_the_others_only_say_that_it_is_done(provider, recorder, build, cl
 
 @pytest.mark.fact("spring-jms 1.11.2")
 @pytest.mark.parametrize(("level", "trace"), [(logging.DEBUG, True), (logging.INFO, False)])
-async def test_traces_only_at_debug(level, trace, provider, recorder, build, clock, caplog):
+async def test_traces_only_at_debug(
+    level: Any,
+    trace: bool,
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(level, "pyjms.listener.container.recovery")
     container = build(recorder.hear)
     await container.start()
@@ -167,7 +208,14 @@ async def test_traces_only_at_debug(level, trace, provider, recorder, build, clo
 
 @pytest.mark.fact("spring-jms 1.11.4")
 @pytest.mark.parametrize(("level", "closes"), [("CONSUMER", False), ("NONE", True)])
-async def test_what_an_attempt_makes(level, closes, provider, recorder, build, clock):
+async def test_what_an_attempt_makes(
+    level: str,
+    closes: bool,
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     container = build(recorder.hear, cache_level=level, client_id="me", recovery_interval=1)
     await container.start()
     await clock.settle()
@@ -192,7 +240,13 @@ async def test_what_an_attempt_makes(level, closes, provider, recorder, build, c
 
 
 @pytest.mark.fact("spring-jms 1.11.4")
-async def test_a_missing_destination_is_a_failure_too(provider, lines, recorder, build, clock):
+async def test_a_missing_destination_is_a_failure_too(
+    provider: JmsProvider,
+    lines: Callable[..., Any],
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     container = build(recorder.hear, recovery_interval=1)
     provider.fail_next["Session.createConsumer"] = InvalidDestinationException("no q")
     await container.start()
@@ -213,7 +267,13 @@ async def test_a_missing_destination_is_a_failure_too(provider, lines, recorder,
 
 
 @pytest.mark.fact("spring-jms 1.11.8")
-async def test_a_consumer_that_fails_again_and_again(provider, lines, recorder, build, clock):
+async def test_a_consumer_that_fails_again_and_again(
+    provider: JmsProvider,
+    lines: Callable[..., Any],
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     container = build(recorder.hear, concurrency="2-2", back_off=FixedBackOff(1, 2))
 
     async def broken(consumer, message):
@@ -236,8 +296,12 @@ async def test_a_consumer_that_fails_again_and_again(provider, lines, recorder, 
 
 @pytest.mark.fact("spring-jms 1.11.8")
 async def test_a_receive_that_works_forgets_earlier_failures(
-    provider, lines, recorder, build, clock
-):
+    provider: JmsProvider,
+    lines: Callable[..., Any],
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     container = build(recorder.hear, recovery_interval=1)
     await container.start()
     for _ in range(3):
@@ -248,7 +312,9 @@ async def test_a_receive_that_works_forgets_earlier_failures(
 
 
 @pytest.mark.fact("spring-jms 1.11.10")
-async def test_names_are_forgotten_by_a_caching_resolver(provider, recorder, build, clock):
+async def test_names_are_forgotten_by_a_caching_resolver(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     class Caching(SimpleDestinationResolver):
         forgotten = ()
 
@@ -268,8 +334,12 @@ async def test_names_are_forgotten_by_a_caching_resolver(provider, recorder, bui
 
 @pytest.mark.parametrize("end", ["stop", "shutdown"])
 async def test_a_wait_for_the_next_attempt_ends_with_the_container(
-    end, provider, recorder, build, clock
-):
+    end: str,
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     provider.down = DOWN
     container = build(recorder.hear, recovery_interval=600, concurrent_consumers=2)
     await container.start()
@@ -284,7 +354,7 @@ async def test_a_wait_for_the_next_attempt_ends_with_the_container(
 
 
 @pytest.mark.fact("spring-jms 1.11.12")
-def test_the_text_of_a_cause():
+def test_the_text_of_a_cause() -> None:
     error = JMSException("Could not connect")
     assert describe(error) == "Could not connect"
     error.linked_exception = OSError("refused")
@@ -295,7 +365,7 @@ def test_the_text_of_a_cause():
     assert describe(ConnectionFailedException()) == "ConnectionFailedException"
 
 
-def test_exponential_back_off():
+def test_exponential_back_off() -> None:
     execution = ExponentialBackOff(1, 2, max_interval=5).start()
     assert str(execution) == (
         "ExponentialBackOffExecution[currentInterval=n/a, multiplier=2, attempts=0]"
@@ -315,7 +385,13 @@ def test_exponential_back_off():
         FixedBackOff(-1)
 
 
-async def test_recovery_with_exponential_back_off(provider, lines, recorder, build, clock):
+async def test_recovery_with_exponential_back_off(
+    provider: JmsProvider,
+    lines: Callable[..., Any],
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     provider.down = "down"
     container = build(recorder.hear, back_off=ExponentialBackOff(1, 2))
     await container.start()
@@ -324,7 +400,9 @@ async def test_recovery_with_exponential_back_off(provider, lines, recorder, bui
     assert "[currentInterval=2000ms, multiplier=2, attempts=2]" in lines()[2]
 
 
-async def test_a_message_in_work_is_redelivered_after_an_outage(provider, recorder, build, clock):
+async def test_a_message_in_work_is_redelivered_after_an_outage(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     go = anyio.Event()
 
     async def listener(message):

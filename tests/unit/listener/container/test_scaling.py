@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pyjms import _clock
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
+from pyjms.testing.clock import VirtualClock
+from tests.kit.jms_provider import JmsProvider
 
 
 def nothing(message):
@@ -41,7 +45,9 @@ def start_with(build, **options):
 
 
 @pytest.mark.fact("spring-jms 1.4.1")
-async def test_initialisation_makes_paused_tasks_and_start_runs_them(provider, build, clock):
+async def test_initialisation_makes_paused_tasks_and_start_runs_them(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     container = build(nothing, concurrency="3-7")
     await container.initialize()
     assert (container.scheduled_consumer_count, container.paused_task_count) == (3, 3)
@@ -62,7 +68,9 @@ async def test_initialisation_makes_paused_tasks_and_start_runs_them(provider, b
         ({"idle_receives_per_task_limit": 4}, None, 4),
     ],
 )
-async def test_limits_that_are_unset(options, messages, idle, build):
+async def test_limits_that_are_unset(
+    options: Any, messages: int | None, idle: int | None, build: Callable[..., Any]
+) -> None:
     container = build(nothing, **options)
     await container.initialize()
     assert container.max_messages_per_task == messages
@@ -90,7 +98,9 @@ class CountingExecutor(SimpleAsyncTaskExecutor):
         ({"max_messages_per_task": 20, "idle_receives_per_task_limit": 3}, 25.5, 9),
     ],
 )
-async def test_a_task_ends_when_its_limits_say_so(options, seconds, tasks, build, clock):
+async def test_a_task_ends_when_its_limits_say_so(
+    options: Any, seconds: float, tasks: int, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     executor = CountingExecutor()
     container = build(nothing, task_executor=executor, **options)
     await container.start()
@@ -100,7 +110,9 @@ async def test_a_task_ends_when_its_limits_say_so(options, seconds, tasks, build
 
 
 @pytest.mark.fact("spring-jms 1.4.3")
-async def test_a_message_resets_the_count_of_empty_receives(provider, build, clock):
+async def test_a_message_resets_the_count_of_empty_receives(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     executor = CountingExecutor()
     container = build(
         Handlers(0), task_executor=executor, max_messages_per_task=100,
@@ -117,7 +129,9 @@ async def test_a_message_resets_the_count_of_empty_receives(provider, build, clo
 
 
 @pytest.mark.fact("spring-jms 1.4.4", "spring-jms 1.6.1", "spring-jms 1.6.4")
-async def test_a_surplus_consumer_ends_after_ten_empty_receives(provider, build, clock):
+async def test_a_surplus_consumer_ends_after_ten_empty_receives(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     handlers, container = start_with(build, concurrency="1-3")
     provider.send("q", *map(str, range(20)))
     await container.start()
@@ -134,7 +148,9 @@ async def test_a_surplus_consumer_ends_after_ten_empty_receives(provider, build,
 
 
 @pytest.mark.fact("spring-jms 1.4.5", "spring-jms 1.4.6")
-async def test_idle_tasks_in_a_row_end_a_surplus_consumer(provider, build, clock):
+async def test_idle_tasks_in_a_row_end_a_surplus_consumer(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     handlers, container = start_with(
         build, concurrency="1-2", max_messages_per_task=5, receive_timeout=0.1,
         idle_task_execution_limit=3,
@@ -155,7 +171,9 @@ async def test_idle_tasks_in_a_row_end_a_surplus_consumer(provider, build, clock
 
 
 @pytest.mark.fact("spring-jms 1.4.7")
-async def test_where_a_task_goes_after_its_end(build, clock):
+async def test_where_a_task_goes_after_its_end(
+    build: Callable[..., Any], clock: VirtualClock
+) -> None:
     executor = CountingExecutor()
     container = build(nothing, task_executor=executor, max_messages_per_task=1)
     await container.start()
@@ -170,7 +188,9 @@ async def test_where_a_task_goes_after_its_end(build, clock):
 
 
 @pytest.mark.fact("spring-jms 1.5.1", "spring-jms 1.5.3")
-async def test_growth_is_one_step_a_message_before_the_listener(provider, build, clock):
+async def test_growth_is_one_step_a_message_before_the_listener(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     handlers, container = start_with(build, concurrency="1-5")
     provider.send("q", "a")
     await container.start()
@@ -190,7 +210,9 @@ async def test_growth_is_one_step_a_message_before_the_listener(provider, build,
 
 
 @pytest.mark.fact("spring-jms 1.5.2")
-async def test_a_consumer_is_busy_until_an_empty_receive(provider, build, clock):
+async def test_a_consumer_is_busy_until_an_empty_receive(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     handlers, container = start_with(build, concurrency="1-2", idle_consumer_limit=2)
     await container.start()
     pool = container.consumer_pool
@@ -207,8 +229,8 @@ async def test_a_consumer_is_busy_until_an_empty_receive(provider, build, clock)
 
 @pytest.mark.fact("spring-jms 1.5.3", "spring-jms 1.5.4")
 async def test_a_broker_that_prefetches_everything_stops_growth_at_two(
-    provider, oracle, build, clock
-):
+    provider: JmsProvider, oracle: dict[str, Any], build: Callable[..., Any], clock: VirtualClock
+) -> None:
     expected = oracle["scale-up"][0]
     provider.prefetch_all = True
     handlers, container = start_with(build, concurrency="1-5")
@@ -221,7 +243,13 @@ async def test_a_broker_that_prefetches_everything_stops_growth_at_two(
 
 
 @pytest.mark.parametrize("variant", [1, 2, 3, 4])
-async def test_small_windows_reach_the_maximum(variant, provider, oracle, build, clock):
+async def test_small_windows_reach_the_maximum(
+    variant: int,
+    provider: JmsProvider,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     expected = oracle["scale-up"][variant]
     limit = 3 if "idleConsumerLimit=3" in expected["variant"] else 1
     handlers, container = start_with(build, concurrency="1-5", idle_consumer_limit=limit)
@@ -241,7 +269,9 @@ async def test_small_windows_reach_the_maximum(variant, provider, oracle, build,
 
 
 @pytest.mark.fact("spring-jms 1.5.5")
-async def test_the_idle_limit_is_how_many_idle_ones_may_exist(provider, build, clock):
+async def test_the_idle_limit_is_how_many_idle_ones_may_exist(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     provider.prefetch_all = True
     _handlers, container = start_with(build, concurrency="1-9", idle_consumer_limit=3)
     provider.send("q", *map(str, range(20)))
@@ -255,8 +285,12 @@ async def test_the_idle_limit_is_how_many_idle_ones_may_exist(provider, build, c
 @pytest.mark.fact("spring-jms 1.6.3")
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_short_tasks_scale_down_after_so_many_idle_ones(
-    limit, provider, oracle, build, clock
-):
+    limit: int,
+    provider: JmsProvider,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     expected = oracle["scale-down"][1 if limit == 1 else 2]
     assert f"idleTaskExecutionLimit={limit}" in expected["variant"]
     handlers, container = start_with(
@@ -280,7 +314,9 @@ async def test_short_tasks_scale_down_after_so_many_idle_ones(
 
 
 @pytest.mark.fact("spring-jms 1.6.2")
-async def test_without_limits_of_tasks_the_number_never_falls(provider, oracle, build, clock):
+async def test_without_limits_of_tasks_the_number_never_falls(
+    provider: JmsProvider, oracle: dict[str, Any], build: Callable[..., Any], clock: VirtualClock
+) -> None:
     """What Spring 4.3 does by default; since 6.2 a limit of idle receives is set, as here."""
     expected = oracle["scale-down"][0]
     handlers, container = start_with(
@@ -295,7 +331,9 @@ async def test_without_limits_of_tasks_the_number_never_falls(provider, oracle, 
     assert container.scheduled_consumer_count == expected["scheduledAfterIdle"] == 5
 
 
-async def test_an_executor_for_short_tasks_scales_down_too(provider, oracle, build, clock):
+async def test_an_executor_for_short_tasks_scales_down_too(
+    provider: JmsProvider, oracle: dict[str, Any], build: Callable[..., Any], clock: VirtualClock
+) -> None:
     expected = oracle["scale-down"][3]
     handlers, container = start_with(
         build, concurrency="1-5", receive_timeout=0.1, task_executor=TaskExecutor(10)
@@ -312,7 +350,9 @@ async def test_an_executor_for_short_tasks_scales_down_too(provider, oracle, bui
 
 
 @pytest.mark.fact("spring-jms 1.6.5")
-async def test_numbers_changed_at_run_time(provider, oracle, build, clock):
+async def test_numbers_changed_at_run_time(
+    provider: JmsProvider, oracle: dict[str, Any], build: Callable[..., Any], clock: VirtualClock
+) -> None:
     steps = iter(oracle["runtime-concurrency"])
 
     def check():

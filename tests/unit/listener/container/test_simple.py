@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -12,10 +14,13 @@ from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.jms.destination import Topic
 from pyjms.listener.container.simple import SimpleMessageListenerContainer
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor
+from pyjms.testing.clock import VirtualClock
+from tests.kit.containers import Recorder
+from tests.kit.jms_provider import JmsProvider
 
 
 @pytest.fixture
-async def simple(provider):
+async def simple(provider: JmsProvider) -> AsyncIterator[Callable[..., Any]]:
     """`simple(listener, **properties)`: a container on queue "q", shut down after the test."""
     built = []
 
@@ -41,7 +46,9 @@ MODES = {
 
 
 @pytest.mark.fact("spring-jms 2.1")
-async def test_consumers_are_made_once_on_one_connection(provider, recorder, simple, clock):
+async def test_consumers_are_made_once_on_one_connection(
+    provider: JmsProvider, recorder: Recorder, simple: Callable[..., Any], clock: VirtualClock
+) -> None:
     container = simple(recorder.hear, concurrent_consumers=3)
     await container.start()
     assert container.is_registered_with_destination
@@ -65,7 +72,13 @@ async def test_consumers_are_made_once_on_one_connection(provider, recorder, sim
 
 
 @pytest.mark.fact("spring-jms 2.2")
-async def test_concurrency_is_the_upper_number_for_good(provider, recorder, oracle, simple, clock):
+async def test_concurrency_is_the_upper_number_for_good(
+    provider: JmsProvider,
+    recorder: Recorder,
+    oracle: dict[str, Any],
+    simple: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     assert simple(recorder.hear, concurrency="5").concurrent_consumers == 5
     container = simple(recorder.hear, concurrency="2-4")
     assert container.concurrent_consumers == container.max_concurrent_consumers == 4
@@ -79,7 +92,9 @@ async def test_concurrency_is_the_upper_number_for_good(provider, recorder, orac
 
 
 @pytest.mark.fact("spring-jms 2.3")
-async def test_a_durable_subscription_has_one_consumer(recorder, simple):
+async def test_a_durable_subscription_has_one_consumer(
+    recorder: Recorder, simple: Callable[..., Any]
+) -> None:
     container = simple(recorder.hear, destination=Topic("t"), durable_subscription_name="s",
                        concurrent_consumers=2)  # fmt: skip
     with pytest.raises(ValueError, match="Only 1 concurrent consumer supported for durable"):
@@ -87,7 +102,13 @@ async def test_a_durable_subscription_has_one_consumer(recorder, simple):
 
 
 @pytest.mark.fact("spring-jms 2.4")
-async def test_start_raises_without_a_broker(provider, recorder, oracle, simple, caplog):
+async def test_start_raises_without_a_broker(
+    provider: JmsProvider,
+    recorder: Recorder,
+    oracle: dict[str, Any],
+    simple: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     expected = oracle["simple-container"][0]
     caplog.set_level(logging.DEBUG, "pyjms.listener")
     provider.down = "nobody there"
@@ -105,7 +126,13 @@ async def test_start_raises_without_a_broker(provider, recorder, oracle, simple,
 
 @pytest.mark.fact("spring-jms 2.4")
 @pytest.mark.parametrize(("lazily", "connections"), [(False, 1), (True, 0)])
-async def test_connect_lazily(lazily, connections, provider, recorder, simple):
+async def test_connect_lazily(
+    lazily: bool,
+    connections: int,
+    provider: JmsProvider,
+    recorder: Recorder,
+    simple: Callable[..., Any],
+) -> None:
     container = simple(recorder.hear, connect_lazily=lazily)
     await container.initialize()
     assert len(provider.open_connections) == connections
@@ -116,7 +143,14 @@ async def test_connect_lazily(lazily, connections, provider, recorder, simple):
 
 @pytest.mark.fact("spring-jms 2.5")
 @pytest.mark.parametrize("mode", MODES)
-async def test_the_third_of_five_always_fails(mode, provider, recorder, oracle, simple, clock):
+async def test_the_third_of_five_always_fails(
+    mode: str,
+    provider: JmsProvider,
+    recorder: Recorder,
+    oracle: dict[str, Any],
+    simple: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     expected = next(
         line for line in oracle["ack-modes"]
         if line["container"] == "SimpleMessageListenerContainer" and line["mode"] == mode
@@ -144,8 +178,15 @@ async def test_the_third_of_five_always_fails(mode, provider, recorder, oracle, 
 @pytest.mark.parametrize(("recovers", "back", "alive"), [(True, True, True), (True, False, False),
                          (False, True, False)])  # fmt: skip
 async def test_one_attempt_to_recover(
-    recovers, back, alive, provider, recorder, simple, clock, caplog
-):
+    recovers: bool,
+    back: bool,
+    alive: bool,
+    provider: JmsProvider,
+    recorder: Recorder,
+    simple: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG, "pyjms.listener")
     order = []
 
@@ -178,8 +219,8 @@ async def test_one_attempt_to_recover(
 
 @pytest.mark.fact("spring-jms 2.7")
 async def test_with_an_executor_the_acknowledgement_does_not_wait(
-    provider, recorder, simple, clock
-):
+    provider: JmsProvider, recorder: Recorder, simple: Callable[..., Any], clock: VirtualClock
+) -> None:
     go = anyio.Event()
 
     async def listener(message):
@@ -196,7 +237,9 @@ async def test_with_an_executor_the_acknowledgement_does_not_wait(
 
 
 @pytest.mark.fact("spring-jms 2.8")
-async def test_a_jms_exception_of_the_listener_is_only_handled(provider, recorder, simple, clock):
+async def test_a_jms_exception_of_the_listener_is_only_handled(
+    provider: JmsProvider, recorder: Recorder, simple: Callable[..., Any], clock: VirtualClock
+) -> None:
     async def listener(message):
         recorder.note(message)
         if message.redelivered is False:
@@ -213,13 +256,15 @@ async def test_a_jms_exception_of_the_listener_is_only_handled(provider, recorde
 
 @pytest.mark.fact("spring-jms 2.9")
 @pytest.mark.parametrize("name", ["transaction_manager", "receive_timeout", "cache_level"])
-def test_what_it_does_not_have(name):
+def test_what_it_does_not_have(name: str) -> None:
     with pytest.raises(TypeError, match=f"no property {name!r}"):
         SimpleMessageListenerContainer(**{name: None})
     assert not hasattr(SimpleMessageListenerContainer(), name)
 
 
-async def test_stop_callback_waits_for_the_listener(provider, recorder, simple, clock):
+async def test_stop_callback_waits_for_the_listener(
+    provider: JmsProvider, recorder: Recorder, simple: Callable[..., Any], clock: VirtualClock
+) -> None:
     go = anyio.Event()
     called = []
 
@@ -242,7 +287,9 @@ async def test_stop_callback_waits_for_the_listener(provider, recorder, simple, 
     assert called[-1] == "idle"
 
 
-async def test_shutdown_lets_listeners_finish_then_cancels_them(provider, recorder, simple, clock):
+async def test_shutdown_lets_listeners_finish_then_cancels_them(
+    provider: JmsProvider, recorder: Recorder, simple: Callable[..., Any], clock: VirtualClock
+) -> None:
     async def listener(message):
         recorder.note(message)
         await _clock.sleep(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import anyio
 import pytest
@@ -42,7 +43,9 @@ def after(*events: ContainerEvent) -> LifeCycle:
         ((SHUT_DOWN, SHUT_DOWN, INITIALIZE), ContainerState.INITIALIZED, True, False),
     ],
 )
-def test_states_and_the_flags_derived_from_them(events, state, active, running):
+def test_states_and_the_flags_derived_from_them(
+    events: Any, state: ContainerState, active: bool, running: bool
+) -> None:
     life_cycle = after(*events)
     assert (life_cycle.state, life_cycle.active, life_cycle.running) == (state, active, running)
 
@@ -60,14 +63,14 @@ def test_states_and_the_flags_derived_from_them(events, state, active, running):
         ((INITIALIZE, SHUT_DOWN), STOP),
     ],
 )
-def test_what_the_table_does_not_have_changes_nothing(events, refused):
+def test_what_the_table_does_not_have_changes_nothing(events: Any, refused: Any) -> None:
     life_cycle = after(*events)
     before = life_cycle.state
     assert not life_cycle.advance(refused)
     assert life_cycle.state is before
 
 
-def test_every_state_can_be_shut_down():
+def test_every_state_can_be_shut_down() -> None:
     for length in range(6):
         for events in itertools.product(ContainerEvent, repeat=length):
             life_cycle = LifeCycle()
@@ -77,7 +80,7 @@ def test_every_state_can_be_shut_down():
 
 
 @pytest.mark.parametrize("event", [START, SHUT_DOWN])
-async def test_a_paused_container_is_waited_for(event):
+async def test_a_paused_container_is_waited_for(event: Any) -> None:
     life_cycle = after(INITIALIZE, START, STOP)
     woken = anyio.Event()
 
@@ -93,7 +96,7 @@ async def test_a_paused_container_is_waited_for(event):
     await task.wait()
 
 
-async def test_the_first_outcome_of_a_start_counts():
+async def test_the_first_outcome_of_a_start_counts() -> None:
     outcome = StartOutcome()
     await outcome.wait()  # nothing has started
     assert not outcome.settle(RuntimeError("nobody waits"))

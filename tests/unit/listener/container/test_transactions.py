@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.enums import CacheLevel
 from pyjms.errors import JMSException, TransactionRolledBackException
+from pyjms.testing.clock import VirtualClock
+from tests.kit.containers import Recorder
+from tests.kit.jms_provider import JmsProvider
 
 
 class Status:
@@ -95,7 +100,9 @@ class Once:
 @pytest.mark.fact(
     "spring-jms 1.8.1", "spring-jms 1.1/transactionManager, transactionName, transactionTimeout"
 )
-async def test_each_receive_attempt_is_a_transaction(provider, recorder, build, clock):
+async def test_each_receive_attempt_is_a_transaction(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     manager = Manager()
     provider.on_receive = lambda _consumer, _message: logged("receive")
     provider.send("q", "A")
@@ -124,8 +131,15 @@ async def test_each_receive_attempt_is_a_transaction(provider, recorder, build, 
     [(RuntimeError("once"), "rollback", 0), (JMSException("once"), "rollback, raise", 1)],
 )
 async def test_a_listener_fails_in_a_transaction(
-    error, end, recoveries, provider, recorder, build, clock, caplog
-):
+    error: RuntimeError | JMSException,
+    end: str,
+    recoveries: int,
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     manager = JmsManager(provider)
     container = build(Once(recorder, error), transaction_manager=manager,
                       error_handler=recorder.on_error, exception_listener=recorder.on_exception)  # fmt: skip
@@ -143,7 +157,15 @@ async def test_a_listener_fails_in_a_transaction(
     ("error", "recovers"),
     [(TransactionRolledBackException("no"), True), (OSError("disk"), False)],
 )
-async def test_a_commit_that_fails(error, recovers, provider, recorder, build, clock, caplog):
+async def test_a_commit_that_fails(
+    error: TransactionRolledBackException | OSError,
+    recovers: bool,
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     manager = Manager()
     manager.commit_error = error
     container = build(Once(recorder, error), transaction_manager=manager,
@@ -156,7 +178,9 @@ async def test_a_commit_that_fails(error, recovers, provider, recorder, build, c
 
 
 @pytest.mark.fact("spring-jms 1.8.4")
-async def test_a_session_follows_a_transaction_of_something_else(provider, recorder, build, clock):
+async def test_a_session_follows_a_transaction_of_something_else(
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     manager = Manager()
     container = build(Once(recorder, RuntimeError("once")), transaction_manager=manager,
                       error_handler=recorder.on_error)  # fmt: skip
@@ -179,7 +203,9 @@ async def test_a_session_follows_a_transaction_of_something_else(provider, recor
 
 
 @pytest.mark.fact("spring-jms 1.8.4")
-async def test_session_transacted_that_was_set_stays(provider, build):
+async def test_session_transacted_that_was_set_stays(
+    provider: JmsProvider, build: Callable[..., Any]
+) -> None:
     container = build(
         lambda _message: None, transaction_manager=Manager(), session_transacted=False
     )
@@ -189,7 +215,14 @@ async def test_session_transacted_that_was_set_stays(provider, build):
 
 @pytest.mark.fact("spring-jms 1.8.5")
 @pytest.mark.parametrize("variant", [0, 1])
-async def test_a_jms_transaction_manager(variant, provider, recorder, oracle, build, clock):
+async def test_a_jms_transaction_manager(
+    variant: int,
+    provider: JmsProvider,
+    recorder: Recorder,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     expected = oracle["external-transaction-manager"][variant]
     level = {"auto": CacheLevel.AUTO}.get(expected["cacheLevel"], expected["cacheLevel"])
     container = build(
@@ -209,7 +242,9 @@ async def test_a_jms_transaction_manager(variant, provider, recorder, oracle, bu
 
 
 @pytest.mark.fact("spring-jms 1.8.7")
-async def test_the_containers_own_ending_is_for_its_own_sessions(provider, build, clock):
+async def test_the_containers_own_ending_is_for_its_own_sessions(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     seen = []
 
     async def listener(message, session):
@@ -241,8 +276,15 @@ def template(factory, text):
 @pytest.mark.parametrize("threads", [False, True])
 @pytest.mark.parametrize("variant", range(4))
 async def test_a_template_inside_the_listener(
-    variant, threads, provider, new_provider, recorder, oracle, build, clock
-):
+    variant: int,
+    threads: bool,
+    provider: JmsProvider,
+    new_provider: type[JmsProvider],
+    recorder: Recorder,
+    oracle: dict[str, Any],
+    build: Callable[..., Any],
+    clock: VirtualClock,
+) -> None:
     expected = oracle["template-inside-listener"][variant]
     name = expected["variant"]
     used = new_provider() if "another" in name else provider
@@ -277,8 +319,8 @@ async def test_a_template_inside_the_listener(
 @pytest.mark.fact("spring-jms 1.9.3")
 @pytest.mark.parametrize("transacted", [True, False])
 async def test_without_exposure_an_aware_listener_gets_its_own_session(
-    transacted, provider, build, clock
-):
+    transacted: bool, provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     sessions = []
 
     async def listener(message, session):
@@ -299,7 +341,9 @@ async def test_without_exposure_an_aware_listener_gets_its_own_session(
 
 
 @pytest.mark.fact("spring-jms 1.9.4")
-async def test_what_a_transaction_bound_stays_bound(provider, build, clock):
+async def test_what_a_transaction_bound_stays_bound(
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     manager = JmsManager(provider)
     seen = []
 
@@ -315,8 +359,8 @@ async def test_what_a_transaction_bound_stays_bound(provider, build, clock):
 
 
 async def test_a_consumer_that_is_added_does_not_see_the_session_of_its_maker(
-    provider, build, clock
-):
+    provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     manager = JmsManager(provider)
     seen = set()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,10 @@ from pyjms import (
 )
 from pyjms.core.interceptors import InterceptorChain
 from pyjms.jms.message import Message
-from pyjms.testing.app import with_redelivery_delay
+from pyjms.testing.app import JmsTestApp, with_redelivery_delay
+from pyjms.testing.clock import VirtualClock
+from tests.kit.containers import Recorder
+from tests.kit.jms_provider import JmsProvider
 
 SEEN: ContextVar[str] = ContextVar("seen", default="nothing")
 
@@ -45,7 +50,7 @@ async def run(interceptors, handler):
     return await InterceptorChain(interceptors).around_handler(invocation, handler)
 
 
-async def test_the_first_of_the_list_is_the_outermost():
+async def test_the_first_of_the_list_is_the_outermost() -> None:
     log = []
 
     async def handler():
@@ -56,7 +61,7 @@ async def test_the_first_of_the_list_is_the_outermost():
     assert log == ["a in", "b in", "handler", "b out", "a out"]
 
 
-async def test_an_order_moves_an_interceptor_and_equal_ones_keep_their_places():
+async def test_an_order_moves_an_interceptor_and_equal_ones_keep_their_places() -> None:
     log = []
 
     async def handler():
@@ -69,7 +74,7 @@ async def test_an_order_moves_an_interceptor_and_equal_ones_keep_their_places():
     assert log[:5] == ["early in", "x in", "y in", "late in", "handler"]
 
 
-async def test_a_handler_may_be_retried_and_its_errors_seen():
+async def test_a_handler_may_be_retried_and_its_errors_seen() -> None:
     attempts = []
 
     async def retry(invocation, proceed):
@@ -97,7 +102,7 @@ async def test_a_handler_may_be_retried_and_its_errors_seen():
         (Traced, "Traced is a class .*pass an instance"),
     ],
 )
-def test_what_cannot_surround_a_call_is_refused_by_name(wrong, text):
+def test_what_cannot_surround_a_call_is_refused_by_name(wrong: Any, text: str) -> None:
     with pytest.raises(ConfigurationException, match=text):
         InterceptorChain([wrong])
     with pytest.raises(ConfigurationException, match=text):
@@ -106,7 +111,7 @@ def test_what_cannot_surround_a_call_is_refused_by_name(wrong, text):
         JmsApplication(settings=PyjmsSettings(), send_interceptors=[wrong])
 
 
-def test_an_invocation_names_handler_listener_and_message():
+def test_an_invocation_names_handler_listener_and_message() -> None:
     message = Message()
     message.message_id = "ID:1"
     text = repr(HandlerInvocation(run, "orders", message, None))
@@ -117,8 +122,8 @@ def test_an_invocation_names_handler_listener_and_message():
 
 
 async def test_a_container_calls_its_interceptors_with_the_listeners_message(
-    provider, recorder, build, clock
-):
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     calls = []
 
     async def note(invocation, proceed):
@@ -137,8 +142,8 @@ async def test_a_container_calls_its_interceptors_with_the_listeners_message(
 
 
 async def test_a_container_s_interceptor_that_returns_has_handled_the_message(
-    provider, recorder, build, clock
-):
+    provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
+) -> None:
     async def skip(invocation, proceed):
         return None
 
@@ -155,8 +160,12 @@ async def test_a_container_s_interceptor_that_returns_has_handled_the_message(
 
 @pytest.mark.parametrize("listener_kind", ["def", "async def"])
 async def test_what_a_container_s_interceptor_raises_is_the_listener_s_failure(
-    provider, recorder, build, clock, listener_kind
-):
+    provider: JmsProvider,
+    recorder: Recorder,
+    build: Callable[..., Any],
+    clock: VirtualClock,
+    listener_kind: str,
+) -> None:
     failures = iter([RuntimeError("not today")])
 
     async def fail_once(invocation, proceed):
@@ -180,7 +189,9 @@ async def test_what_a_container_s_interceptor_raises_is_the_listener_s_failure(
 # --- applications
 
 
-async def test_interceptors_of_an_application_see_handler_id_and_result(jms_app):
+async def test_interceptors_of_an_application_see_handler_id_and_result(
+    jms_app: JmsTestApp,
+) -> None:
     seen = []
 
     async def note(invocation: HandlerInvocation, proceed):
@@ -200,7 +211,7 @@ async def test_interceptors_of_an_application_see_handler_id_and_result(jms_app)
     assert seen == [(handle, "answers", "HELLO")]
 
 
-async def test_context_and_thread_of_handlers(jms_app):
+async def test_context_and_thread_of_handlers(jms_app: JmsTestApp) -> None:
     found = {}
 
     async def set_context(invocation, proceed):
@@ -224,7 +235,9 @@ async def test_context_and_thread_of_handlers(jms_app):
     assert SEEN.get() == "nothing"
 
 
-async def test_a_jms_exception_of_an_interceptor_is_not_a_broken_connection(jms_app):
+async def test_a_jms_exception_of_an_interceptor_is_not_a_broken_connection(
+    jms_app: JmsTestApp,
+) -> None:
     errors = []
 
     async def refuse(invocation, proceed):
@@ -245,7 +258,7 @@ async def test_a_jms_exception_of_an_interceptor_is_not_a_broken_connection(jms_
     assert len(jms_app.recorder.errors()) == 7
 
 
-async def test_an_error_handler_of_a_factory_is_kept(jms_app):
+async def test_an_error_handler_of_a_factory_is_kept(jms_app: JmsTestApp) -> None:
     own, general = [], []
 
     @jms_listener("in")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from pyjms.jms.destination import Queue
 from pyjms_broker.api.message import OperationContext
 from pyjms_broker.store.jdbc.stores.audit import MessageAudit
 
 
-def test_a_window_for_each_producer():
+def test_a_window_for_each_producer() -> None:
     audit = MessageAudit(depth=3, producers=2)
     assert not audit.seen("q", "p", 5)
     assert audit.seen("q", "p", 5)
@@ -21,7 +24,7 @@ def test_a_window_for_each_producer():
     assert not audit.seen("q", "p", 99)
 
 
-def test_what_was_not_stored_is_forgotten():
+def test_what_was_not_stored_is_forgotten() -> None:
     audit = MessageAudit(depth=10, producers=2)
     audit.seen("q", "p", 1)
     audit.forget("q", "p", 1)
@@ -29,7 +32,7 @@ def test_what_was_not_stored_is_forgotten():
     assert not audit.seen("q", "p", 1)
 
 
-def test_the_producer_that_was_silent_longest_makes_room():
+def test_the_producer_that_was_silent_longest_makes_room() -> None:
     audit = MessageAudit(depth=10, producers=2)
     for producer in ("a", "b", "a", "c"):
         audit.seen("q", producer, 1)
@@ -37,7 +40,7 @@ def test_the_producer_that_was_silent_longest_makes_room():
     assert not audit.seen("q", "b", 1)
 
 
-async def test_a_store_with_an_audit_knows_what_was_removed(open_store):
+async def test_a_store_with_an_audit_knows_what_was_removed(open_store: Callable[..., Any]) -> None:
     settings = {"enable_audit": True, "audit_recovery_depth": 1}
     store = await open_store(**settings)
     queue = store.queue()
@@ -56,7 +59,7 @@ async def test_a_store_with_an_audit_knows_what_was_removed(open_store):
     assert recovered.position is None
 
 
-async def test_without_an_audit_it_does_not(open_store):
+async def test_without_an_audit_it_does_not(open_store: Callable[..., Any]) -> None:
     store = await open_store()
     queue = store.queue()
     (first,) = await store.send(queue, 1)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.api.message import OperationContext
 
 
-async def test_duplicate_ids_have_a_window(open_store, sql):
+async def test_duplicate_ids_have_a_window(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store(duplicate_id_window=2)
     queue = store.queue()
     for number in (1, 2, 3):
@@ -23,7 +28,9 @@ async def test_duplicate_ids_have_a_window(open_store, sql):
         assert (again.position and again.position.arrival) == arrival
 
 
-async def test_producers_that_are_silent_are_forgotten(open_store, sql):
+async def test_producers_that_are_silent_are_forgotten(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     async with VirtualClock() as clock:
         store = await open_store(max_producers_to_audit=2)
         for number in (1, 2, 3):
@@ -35,7 +42,7 @@ async def test_producers_that_are_silent_are_forgotten(open_store, sql):
         assert store.adapter.last_producer_sequence_id(ProducerId("ID:3", 1, 1)) == 7
 
 
-async def test_pages_of_few_rows(open_store):
+async def test_pages_of_few_rows(open_store: Callable[..., Any]) -> None:
     store = await open_store(max_rows=3)
     queue = store.queue(prioritized=True)
     for number in range(1, 11):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from pyjms_broker.store.jdbc.execution.loading import load
 from pyjms_broker.store.jdbc.execution.operations import AddContainer, Unit
 from pyjms_broker.store.jdbc.schema.numbering import base_of
 from pyjms_broker.store.jdbc.settings import JDBCSettings
+from tests.kit.jdbc_stores import States
 
 REFUSE = (
     "CREATE TRIGGER refuse BEFORE INSERT ON ACTIVEMQ_MSGS WHEN NEW.MSGID_SEQ = 13"
@@ -32,7 +35,7 @@ REFUSE = (
 class Busy:
     """Somebody has SQLite's file for itself, so that nobody can write."""
 
-    def __init__(self, file) -> None:
+    def __init__(self, file: Any) -> None:
         self._connection = sqlite3.connect(file, isolation_level=None)
         self._connection.execute("BEGIN IMMEDIATE")
 
@@ -41,7 +44,9 @@ class Busy:
         self._connection.close()
 
 
-async def test_one_refused_message_spoils_no_others(open_store, sql):
+async def test_one_refused_message_spoils_no_others(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store()
     queue = store.queue()
     await store.send(queue, 1)
@@ -63,7 +68,9 @@ async def test_one_refused_message_spoils_no_others(open_store, sql):
     assert store.texts(store.queue()) == ["1", "11", "12", "14", "15"]
 
 
-async def test_a_transaction_that_is_refused_leaves_nothing(open_store, sql):
+async def test_a_transaction_that_is_refused_leaves_nothing(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store()
     queue, transactions = store.queue(), store.adapter.transaction_store()
     (old,) = await store.send(queue, 1)
@@ -78,7 +85,9 @@ async def test_a_transaction_that_is_refused_leaves_nothing(open_store, sql):
     assert store.texts(store.queue()) == ["1"]
 
 
-async def test_a_database_that_is_away_is_waited_for(open_store, tmp_path, watch):
+async def test_a_database_that_is_away_is_waited_for(
+    open_store: Callable[..., Any], tmp_path: Path, watch: type[States]
+) -> None:
     store = await open_store(network_timeout=0.01, resume_check_sleep_period=0.01)
     states, queue = watch(store.adapter), store.queue()
     await store.send(queue, 1)
@@ -100,7 +109,9 @@ async def test_a_database_that_is_away_is_waited_for(open_store, tmp_path, watch
     assert store.texts(queue) == ["1", "2", "3"]
 
 
-async def test_a_store_that_may_not_wait_fails(open_store, tmp_path, watch):
+async def test_a_store_that_may_not_wait_fails(
+    open_store: Callable[..., Any], tmp_path: Path, watch: type[States]
+) -> None:
     store = await open_store(network_timeout=0.01, ignore_sql_exceptions=False)
     states, queue = watch(store.adapter), store.queue()
     await store.send(queue, 1)
@@ -115,7 +126,9 @@ async def test_a_store_that_may_not_wait_fails(open_store, tmp_path, watch):
     assert store.texts(store.queue()) == ["1"]
 
 
-async def test_what_waits_at_the_end_is_tried_once_more(open_store, tmp_path, watch):
+async def test_what_waits_at_the_end_is_tried_once_more(
+    open_store: Callable[..., Any], tmp_path: Path, watch: type[States]
+) -> None:
     settings = {"network_timeout": 0.01, "resume_check_sleep_period": 3600.0}
     store = await open_store(**settings)
     states, queue = watch(store.adapter), store.queue()
@@ -137,8 +150,8 @@ async def test_what_waits_at_the_end_is_tried_once_more(open_store, tmp_path, wa
 
 
 async def test_a_database_that_goes_while_the_store_stops_does_not_hold_it_up(
-    open_store, tmp_path, watch
-):
+    open_store: Callable[..., Any], tmp_path: Path, watch: type[States]
+) -> None:
     store = await open_store(network_timeout=0.01, resume_check_sleep_period=3600.0)
     states, queue = watch(store.adapter), store.queue()
     await store.send(queue, 1)
@@ -152,7 +165,9 @@ async def test_a_database_that_goes_while_the_store_stops_does_not_hold_it_up(
     assert store.texts(store.queue()) == ["1"]
 
 
-async def test_two_who_write_are_one_too_many(open_store, watch):
+async def test_two_who_write_are_one_too_many(
+    open_store: Callable[..., Any], watch: type[States]
+) -> None:
     first = await open_store(use_lock=False)
     queue = first.queue()
     states = watch(first.adapter)
@@ -165,7 +180,9 @@ async def test_two_who_write_are_one_too_many(open_store, watch):
     assert second.texts(second.queue()) == ["1", "3"]
 
 
-async def test_a_congested_store_reports_it(open_store, tmp_path, watch):
+async def test_a_congested_store_reports_it(
+    open_store: Callable[..., Any], tmp_path: Path, watch: type[States]
+) -> None:
     store = await open_store(network_timeout=0.01, resume_check_sleep_period=0.01, max_async_jobs=4)
     states, queue = watch(store.adapter), store.queue()
     answers = [queue.add_message(OperationContext(), store.reference(n)) for n in range(1, 10)]
@@ -175,7 +192,7 @@ async def test_a_congested_store_reports_it(open_store, tmp_path, watch):
     assert states.names == [StoreState.CONGESTED, StoreState.RUNNING]
 
 
-async def test_reads_that_need_it_wait_for_writes(open_store):
+async def test_reads_that_need_it_wait_for_writes(open_store: Callable[..., Any]) -> None:
     store = await open_store()
     queue = store.queue()
     for number in range(1, 6):
@@ -195,12 +212,12 @@ async def test_reads_that_need_it_wait_for_writes(open_store):
 @pytest.mark.parametrize(
     "url", ["nonsense", "sqlite://", "sqlite:///:memory:", "postgresql+nodriver://x/y"]
 )
-def test_data_sources_that_are_none(tmp_path, url):
+def test_data_sources_that_are_none(tmp_path: Path, url: str) -> None:
     with pytest.raises(ConfigurationException):
         JDBCPersistenceAdapter(tmp_path, JDBCSettings(data_source=url))
 
 
-async def test_a_server_that_is_not_there(tmp_path):
+async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     pytest.importorskip("psycopg")
     url = f"postgresql+psycopg://user:secret@/db?host={tmp_path}"
     adapter = JDBCPersistenceAdapter(tmp_path, JDBCSettings(data_source=url))
@@ -210,7 +227,9 @@ async def test_a_server_that_is_not_there(tmp_path):
     await adapter.stop()
 
 
-async def test_a_lock_that_is_lost_while_the_database_is_away(open_store, tmp_path, watch):
+async def test_a_lock_that_is_lost_while_the_database_is_away(
+    open_store: Callable[..., Any], tmp_path: Path, watch: type[States]
+) -> None:
     store = await open_store(network_timeout=0.01, resume_check_sleep_period=3600.0)
     states, queue = watch(store.adapter), store.queue()
     await store.send(queue, 1)
@@ -226,7 +245,9 @@ async def test_a_lock_that_is_lost_while_the_database_is_away(open_store, tmp_pa
     assert store.texts(store.queue()) == ["1"]
 
 
-async def test_work_on_topics_that_is_refused(open_store, sql):
+async def test_work_on_topics_that_is_refused(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store()
     topic = store.adapter.topic_message_store(Topic("T"))
     key, other = SubscriptionKey("me", "s"), SubscriptionKey("me", "t")
@@ -267,7 +288,9 @@ async def test_work_on_topics_that_is_refused(open_store, sql):
     assert (topic.subscription_message_count(key), topic.message_count) == (1, 1)
 
 
-async def test_an_end_of_a_prepared_transaction_that_is_refused_can_be_tried_again(open_store, sql):
+async def test_an_end_of_a_prepared_transaction_that_is_refused_can_be_tried_again(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store()
     queue, transactions, xid = store.queue(), store.adapter.transaction_store(), store.xa()
     (old,) = await store.send(queue, 1)
@@ -291,7 +314,7 @@ async def test_an_end_of_a_prepared_transaction_that_is_refused_can_be_tried_aga
     assert store.texts(store.queue()) == ["2"]
 
 
-def test_a_batch_whose_commit_got_no_answer_is_not_done_twice(tmp_path):
+def test_a_batch_whose_commit_got_no_answer_is_not_done_twice(tmp_path: Path) -> None:
     database = Database(tmp_path, JDBCSettings())
     database.create_tables()
     database.claim()

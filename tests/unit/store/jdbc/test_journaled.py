@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import AsyncIterator, Callable
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -24,6 +26,8 @@ from pyjms_broker.store.jdbc.journaled.codec import _CLASSES, decode_operations,
 from pyjms_broker.store.jdbc.journaled.compaction import compact
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 from pyjms_broker.store.journal.disk import OS_DISK
+from tests.kit.jdbc_stores import States
+from tests.kit.simulated_disk import SimulatedDisk
 
 T = Topic("T")
 KEY = SubscriptionKey("me", "s")
@@ -33,7 +37,7 @@ def journaled(disk: Any = OS_DISK, **settings: Any) -> Any:
     journal = JournalSettingsJDBC(**{"journal_log_file_size": 64 * 1024, **settings})
     database = JDBCSettings(resume_check_sleep_period=0.01)
 
-    def make(directory):
+    def make(directory: Any) -> JournaledJDBCPersistenceAdapter:
         return JournaledJDBCPersistenceAdapter(
             directory, database, journal_settings=journal, disk=disk
         )
@@ -41,18 +45,22 @@ def journaled(disk: Any = OS_DISK, **settings: Any) -> Any:
     return make
 
 
-async def crashed(store, open_store, tmp_path, name="copy"):
+async def crashed(
+    store: Any, open_store: Callable[..., Any], tmp_path: Path, name: str = "copy"
+) -> Any:
     """What a broker finds after the first one died at this instant."""
     shutil.copytree(tmp_path / "store", tmp_path / name)
     return await open_store(journaled(), directory=tmp_path / name)
 
 
-def rows(sql, directory=None):
+def rows(sql: Callable[..., list[tuple[Any, ...]]], directory: Any = None) -> Any:
     return sql("SELECT MSGID_SEQ FROM ACTIVEMQ_MSGS ORDER BY ID", directory=directory)
 
 
 @pytest.mark.fact("activemq-persistence J9")
-async def test_what_is_consumed_soon_never_touches_the_database(open_store, sql):
+async def test_what_is_consumed_soon_never_touches_the_database(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     defaults = JournalSettingsJDBC()
     assert (defaults.journal_log_files, defaults.journal_log_file_size) == (2, 20 * 1024 * 1024)
     assert (defaults.checkpoint_interval, defaults.use_journal) == (300, True)
@@ -76,7 +84,9 @@ async def test_what_is_consumed_soon_never_touches_the_database(open_store, sql)
     assert rows(sql) == []
 
 
-async def test_a_topics_messages_too(open_store, sql):
+async def test_a_topics_messages_too(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store(journaled())
     topic = store.adapter.topic_message_store(T)
     await store.done(topic.add_subscription(StoredSubscription(KEY, T), False))
@@ -87,7 +97,9 @@ async def test_a_topics_messages_too(open_store, sql):
     assert topic.message_count == 1
 
 
-async def test_a_crash_loses_nothing_that_was_answered(open_store, sql, tmp_path):
+async def test_a_crash_loses_nothing_that_was_answered(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]], tmp_path: Path
+) -> None:
     store = await open_store(journaled())
     queue = store.queue()
     first, second = await store.send(queue, 1, 2)
@@ -117,7 +129,9 @@ async def test_a_crash_loses_nothing_that_was_answered(open_store, sql, tmp_path
     assert last.texts(last.queue()) == ["3"]
 
 
-async def test_a_replay_that_is_cut_short_goes_on(open_store, sql, tmp_path):
+async def test_a_replay_that_is_cut_short_goes_on(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]], tmp_path: Path
+) -> None:
     store = await open_store(journaled())
     queue = store.queue()
     references = await store.send(queue, 1, 2, 3)
@@ -129,7 +143,9 @@ async def test_a_replay_that_is_cut_short_goes_on(open_store, sql, tmp_path):
         assert rows(sql, tmp_path / f"copy{number}") == [(2,), (3,)]
 
 
-async def test_checkpoints_release_the_journal(open_store, tmp_path):
+async def test_checkpoints_release_the_journal(
+    open_store: Callable[..., Any], tmp_path: Path
+) -> None:
     store = await open_store(journaled(journal_log_files=1000))
     queue = store.queue()
     references = await store.send(queue, *range(1, 41), body=bytes(10_000))
@@ -143,7 +159,9 @@ async def test_checkpoints_release_the_journal(open_store, tmp_path):
     assert store.texts(store.queue()) == ["1"]
 
 
-async def test_a_full_journal_asks_for_a_checkpoint(open_store, sql):
+async def test_a_full_journal_asks_for_a_checkpoint(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store(journaled(journal_log_files=1))
     queue = store.queue()
     await store.send(queue, *range(1, 11), body=bytes(10_000))
@@ -152,10 +170,12 @@ async def test_a_full_journal_asks_for_a_checkpoint(open_store, sql):
     assert store.texts(queue) == [str(n) for n in range(1, 11)]
 
 
-async def test_the_database_may_be_away_as_long_as_the_journal_has_room(open_store, sql, tmp_path):
+async def test_the_database_may_be_away_as_long_as_the_journal_has_room(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]], tmp_path: Path
+) -> None:
     import sqlite3
 
-    def make(directory):
+    def make(directory: Any) -> JournaledJDBCPersistenceAdapter:
         settings = JDBCSettings(network_timeout=0.01, resume_check_sleep_period=0.01)
         journal = JournalSettingsJDBC(journal_log_file_size=64 * 1024)
         return JournaledJDBCPersistenceAdapter(directory, settings, journal_settings=journal)
@@ -184,7 +204,9 @@ async def test_the_database_may_be_away_as_long_as_the_journal_has_room(open_sto
     assert [n for (n,) in rows(sql)] == [1, 2, 3, 4, 5, 6]
 
 
-async def test_without_the_journal_it_is_the_database_alone(open_store, sql, tmp_path):
+async def test_without_the_journal_it_is_the_database_alone(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]], tmp_path: Path
+) -> None:
     store = await open_store(journaled(use_journal=False))
     await store.send(store.queue(), 1)
     assert rows(sql) == [(1,)]
@@ -193,7 +215,9 @@ async def test_without_the_journal_it_is_the_database_alone(open_store, sql, tmp
     assert store.adapter.state is StoreState.RUNNING
 
 
-async def test_it_starts_empty_if_configured_so(open_store, tmp_path):
+async def test_it_starts_empty_if_configured_so(
+    open_store: Callable[..., Any], tmp_path: Path
+) -> None:
     store = await open_store(journaled())
     await store.send(store.queue(), 1)
     shutil.copytree(tmp_path / "store", tmp_path / "copy")
@@ -232,19 +256,19 @@ def plain(value: Any) -> Any:
 
 
 @given(st.lists(st.one_of(*map(values, _CLASSES)), max_size=5))
-def test_operations_come_back_from_the_journal(units):
+def test_operations_come_back_from_the_journal(units: Any) -> None:
     assert [plain(op) for op in decode_operations(encode_operations(units))] == [
         plain(op) for op in units
     ]
 
 
-def test_all_operations_that_last_have_a_number():
+def test_all_operations_that_last_have_a_number() -> None:
     passing = {*ops.PASSING, ops.NoteMessage, ops.JournalMark}
     assert {*_CLASSES} | passing == {*ops.Operation.__args__}
 
 
 @given(st.data())
-def test_damaged_records_are_reported(data):
+def test_damaged_records_are_reported(data: Any) -> None:
     record = encode_operations([ops.RemoveContainer("queue://Q")])
     cut = data.draw(st.integers(0, len(record) - 1))
     if cut == 1:
@@ -254,16 +278,16 @@ def test_damaged_records_are_reported(data):
             decode_operations(record[:cut])
 
 
-def test_other_versions_are_refused():
+def test_other_versions_are_refused() -> None:
     with pytest.raises(JMSException, match="version"):
         decode_operations(b"\xff")
 
 
-def test_only_what_both_comes_and_goes_is_left_out():
-    def added(number, subscribers=0):
+def test_only_what_both_comes_and_goes_is_left_out() -> None:
+    def added(number: Any, subscribers: int = 0) -> Any:
         return ops.AddMessage("c", number, "p", number, 0, 4, 1, number, subscribers, None, b"x")
 
-    def acked(number, name):
+    def acked(number: Any, name: Any) -> Any:
         return ops.AcknowledgeMessage("c", "me", name, number, 4, 1, False)
 
     units = [
@@ -283,7 +307,9 @@ def test_only_what_both_comes_and_goes_is_left_out():
     ]
 
 
-async def test_checkpoints_at_the_same_time_delete_each_segment_once(open_store):
+async def test_checkpoints_at_the_same_time_delete_each_segment_once(
+    open_store: Callable[..., Any],
+) -> None:
     store = await open_store(journaled(journal_log_file_size=64 * 1024))
     queue = store.queue()
     for number in range(1, 40):
@@ -320,7 +346,7 @@ class HeldBack:
     kept: a copy of the folder, and of what the journal's disk has.
     """
 
-    def __init__(self, store, disk, directory) -> None:
+    def __init__(self, store: Any, disk: Any, directory: Any) -> None:
         self.store, self.disk, self.queue = store, disk, store.queue()
         self._directory, self._copy = directory, directory.with_name("crashed")
         self._kept = None
@@ -339,7 +365,7 @@ class HeldBack:
             shutil.copytree(self._directory, self._copy)
             self._kept = self.disk.after_crash()
 
-    async def texts_after_the_crash(self, open_store) -> list[str]:
+    async def texts_after_the_crash(self, open_store: Callable[..., Any]) -> list[str]:
         disk = type(self.disk)()
         for name in self._kept.names(self._directory / "journal"):
             content = self._kept.content(self._directory / "journal" / name)
@@ -349,7 +375,9 @@ class HeldBack:
 
 
 @pytest.fixture
-async def held_back(open_store, simulated_disk, tmp_path):
+async def held_back(
+    open_store: Callable[..., Any], simulated_disk: SimulatedDisk, tmp_path: Path
+) -> AsyncIterator[HeldBack]:
     store = await open_store(journaled(simulated_disk))
     yield HeldBack(store, simulated_disk, tmp_path / "store")
     simulated_disk.fail = well
@@ -357,8 +385,8 @@ async def held_back(open_store, simulated_disk, tmp_path):
 
 @pytest.mark.parametrize("way", ["checkpoint", "settle"])
 async def test_a_removal_that_is_not_in_the_journal_takes_nothing_out_of_the_database(
-    held_back, open_store, way, watch
-):
+    held_back: HeldBack, open_store: Callable[..., Any], way: str, watch: type[States]
+) -> None:
     states = watch(held_back.store.adapter)
     answer = await held_back.exchange()
     if way == "settle":  # the journal has had no time to write
@@ -370,7 +398,9 @@ async def test_a_removal_that_is_not_in_the_journal_takes_nothing_out_of_the_dat
     assert await held_back.texts_after_the_crash(open_store) == ["1"]
 
 
-async def test_a_checkpoint_has_the_journal_write_first(held_back, sql):
+async def test_a_checkpoint_has_the_journal_write_first(
+    held_back: HeldBack, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     (old,) = await held_back.store.send(held_back.queue, 1)
     answer = held_back.queue.remove_message(held_back.store.synced(), old)
     assert not answer.done
@@ -380,8 +410,8 @@ async def test_a_checkpoint_has_the_journal_write_first(held_back, sql):
 
 
 async def test_a_checkpoint_waits_for_no_full_disk_but_makes_room_on_it(
-    open_store, simulated_disk, watch
-):
+    open_store: Callable[..., Any], simulated_disk: SimulatedDisk, watch: type[States]
+) -> None:
     store = await open_store(journaled(simulated_disk, journal_log_files=1000))
     states, queue = watch(store.adapter), store.queue()
     await store.send(queue, *range(1, 21), body=bytes(10_000))
@@ -402,8 +432,11 @@ async def test_a_checkpoint_waits_for_no_full_disk_but_makes_room_on_it(
 
 
 async def test_a_checkpoint_that_a_full_disk_held_up_comes_when_there_is_room(
-    open_store, simulated_disk, sql, watch
-):
+    open_store: Callable[..., Any],
+    simulated_disk: SimulatedDisk,
+    sql: Callable[..., list[tuple[Any, ...]]],
+    watch: type[States],
+) -> None:
     store = await open_store(journaled(simulated_disk, journal_log_files=1))
     states, queue = watch(store.adapter), store.queue()
     simulated_disk.fail = full
@@ -420,7 +453,9 @@ async def test_a_checkpoint_that_a_full_disk_held_up_comes_when_there_is_room(
     assert [n for (n,) in rows(sql)] == [*range(1, 11)]
 
 
-async def test_what_the_journal_could_not_write_never_reaches_the_database(held_back, sql, watch):
+async def test_what_the_journal_could_not_write_never_reaches_the_database(
+    held_back: HeldBack, sql: Callable[..., list[tuple[Any, ...]]], watch: type[States]
+) -> None:
     states = watch(held_back.store.adapter)
     answer = await held_back.exchange()
     held_back.disk.fail = broken
@@ -435,8 +470,8 @@ async def test_what_the_journal_could_not_write_never_reaches_the_database(held_
 
 
 async def test_a_store_whose_journal_cannot_be_finished_is_closed_all_the_same(
-    held_back, open_store, watch
-):
+    held_back: HeldBack, open_store: Callable[..., Any], watch: type[States]
+) -> None:
     states = watch(held_back.store.adapter)
     answer = await held_back.exchange()
     await states.reached(StoreState.SUSPENDED)
@@ -449,8 +484,8 @@ async def test_a_store_whose_journal_cannot_be_finished_is_closed_all_the_same(
 
 
 async def test_a_segment_that_cannot_be_removed_goes_the_next_time(
-    open_store, simulated_disk, caplog
-):
+    open_store: Callable[..., Any], simulated_disk: SimulatedDisk, caplog: pytest.LogCaptureFixture
+) -> None:
     store = await open_store(journaled(simulated_disk, journal_log_files=1000))
     await store.send(store.queue(), *range(1, 21), body=bytes(10_000))
     before = store.adapter._journal.segments()

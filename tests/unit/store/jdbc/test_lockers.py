@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -21,14 +24,16 @@ from tests.kit.waiting import until
 LEASE = {"locker": Locker.LEASE, "lock_keep_alive_period": 5.0}
 
 
-def lease(tmp_path, name, **settings):
+def lease(tmp_path: Path, name: Any, **settings: Any) -> Any:
     database = Database(tmp_path, JDBCSettings(**{**LEASE, **settings}))
     database.create_tables()
     return database, LeaseDatabaseLocker(database, name)
 
 
 @pytest.mark.fact("activemq-persistence J7")
-async def test_a_lease_is_renewed_or_runs_out(tmp_path, sql):
+async def test_a_lease_is_renewed_or_runs_out(
+    tmp_path: Path, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     (tmp_path / "store").mkdir()
     first_database, first = lease(tmp_path / "store", "a")
     second_database, second = lease(tmp_path / "store", "b")
@@ -51,7 +56,9 @@ async def test_a_lease_is_renewed_or_runs_out(tmp_path, sql):
     second_database.close()
 
 
-async def test_a_clock_that_is_wrong_is_not_used(tmp_path, sql):
+async def test_a_clock_that_is_wrong_is_not_used(
+    tmp_path: Path, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     (tmp_path / "store").mkdir()
     database, locker = lease(tmp_path / "store", "a", max_allowable_diff_from_db_time=60.0)
     async with VirtualClock(time_ms=1_000_000):
@@ -61,13 +68,17 @@ async def test_a_clock_that_is_wrong_is_not_used(tmp_path, sql):
     database.close()
 
 
-def test_a_lease_shorter_than_its_renewal_is_warned_of(tmp_path, caplog):
+def test_a_lease_shorter_than_its_renewal_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     database, _ = lease(tmp_path, "a", lock_keep_alive_period=30.0)
     database.close()
     assert "expires between renewals" in caplog.text
 
 
-async def test_a_slave_waits_and_follows(open_store, tmp_path, caplog):
+async def test_a_slave_waits_and_follows(
+    open_store: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     settings = {"lock_acquire_sleep_interval": 0.01}
     master = await open_store(**settings)
@@ -82,7 +93,7 @@ async def test_a_slave_waits_and_follows(open_store, tmp_path, caplog):
     await slave.stop()
 
 
-async def test_a_slave_that_need_not_wait(open_store, tmp_path):
+async def test_a_slave_that_need_not_wait(open_store: Callable[..., Any], tmp_path: Path) -> None:
     master = await open_store()
     slave = JDBCPersistenceAdapter(tmp_path / "store", JDBCSettings(fail_if_locked=True))
     with pytest.raises(ResourceAllocationException, match="locked"):
@@ -91,7 +102,9 @@ async def test_a_slave_that_need_not_wait(open_store, tmp_path):
     assert master.adapter.state is StoreState.RUNNING
 
 
-async def test_a_waiting_slave_can_be_stopped(open_store, tmp_path):
+async def test_a_waiting_slave_can_be_stopped(
+    open_store: Callable[..., Any], tmp_path: Path
+) -> None:
     await open_store()
     slave = JDBCPersistenceAdapter(tmp_path / "store")
     with anyio.move_on_after(0.05) as scope:
@@ -100,12 +113,14 @@ async def test_a_waiting_slave_can_be_stopped(open_store, tmp_path):
     await slave.stop()
 
 
-async def test_a_lock_that_is_lost_stops_the_store(open_store, sql):
+async def test_a_lock_that_is_lost_stops_the_store(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store(**{**LEASE, "lock_keep_alive_period": 0.01})
     failed = anyio.Event()
     states = []
 
-    def on_state(state, error):
+    def on_state(state: Any, error: Any) -> None:
         states.append((state, str(error)))
         failed.set()
 
@@ -116,7 +131,9 @@ async def test_a_lock_that_is_lost_stops_the_store(open_store, sql):
     assert "lost" in states[0][1]
 
 
-async def test_a_lease_of_a_database_that_is_away(tmp_path, caplog):
+async def test_a_lease_of_a_database_that_is_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     database, locker = lease(tmp_path, "a", network_timeout=0.01)
     assert locker.try_acquire()
     busy = sqlite3.connect(tmp_path / "activemq.db", isolation_level=None)
@@ -130,7 +147,9 @@ async def test_a_lease_of_a_database_that_is_away(tmp_path, caplog):
     database.close()
 
 
-async def test_who_has_no_lease_gives_none_up(tmp_path, sql):
+async def test_who_has_no_lease_gives_none_up(
+    tmp_path: Path, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     (tmp_path / "store").mkdir()
     first_database, first = lease(tmp_path / "store", "same")
     second_database, second = lease(tmp_path / "store", "same")
@@ -143,7 +162,9 @@ async def test_who_has_no_lease_gives_none_up(tmp_path, sql):
 
 
 @pytest.mark.fact("activemq-persistence H4")
-async def test_a_broker_says_that_it_is_a_slave(open_store, tmp_path):
+async def test_a_broker_says_that_it_is_a_slave(
+    open_store: Callable[..., Any], tmp_path: Path
+) -> None:
     master = await open_store()
     store = JDBCPersistenceAdapter(tmp_path / "store")
     service = BrokerService("slave", persistence_adapter=store, data_directory=tmp_path)
@@ -157,7 +178,9 @@ async def test_a_broker_says_that_it_is_a_slave(open_store, tmp_path):
     await service.stop()
 
 
-async def test_a_broker_that_lost_its_lease_stops_and_requests_a_restart(tmp_path, sql):
+async def test_a_broker_that_lost_its_lease_stops_and_requests_a_restart(
+    tmp_path: Path, sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     settings = JDBCSettings(**{**LEASE, "lock_keep_alive_period": 0.01})
     store = JDBCPersistenceAdapter(tmp_path / "store", settings)
     service = BrokerService("leased", persistence_adapter=store, data_directory=tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def journaled(directory: Path) -> JournaledJDBCPersistenceAdapter:
 
 @pytest.mark.parametrize("make", [None, journaled], ids=["jdbc", "journaled"])
 @pytest.mark.parametrize("seed", range(6))
-async def test_random_work(open_store, make, seed):
+async def test_random_work(open_store: Callable[..., Any], make: Any, seed: int) -> None:
     store = await open_store(make, max_rows=7)
     rng = random.Random(seed)
     model = Model(store, rng)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.kahadb.frames import encode_message
 from pyjms_broker.api.message import SubscriptionKey
@@ -19,14 +23,23 @@ SUBSCRIPTION = (
 )
 
 
-def write(sql, store, number: int, where, row_id: int, priority: int = 4) -> None:
+def write(
+    sql: Callable[..., list[tuple[Any, ...]]],
+    store: Any,
+    number: int,
+    where: Any,
+    row_id: int,
+    priority: int = 4,
+) -> None:
     reference = store.reference(number, where, priority=priority)
     producer = str(reference.message_id.producer_id)
     frame = encode_message(reference.message)
     sql(MESSAGE, row_id, where.qualified_name, producer, number, frame, priority)
 
 
-async def test_a_database_of_activemqs_is_taken_over(open_store, sql, tmp_path):
+async def test_a_database_of_activemqs_is_taken_over(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]], tmp_path: Path
+) -> None:
     made = await open_store(directory=tmp_path / "other")  # only to make messages
     directory = tmp_path / "store"
     directory.mkdir()
@@ -56,7 +69,9 @@ async def test_a_database_of_activemqs_is_taken_over(open_store, sql, tmp_path):
     assert (await store.send(store.queue(), 5))[0].position.arrival == 3
 
 
-async def test_what_activemq_wrote_between_two_of_our_starts(open_store, sql):
+async def test_what_activemq_wrote_between_two_of_our_starts(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store()
     queue = store.queue()
     first, _ = await store.send(queue, 1, 2)

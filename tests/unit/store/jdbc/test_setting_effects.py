@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -15,6 +18,7 @@ from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from pyjms_broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC, Locker
+from tests.kit.jdbc_stores import States
 from tests.kit.waiting import until_stored
 
 T = Topic("T")
@@ -22,7 +26,9 @@ KEY = SubscriptionKey("me", "s")
 
 
 @pytest.mark.parametrize(("depth", "known"), [(64, False), (1000, True)])
-async def test_the_audit_knows_so_many_messages_of_a_producer(open_store, depth, known):
+async def test_the_audit_knows_so_many_messages_of_a_producer(
+    open_store: Callable[..., Any], depth: int, known: bool
+) -> None:
     store = await open_store(enable_audit=True, max_audit_depth=depth)
     queue = store.queue()
     first, *_ = await store.send(queue, 1, 500)
@@ -33,13 +39,20 @@ async def test_the_audit_knows_so_many_messages_of_a_producer(open_store, depth,
 
 
 @pytest.mark.parametrize(("holder", "name"), [("me", "me"), (None, "localhost")])
-async def test_the_holder_of_a_lease_has_a_name(open_store, sql, holder, name):
+async def test_the_holder_of_a_lease_has_a_name(
+    open_store: Callable[..., Any],
+    sql: Callable[..., list[tuple[Any, ...]]],
+    holder: str | None,
+    name: str,
+) -> None:
     await open_store(locker=Locker.LEASE, lease_holder_id=holder)
     assert sql("SELECT BROKER_NAME FROM ACTIVEMQ_LOCK") == [(name,)]
 
 
 @pytest.mark.parametrize(("limit", "state"), [(1, StoreState.CONGESTED), (1 << 20, None)])
-async def test_bytes_that_wait_are_limited(open_store, watch, limit, state):
+async def test_bytes_that_wait_are_limited(
+    open_store: Callable[..., Any], watch: type[States], limit: int, state: StoreState | None
+) -> None:
     store = await open_store(max_waiting_bytes=limit)
     states, queue = watch(store.adapter), store.queue()
     answers = [queue.add_message(OperationContext(), store.reference(n)) for n in range(1, 10)]
@@ -48,7 +61,9 @@ async def test_bytes_that_wait_are_limited(open_store, watch, limit, state):
     assert (state in states.names) is (state is not None)
 
 
-async def test_the_database_is_that_of_the_data_source(open_store, tmp_path):
+async def test_the_database_is_that_of_the_data_source(
+    open_store: Callable[..., Any], tmp_path: Path
+) -> None:
     file = tmp_path / "mine.db"
     store = await open_store(data_source=f"sqlite:///{file}")
     await store.send(store.queue(), 1)
@@ -58,7 +73,9 @@ async def test_the_database_is_that_of_the_data_source(open_store, tmp_path):
 
 
 @pytest.mark.parametrize("period", [300.0, 0.0])
-async def test_acknowledged_messages_of_topics_are_deleted_each_period(open_store, sql, period):
+async def test_acknowledged_messages_of_topics_are_deleted_each_period(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]], period: float
+) -> None:
     async with VirtualClock() as clock:
         store = await open_store(cleanup_period=period)
         topic = store.adapter.topic_message_store(T)
@@ -78,8 +95,10 @@ async def test_acknowledged_messages_of_topics_are_deleted_each_period(open_stor
 
 
 @pytest.mark.parametrize("interval", [5.0, 50.0])
-async def test_the_journal_goes_to_the_database_each_interval(open_store, sql, interval):
-    def make(directory):
+async def test_the_journal_goes_to_the_database_each_interval(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]], interval: float
+) -> None:
+    def make(directory: Any) -> JournaledJDBCPersistenceAdapter:
         journal = JournalSettingsJDBC(checkpoint_interval=interval)
         return JournaledJDBCPersistenceAdapter(directory, JDBCSettings(), journal_settings=journal)
 
@@ -93,13 +112,17 @@ async def test_the_journal_goes_to_the_database_each_interval(open_store, sql, i
 
 
 @pytest.mark.parametrize(("timeout", "milliseconds"), [(0.25, 250), (3.0, 3000)])
-async def test_a_database_has_its_time_to_answer(open_store, timeout, milliseconds):
+async def test_a_database_has_its_time_to_answer(
+    open_store: Callable[..., Any], timeout: float, milliseconds: int
+) -> None:
     store = await open_store(network_timeout=timeout)
     assert store.adapter.database.read(text("PRAGMA busy_timeout")) == [(milliseconds,)]
 
 
 @pytest.mark.parametrize("period", [5.0, 50.0])
-async def test_a_database_is_tried_again_after_the_period(open_store, tmp_path, watch, period):
+async def test_a_database_is_tried_again_after_the_period(
+    open_store: Callable[..., Any], tmp_path: Path, watch: type[States], period: float
+) -> None:
     async with VirtualClock() as clock:
         store = await open_store(
             network_timeout=0.01, resume_check_sleep_period=period, lock_keep_alive_period=0
@@ -120,7 +143,9 @@ async def test_a_database_is_tried_again_after_the_period(open_store, tmp_path, 
 
 
 @pytest.mark.parametrize("interval", [10.0, 100.0])
-async def test_a_slave_tries_again_after_the_interval(open_store, tmp_path, interval):
+async def test_a_slave_tries_again_after_the_interval(
+    open_store: Callable[..., Any], tmp_path: Path, interval: float
+) -> None:
     master = await open_store()
     settings = JDBCSettings(lock_acquire_sleep_interval=interval)
     slave = JDBCPersistenceAdapter(tmp_path / "store", settings)
@@ -136,7 +161,9 @@ async def test_a_slave_tries_again_after_the_interval(open_store, tmp_path, inte
 
 
 @pytest.mark.parametrize(("max_rows", "at_least", "at_most"), [(3, 4, 10), (100, 1, 2)])
-async def test_a_statement_reads_so_many_rows(open_store, max_rows, at_least, at_most):
+async def test_a_statement_reads_so_many_rows(
+    open_store: Callable[..., Any], max_rows: int, at_least: int, at_most: int
+) -> None:
     store = await open_store(max_rows=max_rows)
     queue = store.queue()
     await store.send(queue, *range(1, 11))
@@ -152,9 +179,11 @@ async def test_a_statement_reads_so_many_rows(open_store, max_rows, at_least, at
 
 @pytest.mark.parametrize("journal_log_files", [1, 1000])
 async def test_a_journal_of_so_many_segments_asks_for_a_checkpoint(
-    open_store, sql, journal_log_files
-):
-    def make(directory):
+    open_store: Callable[..., Any],
+    sql: Callable[..., list[tuple[Any, ...]]],
+    journal_log_files: int,
+) -> None:
+    def make(directory: Any) -> JournaledJDBCPersistenceAdapter:
         journal = JournalSettingsJDBC(
             journal_log_file_size=64 * 1024, journal_log_files=journal_log_files
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from pyjms.jms.destination import Topic
@@ -14,28 +17,32 @@ KEY, OTHER = SubscriptionKey("me", "s"), SubscriptionKey("me", "t")
 MARKS = "SELECT SUB_NAME, PRIORITY, LAST_ACKED_ID FROM ACTIVEMQ_ACKS ORDER BY 1, 2"
 
 
-async def topic(store, *keys, prioritized=False, retroactive=False):
+async def topic(
+    store: Any, *keys: Any, prioritized: bool = False, retroactive: bool = False
+) -> Any:
     found = store.adapter.topic_message_store(T, prioritized)
     for key in keys:
         await store.done(found.add_subscription(StoredSubscription(key, T, "a > 1"), retroactive))
     return found
 
 
-async def acknowledge(store, found, key, *references):
+async def acknowledge(store: Any, found: Any, key: Any, *references: Any) -> None:
     for reference in references:
         await store.done(found.acknowledge(store.synced(), key, reference))
 
 
-def marks(sql):
+def marks(sql: Callable[..., list[tuple[Any, ...]]]) -> Any:
     return {(name, priority): mark - base_of(1) for name, priority, mark in sql(MARKS)}
 
 
-async def count(sql):
+async def count(sql: Callable[..., list[tuple[Any, ...]]]) -> Any:
     return sql("SELECT COUNT(*) FROM ACTIVEMQ_MSGS")[0][0]
 
 
 @pytest.mark.fact("activemq-persistence J5")
-async def test_acknowledgements_move_a_mark_and_the_clean_up_deletes(open_store, sql):
+async def test_acknowledgements_move_a_mark_and_the_clean_up_deletes(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store()
     queue = store.queue("Q")  # destination 1 is the topic's
     found = await topic(store, KEY)
@@ -59,7 +66,9 @@ async def test_acknowledgements_move_a_mark_and_the_clean_up_deletes(open_store,
     assert sql("SELECT ID FROM ACTIVEMQ_MSGS") == [(base + 3,)]  # a queue's row goes at once
 
 
-async def test_the_clean_up_heeds_priorities(open_store, sql):
+async def test_the_clean_up_heeds_priorities(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store()
     found = await topic(store, KEY, prioritized=True)
     low, high = (
@@ -75,7 +84,9 @@ async def test_the_clean_up_heeds_priorities(open_store, sql):
 
 
 @pytest.mark.fact("activemq-persistence J3")
-async def test_one_row_or_one_for_each_priority(open_store, sql):
+async def test_one_row_or_one_for_each_priority(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store()
     plain = await topic(store, KEY)
     (reference,) = await store.send(plain, 1)
@@ -91,7 +102,9 @@ async def test_one_row_or_one_for_each_priority(open_store, sql):
     assert marks(sql) == {("s", p): 2 if p == 9 else 1 for p in range(10)}
 
 
-async def test_a_topic_that_no_longer_heeds_priorities_forgets_nothing(open_store, sql):
+async def test_a_topic_that_no_longer_heeds_priorities_forgets_nothing(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store()
     found = await topic(store, KEY, prioritized=True)
     low, high, mid = (
@@ -112,7 +125,9 @@ async def test_a_topic_that_no_longer_heeds_priorities_forgets_nothing(open_stor
     assert sql("SELECT COUNT(*) FROM PYJMS_ACKED") == [(0,)]
 
 
-async def test_what_is_passed_over_is_not_lost(open_store, sql):
+async def test_what_is_passed_over_is_not_lost(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     """ActiveMQ moves the mark and loses it (activemq-persistence J6); here the mark waits."""
     store = await open_store()
     found = await topic(store, KEY)
@@ -128,7 +143,7 @@ async def test_what_is_passed_over_is_not_lost(open_store, sql):
     assert sql("SELECT COUNT(*) FROM PYJMS_ACKED") == [(0,)]
 
 
-async def test_acknowledgements_of_nothing_change_no_counts(open_store):
+async def test_acknowledgements_of_nothing_change_no_counts(open_store: Callable[..., Any]) -> None:
     store = await open_store()
     found = await topic(store, KEY)
     first, _ = await store.send(found, 1, 2)
@@ -139,7 +154,9 @@ async def test_acknowledgements_of_nothing_change_no_counts(open_store):
     assert store.subscription_texts(found, OTHER) == []
 
 
-async def test_messages_that_all_subscriptions_have_acknowledged(open_store):
+async def test_messages_that_all_subscriptions_have_acknowledged(
+    open_store: Callable[..., Any],
+) -> None:
     store = await open_store()
     found = await topic(store, KEY, OTHER)
     first, _ = await store.send(found, 1, 2)
@@ -151,7 +168,9 @@ async def test_messages_that_all_subscriptions_have_acknowledged(open_store):
     assert found.message_count == 1
 
 
-async def test_a_subscription_without_a_destination_of_its_own(open_store, sql):
+async def test_a_subscription_without_a_destination_of_its_own(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store()
     found = store.adapter.topic_message_store(T)
     wild = StoredSubscription(KEY, Topic("T.>"), None, no_local=True)

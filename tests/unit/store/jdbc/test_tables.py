@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -26,11 +30,11 @@ def tables(**names: str) -> Tables:
     return Tables(Statements(**names))
 
 
-def create(table, dialect) -> str:
+def create(table: Any, dialect: Any) -> str:
     return str(CreateTable(table).compile(dialect=dialect))
 
 
-def columns(table, dialect) -> dict[str, str]:
+def columns(table: Any, dialect: Any) -> dict[str, str]:
     found = {}
     for line in create(table, dialect).splitlines():
         name, _, kind = line.strip().rstrip(",").partition(" ")
@@ -40,7 +44,7 @@ def columns(table, dialect) -> dict[str, str]:
 
 
 @pytest.mark.fact("activemq-persistence J2")
-def test_messages():
+def test_messages() -> None:
     table = tables().messages
     found = columns(table, postgresql.dialect())
     text = "VARCHAR(250)"
@@ -62,7 +66,7 @@ def test_messages():
 
 @pytest.mark.fact("activemq-persistence J4")
 @pytest.mark.fact("activemq-persistence J3")
-def test_acknowledgements_and_the_lock():
+def test_acknowledgements_and_the_lock() -> None:
     found = columns(tables().acks, postgresql.dialect())
     assert found["PRIORITY"] == "BIGINT DEFAULT 5 NOT NULL"
     assert found["PRIMARY"] == "KEY (CONTAINER, CLIENT_ID, SUB_NAME, PRIORITY)"
@@ -73,7 +77,7 @@ def test_acknowledgements_and_the_lock():
 
 
 @pytest.mark.parametrize("dialect", [sqlite, postgresql, mysql])
-def test_activemqs_columns_have_its_names_unquoted(dialect):
+def test_activemqs_columns_have_its_names_unquoted(dialect: Any) -> None:
     for table in tables().metadata.sorted_tables:
         text = create(table, dialect.dialect())
         assert '"' not in text
@@ -85,7 +89,7 @@ def test_activemqs_columns_have_its_names_unquoted(dialect):
 
 
 @pytest.mark.fact("activemq-persistence J4")
-def test_names_can_be_changed():
+def test_names_can_be_changed() -> None:
     changed = tables(
         table_prefix="X_",
         message_table_name="M",
@@ -99,7 +103,7 @@ def test_names_can_be_changed():
 
 
 @pytest.mark.parametrize("name", ["mysql", "mariadb"])
-def test_mysql_keeps_large_messages_and_tells_case_apart(name):
+def test_mysql_keeps_large_messages_and_tells_case_apart(name: str) -> None:
     dialect = mysql.dialect()
     dialect.name = name
     found = columns(tables().messages, dialect)
@@ -108,12 +112,14 @@ def test_mysql_keeps_large_messages_and_tells_case_apart(name):
     assert "ENGINE=InnoDB" in create(tables().messages, mysql.dialect())
 
 
-def test_sqlite_orders_its_rows_by_the_id():
+def test_sqlite_orders_its_rows_by_the_id() -> None:
     assert columns(tables().messages, sqlite.dialect())["ID"] == "INTEGER NOT NULL"
 
 
 @pytest.mark.fact("activemq-persistence J4")
-async def test_one_row_locks_and_ids_rise(open_store, sql):
+async def test_one_row_locks_and_ids_rise(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store(statements=Statements(table_prefix="P_"))
     queue = store.queue()
     await store.send(queue, 5, 3, 4)
@@ -126,14 +132,14 @@ async def test_one_row_locks_and_ids_rise(open_store, sql):
     assert leased.texts(leased.queue()) == ["5", "3", "4"]
 
 
-def _lease():
+def _lease() -> Any:
     from pyjms_broker.store.jdbc.settings import Locker
 
     return Locker.LEASE
 
 
 @pytest.mark.fact("activemq-persistence J1")
-def test_defaults_are_activemqs():
+def test_defaults_are_activemqs() -> None:
     settings = JDBCSettings()
     assert settings.create_tables_on_startup
     assert settings.cleanup_period == 300
@@ -149,7 +155,7 @@ def test_defaults_are_activemqs():
     assert settings.transaction_isolation is None
 
 
-async def test_tables_need_not_be_made(open_store, tmp_path):
+async def test_tables_need_not_be_made(open_store: Callable[..., Any], tmp_path: Path) -> None:
     from pyjms.errors import JMSException
 
     with pytest.raises(JMSException):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from pyjms.errors import JMSException
@@ -12,7 +15,7 @@ XID = XATransactionId(7, b"global", b"branch")
 ROWS = "SELECT MSGID_SEQ, XID IS NULL FROM ACTIVEMQ_MSGS ORDER BY MSGID_SEQ"
 
 
-def test_the_column_has_activemqs_text():
+def test_the_column_has_activemqs_text() -> None:
     added, removed = encode_xid(XID, added=True), encode_xid(XID, added=False)
     assert added == "KwAAAAAAAAAAAAAAAAcABmdsb2JhbGJyYW5jaA=="
     assert removed == "LQAAAAAAAAAAAAAAAAcABmdsb2JhbGJyYW5jaA=="
@@ -21,12 +24,12 @@ def test_the_column_has_activemqs_text():
 
 
 @pytest.mark.parametrize("text", ["", "?", "KwAA", "KwAAAAAAAAA"])
-def test_damaged_texts(text):
+def test_damaged_texts(text: str) -> None:
     with pytest.raises(JMSException, match="damaged"):
         decode_xid(text)
 
 
-def test_ids_that_are_too_long():
+def test_ids_that_are_too_long() -> None:
     with pytest.raises(JMSException, match="too long"):
         encode_xid(XATransactionId(1, b"g" * 128, b"b" * 128), added=True)
     assert len(encode_xid(XATransactionId(1, b"g" * 64, b"b" * 64), added=True)) < 250
@@ -34,7 +37,9 @@ def test_ids_that_are_too_long():
 
 @pytest.mark.fact("activemq-persistence J8")
 @pytest.mark.parametrize("commit", [True, False])
-async def test_rows_of_a_prepared_transaction_carry_its_id(open_store, sql, commit):
+async def test_rows_of_a_prepared_transaction_carry_its_id(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]], commit: bool
+) -> None:
     store = await open_store()
     queue, transactions = store.queue(), store.adapter.transaction_store()
     (old,) = await store.send(queue, 1)
@@ -59,7 +64,9 @@ async def test_rows_of_a_prepared_transaction_carry_its_id(open_store, sql, comm
     assert store.texts(store.queue()) == (["3", "2"] if commit else ["1", "3"])
 
 
-async def test_a_message_that_came_otherwise_meanwhile_is_left_out(open_store, sql):
+async def test_a_message_that_came_otherwise_meanwhile_is_left_out(
+    open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     store = await open_store()
     queue, transactions = store.queue(), store.adapter.transaction_store()
     xid = store.xa()
@@ -75,7 +82,7 @@ async def test_a_message_that_came_otherwise_meanwhile_is_left_out(open_store, s
     assert (store.texts(queue), queue.message_count) == (["first"], 1)
 
 
-async def test_local_transactions_have_one_phase(open_store):
+async def test_local_transactions_have_one_phase(open_store: Callable[..., Any]) -> None:
     store = await open_store()
     store.queue().add_message(store.within(store.local()), store.reference(1))
     with pytest.raises(JMSException, match="local"):

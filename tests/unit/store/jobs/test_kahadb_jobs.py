@@ -36,18 +36,20 @@ def message(text: str, size: int = 10) -> ActiveMQTextMessage:
     )
 
 
-def make(folder: Path, journal: JournalSettings = SMALL, **options) -> KahaDBJobSchedulerStore:
+def make(folder: Path, journal: JournalSettings = SMALL, **options: Any) -> KahaDBJobSchedulerStore:
     options = {"checkpoint_interval": 0, "cleanup_interval": 0, **options}
     return KahaDBJobSchedulerStore(folder, journal, **options)
 
 
-async def opened(folder: Path, **options) -> KahaDBJobSchedulerStore:
+async def opened(folder: Path, **options: Any) -> KahaDBJobSchedulerStore:
     store = make(folder, **options)
     await store.start()
     return store
 
 
-def fill(store: KahaDBJobSchedulerStore, numbers=range(10), **options) -> list[ScheduledJob]:
+def fill(
+    store: KahaDBJobSchedulerStore, numbers: Any = range(10), **options: Any
+) -> list[ScheduledJob]:
     """Jobs that have been through everything; returns those that are left."""
     scheduler = store.scheduler()
     for number in numbers:
@@ -70,7 +72,7 @@ async def written(store: KahaDBJobSchedulerStore) -> None:
     await until(lambda: waiter.done)
 
 
-async def check(folder: Path, jobs: list[ScheduledJob], **options) -> KahaDBJobSchedulerStore:
+async def check(folder: Path, jobs: list[ScheduledJob], **options: Any) -> KahaDBJobSchedulerStore:
     store = await opened(folder, **options)
     assert list(store.scheduler().jobs()) == jobs
     for job in jobs:
@@ -81,7 +83,7 @@ async def check(folder: Path, jobs: list[ScheduledJob], **options) -> KahaDBJobS
 
 @pytest.mark.fact("activemq-persistence K2")
 @pytest.mark.parametrize("checkpointed", [False, True])
-async def test_jobs_survive_a_restart_and_a_kill(tmp_path, checkpointed):
+async def test_jobs_survive_a_restart_and_a_kill(tmp_path: Path, checkpointed: bool) -> None:
     store = await opened(tmp_path / "a")
     fill(store)
     if checkpointed:
@@ -98,7 +100,9 @@ async def test_jobs_survive_a_restart_and_a_kill(tmp_path, checkpointed):
         await (await check(folder, jobs_later)).stop()
 
 
-async def test_only_what_the_index_does_not_cover_is_replayed(tmp_path, caplog):
+async def test_only_what_the_index_does_not_cover_is_replayed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     store = await opened(tmp_path / "a")
     fill(store)
@@ -113,7 +117,7 @@ async def test_only_what_the_index_does_not_cover_is_replayed(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage", "empty", "another", "older version"])
-async def test_an_index_that_does_not_fit_is_rebuilt(tmp_path, damage):
+async def test_an_index_that_does_not_fit_is_rebuilt(tmp_path: Path, damage: str) -> None:
     store = await opened(tmp_path / "a")
     jobs = fill(store)
     await store.stop()
@@ -137,7 +141,7 @@ async def test_an_index_that_does_not_fit_is_rebuilt(tmp_path, damage):
     await (await check(tmp_path / "a", jobs)).stop()
 
 
-async def test_an_index_ahead_of_the_journal_is_rebuilt(tmp_path):
+async def test_an_index_ahead_of_the_journal_is_rebuilt(tmp_path: Path) -> None:
     store = await opened(tmp_path / "a")
     fill(store)
     await store.checkpoint()
@@ -152,7 +156,7 @@ async def test_an_index_ahead_of_the_journal_is_rebuilt(tmp_path):
 
 @pytest.mark.fact("activemq-persistence K2")
 @pytest.mark.parametrize("name", ["scheduleDB.data", "scheduleDB.redo"])
-async def test_after_activemq_the_index_is_rebuilt(tmp_path, name):
+async def test_after_activemq_the_index_is_rebuilt(tmp_path: Path, name: str) -> None:
     store = await opened(tmp_path / "a")
     jobs = fill(store)
     await store.stop()
@@ -165,7 +169,7 @@ async def test_after_activemq_the_index_is_rebuilt(tmp_path, name):
     assert (tmp_path / "a" / "activemq-index" / name).read_bytes() == b"its index"
 
 
-async def test_segments_without_jobs_go_from_the_beginning(tmp_path):
+async def test_segments_without_jobs_go_from_the_beginning(tmp_path: Path) -> None:
     store = await opened(tmp_path / "a")
     scheduler = store.scheduler()
     for number in range(60):
@@ -184,7 +188,7 @@ async def test_segments_without_jobs_go_from_the_beginning(tmp_path):
     await (await check(tmp_path / "a", jobs)).stop()
 
 
-async def test_a_lasting_job_does_not_keep_everything_since(tmp_path):
+async def test_a_lasting_job_does_not_keep_everything_since(tmp_path: Path) -> None:
     store = await opened(tmp_path / "a")
     scheduler = store.scheduler()
     scheduler.add(ScheduledJob("j0", 1, 10**12, "0 0 1 1 *", repeat=2), message("m0"))
@@ -205,7 +209,7 @@ async def test_a_lasting_job_does_not_keep_everything_since(tmp_path):
     await (await check(copy, [job])).stop()
 
 
-async def test_a_job_written_again_twice_is_there_once(tmp_path):
+async def test_a_job_written_again_twice_is_there_once(tmp_path: Path) -> None:
     """A crash after the copying and before the old segment is gone."""
     store = await opened(tmp_path / "a")
     jobs = fill(store)
@@ -226,7 +230,9 @@ async def written_segments(store: KahaDBJobSchedulerStore) -> list[int]:
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-async def test_missing_segments_stop_the_start_unless_configured_otherwise(tmp_path, indexed):
+async def test_missing_segments_stop_the_start_unless_configured_otherwise(
+    tmp_path: Path, indexed: bool
+) -> None:
     store = await opened(tmp_path / "a")
     jobs = fill(store, range(60), size=1000)
     await store.stop()
@@ -248,7 +254,7 @@ async def test_missing_segments_stop_the_start_unless_configured_otherwise(tmp_p
     await again.stop()
 
 
-async def test_the_lock_keeps_a_second_one_out(tmp_path):
+async def test_the_lock_keeps_a_second_one_out(tmp_path: Path) -> None:
     store = await opened(tmp_path / "a")
     with pytest.raises(ResourceAllocationException, match="locked"):
         await make(tmp_path / "a", fail_if_locked=True).start()
@@ -256,20 +262,20 @@ async def test_the_lock_keeps_a_second_one_out(tmp_path):
     await (await opened(tmp_path / "a", fail_if_locked=True)).stop()
 
 
-async def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
+async def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResourceAllocationException, match="cannot be opened"):
         await make(tmp_path / "file" / "a").start()
 
 
-async def test_a_closed_store_says_so(tmp_path):
+async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     store = await opened(tmp_path / "a")
     await store.stop()
     with pytest.raises(IllegalStateException, match="not open"):
         store.scheduler().add(ScheduledJob("a", 1, 2), message("a"))
 
 
-async def test_checkpoints_and_cleanups_come_by_themselves(tmp_path):
+async def test_checkpoints_and_cleanups_come_by_themselves(tmp_path: Path) -> None:
     async with VirtualClock() as clock:
         store = await opened(tmp_path / "a", checkpoint_interval=5, cleanup_interval=30)
         fill(store)
@@ -290,7 +296,7 @@ async def test_checkpoints_and_cleanups_come_by_themselves(tmp_path):
         await store.stop()
 
 
-async def test_an_index_that_fails_stops_the_store(tmp_path):
+async def test_an_index_that_fails_stops_the_store(tmp_path: Path) -> None:
     states = []
     store = await opened(tmp_path / "a")
     store.on_state = lambda state, error: states.append(state)
@@ -319,7 +325,7 @@ class FullDisk:
         OS_DISK.write(fd, data, offset)
 
 
-async def test_a_full_disk_does_not_keep_it_from_its_end(tmp_path):
+async def test_a_full_disk_does_not_keep_it_from_its_end(tmp_path: Path) -> None:
     disk = FullDisk()
     store = await opened(tmp_path / "a", disk=disk)
     jobs = fill(store)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import itertools
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,19 +49,19 @@ class Stage:
         return MessageReference(message, self.destination)
 
 
-def texts(spooled) -> list[str]:
+def texts(spooled: Any) -> list[str]:
     return [each.message.type for each in spooled]
 
 
 @pytest.fixture
-async def stage(tmp_path):
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     made = Stage(tmp_path / "tmp_storage")
     await made.store.start()
     yield made
     await made.store.stop()
 
 
-async def test_messages_come_back_in_order_and_leave(stage):
+async def test_messages_come_back_in_order_and_leave(stage: Stage) -> None:
     spool = stage.store.spool("Q")
     references = [stage.reference() for _ in range(5)]
     references[1].redelivery_counter = 3
@@ -80,7 +82,7 @@ async def test_messages_come_back_in_order_and_leave(stage):
     assert texts(spool.pop(1)) == ["6"]
 
 
-async def test_what_the_broker_noted_is_kept(stage):
+async def test_what_the_broker_noted_is_kept(stage: Stage) -> None:
     spool = stage.store.spool("Q")
     reference = stage.reference()
     assert reference.message.raw is None
@@ -90,7 +92,7 @@ async def test_what_the_broker_noted_is_kept(stage):
     assert [s.message.broker_in_time for s in spool.pop(2)] == [0, 77]
 
 
-async def test_browsing_pages_without_taking(stage):
+async def test_browsing_pages_without_taking(stage: Stage) -> None:
     spool = stage.store.spool("Q")
     for _ in range(9):
         spool.append(stage.reference(BIG))
@@ -103,7 +105,7 @@ async def test_browsing_pages_without_taking(stage):
     assert len(spool) == 9
 
 
-async def test_single_messages_are_removed_from_the_middle(stage):
+async def test_single_messages_are_removed_from_the_middle(stage: Stage) -> None:
     spool = stage.store.spool("Q")
     for _ in range(9):
         spool.append(stage.reference(BIG))
@@ -118,7 +120,7 @@ async def test_single_messages_are_removed_from_the_middle(stage):
     assert (len(spool), spool.message_size, stage.store.size) == (0, 0, 0)
 
 
-async def test_a_block_all_of_whose_messages_are_removed_goes(stage):
+async def test_a_block_all_of_whose_messages_are_removed_goes(stage: Stage) -> None:
     spool = stage.store.spool("Q")
     for _ in range(5):
         spool.append(stage.reference(BIG))
@@ -131,7 +133,7 @@ async def test_a_block_all_of_whose_messages_are_removed_goes(stage):
     assert texts(spool.pop(4)) == ["5"]
 
 
-async def test_files_come_and_go_with_their_messages(stage):
+async def test_files_come_and_go_with_their_messages(stage: Stage) -> None:
     freed = []
     stage.store.on_space = lambda: freed.append(stage.store.size)
     spool = stage.store.spool("Q")
@@ -150,7 +152,7 @@ async def test_files_come_and_go_with_their_messages(stage):
     assert freed == sorted(freed, reverse=True) and freed[-1] == 0 == len(spool)
 
 
-async def test_what_is_consumed_quickly_never_touches_the_disk(stage):
+async def test_what_is_consumed_quickly_never_touches_the_disk(stage: Stage) -> None:
     spool = stage.store.spool("Q")
     for _ in range(8):
         spool.append(stage.reference(BIG))
@@ -160,7 +162,7 @@ async def test_what_is_consumed_quickly_never_touches_the_disk(stage):
     assert list(stage.store.directory.iterdir()) == []
 
 
-async def test_one_message_larger_than_a_block(stage):
+async def test_one_message_larger_than_a_block(stage: Stage) -> None:
     spool = stage.store.spool("Q")
     spool.append(stage.reference(3 * store_module.BLOCK_SIZE))
     spool.append(stage.reference())
@@ -170,7 +172,7 @@ async def test_one_message_larger_than_a_block(stage):
     assert texts(taken) == ["1", "2"]
 
 
-async def test_spools_do_not_mix_and_clearing_one_keeps_the_other(stage):
+async def test_spools_do_not_mix_and_clearing_one_keeps_the_other(stage: Stage) -> None:
     one, other = stage.store.spool("one"), stage.store.spool("other")
     for _ in range(10):
         one.append(stage.reference(BIG))
@@ -179,7 +181,7 @@ async def test_spools_do_not_mix_and_clearing_one_keeps_the_other(stage):
     assert texts(other.pop(10)) == [str(n) for n in range(2, 21, 2)]
 
 
-async def test_memory_of_many_spools_is_bounded(stage):
+async def test_memory_of_many_spools_is_bounded(stage: Stage) -> None:
     spools = [stage.store.spool(str(n)) for n in range(80)]
     for spool in spools:
         spool.append(stage.reference(BIG))
@@ -191,7 +193,7 @@ async def test_memory_of_many_spools_is_bounded(stage):
 
 @pytest.mark.fact("activemq-persistence K2")
 @pytest.mark.fact("activemq-broker M10")
-async def test_the_folder_is_emptied_at_start_and_stop(tmp_path):
+async def test_the_folder_is_emptied_at_start_and_stop(tmp_path: Path) -> None:
     left = ["7.spool", "tmpDB.data", "tmpDB.redo", "tmpDB.free", "db-1.log"]
     for name in [*left, "notes.txt"]:
         (tmp_path / name).write_bytes(b"x")
@@ -213,7 +215,7 @@ async def test_the_folder_is_emptied_at_start_and_stop(tmp_path):
     await again.store.stop()
 
 
-async def test_a_journal_is_not_emptied_by_mistake(tmp_path):
+async def test_a_journal_is_not_emptied_by_mistake(tmp_path: Path) -> None:
     for name in ("db-1.log", "db.data", "lock"):
         (tmp_path / name).write_bytes(b"x")
     stage = Stage(tmp_path)
@@ -222,7 +224,7 @@ async def test_a_journal_is_not_emptied_by_mistake(tmp_path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
-async def test_an_unusable_directory_is_reported(tmp_path):
+async def test_an_unusable_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     stage = Stage(tmp_path / "file")
     with pytest.raises(ResourceAllocationException, match="Cannot use the temp store"):
@@ -236,13 +238,13 @@ class BadDisk(SpoolFiles):
     error: OSError | None = None
     unreadable = False
 
-    def write(self, number, data):
+    def write(self, number: Any, data: Any) -> None:
         if self.error is not None:
             super().write(number, data[:10])
             raise self.error
         super().write(number, data)
 
-    def read(self, number, offset, size):
+    def read(self, number: Any, offset: Any, size: Any) -> Any:
         if self.unreadable:
             raise OSError(errno.EIO, "I/O error")
         return super().read(number, offset, size)
@@ -261,7 +263,7 @@ async def until_state(states: list, wanted: StoreState) -> None:
     await until(lambda: states and states[-1][0] is wanted)
 
 
-async def test_a_full_disk_suspends_and_nothing_is_lost(tmp_path):
+async def test_a_full_disk_suspends_and_nothing_is_lost(tmp_path: Path) -> None:
     async with VirtualClock() as clock:
         stage, disk, states = await bad_stage(tmp_path)
         disk.error = OSError(errno.ENOSPC, "No space left on device")
@@ -280,7 +282,7 @@ async def test_a_full_disk_suspends_and_nothing_is_lost(tmp_path):
         await stage.store.stop()
 
 
-async def test_a_broken_disk_fails_for_good(tmp_path):
+async def test_a_broken_disk_fails_for_good(tmp_path: Path) -> None:
     stage, disk, states = await bad_stage(tmp_path)
     disk.error = OSError(errno.EIO, "I/O error")
     spool = stage.store.spool("Q")
@@ -292,7 +294,7 @@ async def test_a_broken_disk_fails_for_good(tmp_path):
     assert stage.store.state is StoreState.FAILED
 
 
-async def test_what_cannot_be_read_back_is_reported_and_the_rest_goes_on(tmp_path):
+async def test_what_cannot_be_read_back_is_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
     stage, disk, states = await bad_stage(tmp_path)
     spool = stage.store.spool("Q")
     for _ in range(5):
@@ -308,7 +310,7 @@ async def test_what_cannot_be_read_back_is_reported_and_the_rest_goes_on(tmp_pat
     await stage.store.stop()
 
 
-async def test_a_slow_disk_makes_senders_wait(tmp_path):
+async def test_a_slow_disk_makes_senders_wait(tmp_path: Path) -> None:
     async with VirtualClock() as clock:
         stage, disk, states = await bad_stage(tmp_path)
         disk.error = OSError(errno.ENOSPC, "No space left on device")
@@ -329,7 +331,7 @@ class FlippedBytes(SpoolFiles):
 
     damaged: tuple[str, ...] = ()
 
-    def read(self, number, offset, size):
+    def read(self, number: Any, offset: Any, size: Any) -> Any:
         data = super().read(number, offset, size)
         for text in self.damaged:
             mark = b"ID:" + b"x" * 8 + text.encode()
@@ -352,7 +354,9 @@ def marked_references(stage: Stage, count: int) -> list[MessageReference]:
     return made
 
 
-async def test_a_record_that_cannot_be_decoded_is_lost_alone(tmp_path, caplog):
+async def test_a_record_that_cannot_be_decoded_is_lost_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     lost: list[int] = []
     stage, files = await flipping_stage(tmp_path)
     spool = stage.store.spool("queue://Q", lost.append)
@@ -369,7 +373,9 @@ async def test_a_record_that_cannot_be_decoded_is_lost_alone(tmp_path, caplog):
     await stage.store.stop()
 
 
-async def test_browsing_passes_records_that_cannot_be_decoded(tmp_path, caplog):
+async def test_browsing_passes_records_that_cannot_be_decoded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     lost: list[int] = []
     stage, files = await flipping_stage(tmp_path)
     spool = stage.store.spool("Q", lost.append)
@@ -387,7 +393,7 @@ async def test_browsing_passes_records_that_cannot_be_decoded(tmp_path, caplog):
     await stage.store.stop()
 
 
-async def test_what_was_read_before_an_unreadable_file_is_returned(tmp_path):
+async def test_what_was_read_before_an_unreadable_file_is_returned(tmp_path: Path) -> None:
     lost: list[int] = []
     stage, _disk, states = await bad_stage(tmp_path)
     spool = stage.store.spool("Q", lost.append)
@@ -401,7 +407,7 @@ async def test_what_was_read_before_an_unreadable_file_is_returned(tmp_path):
     await stage.store.stop()
 
 
-async def test_popped_messages_are_kept_when_a_later_file_is_unreadable(tmp_path):
+async def test_popped_messages_are_kept_when_a_later_file_is_unreadable(tmp_path: Path) -> None:
     lost: list[int] = []
     stage, _disk, states = await bad_stage(tmp_path)
     spool = stage.store.spool("Q", lost.append)

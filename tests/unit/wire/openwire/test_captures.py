@@ -8,6 +8,7 @@ from pyjms.wire.openwire.commands import WireFormatInfo
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.settings import wire_format_properties
+from tests.kit.golden_frames import Golden
 
 OTHER = {"c2b": "b2c", "b2c": "c2b"}
 # What the recorder calls the negotiated values.
@@ -77,7 +78,7 @@ def check_sending(
         assert data.hex() == frame["hex"], f"{direction} frame {frame['n']}"
 
 
-def test_every_recorded_connection_goes_through_a_wire_format(golden):
+def test_every_recorded_connection_goes_through_a_wire_format(golden: Golden) -> None:
     captures = golden.lines("captures")
     total = sum(len(c["frames"]) for c in captures)
     passed = sum(check_direction(golden, c, d) for c in captures for d in OTHER)

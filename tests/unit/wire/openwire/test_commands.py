@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.wire.openwire.commands import (
@@ -38,7 +40,7 @@ CONNECTION = "ID:host-50000-1700000000000-4:1"
         (XATransactionId(1, b"\x01\xff", b"\x0a"), "XID:[1,globalId=1ffffffff,branchId=a]"),
     ],
 )
-def test_ids_have_activemqs_text(value, text):
+def test_ids_have_activemqs_text(value: Any, text: Any) -> None:
     assert str(value) == text
 
 
@@ -54,7 +56,7 @@ IDS = [
 ]
 
 
-def test_ids_are_equal_by_type_and_value():
+def test_ids_are_equal_by_type_and_value() -> None:
     again = [
         ConnectionId("a"),
         BrokerId("a"),
@@ -72,7 +74,7 @@ def test_ids_are_equal_by_type_and_value():
         assert value not in IDS[:n] + IDS[n + 1 :]
 
 
-def test_commands_compare_and_hash_by_identity_and_their_contents_by_value():
+def test_commands_compare_and_hash_by_identity_and_their_contents_by_value() -> None:
     one = Response(1)
     assert one == one  # noqa: PLR0124 - the point
     assert one != Response(1)
@@ -84,7 +86,7 @@ def test_commands_compare_and_hash_by_identity_and_their_contents_by_value():
     assert contents(IDS[0]) is IDS[0]
 
 
-def test_passwords_and_bodies_are_not_shown():
+def test_passwords_and_bodies_are_not_shown() -> None:
     info = ConnectionInfo(ConnectionId("a"), "client", "secret", "user")
     message = ActiveMQTextMessage(content=b"secret", marshalled_properties=b"secret")
     assert "secret" not in repr(info) + repr(message)
@@ -92,7 +94,7 @@ def test_passwords_and_bodies_are_not_shown():
 
 
 @pytest.mark.parametrize("code", TYPES)
-def test_every_type_is_made_without_arguments_and_has_every_field(code):
+def test_every_type_is_made_without_arguments_and_has_every_field(code: Any) -> None:
     made = TYPES[code]()
     for version in range(1, 13):
         for name, _, _ in layout_of(code, version):

@@ -80,7 +80,7 @@ def conversation() -> list[Any]:
     ]
 
 
-def test_the_wire_format_info_is_loose_uncached_and_sized():
+def test_the_wire_format_info_is_loose_uncached_and_sized() -> None:
     sender = OpenWireFormat(WireFormatSettings(tight_encoding_enabled=True, cache_enabled=True))
     data = sender.encode(WireFormatInfo(version=12))
     assert data.hex() == "0000000e01416374697665" + "4d510000000c00"
@@ -88,14 +88,14 @@ def test_the_wire_format_info_is_loose_uncached_and_sized():
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_conversation_arrives_as_it_was_sent_in_every_form(form):
+def test_a_conversation_arrives_as_it_was_sent_in_every_form(form: Any) -> None:
     sender, receiver = pair(**form)
     data = b"".join(sender.encode(command) for command in conversation())
     assert contents(receiver.receive_data(data)) == contents(conversation())
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_conversation_may_come_byte_by_byte(form):
+def test_a_conversation_may_come_byte_by_byte(form: Any) -> None:
     sender, receiver = pair(**form)
     data = b"".join(sender.encode(command) for command in conversation())
     received = [c for n in range(len(data)) for c in receiver.receive_data(data[n : n + 1])]
@@ -104,19 +104,19 @@ def test_a_conversation_may_come_byte_by_byte(form):
 
 @pytest.mark.parametrize("version", range(1, 13))
 @pytest.mark.parametrize("tight", [False, True])
-def test_every_version_carries_messages(version, tight):
+def test_every_version_carries_messages(version: int, tight: bool) -> None:
     sender, receiver = pair(version=version, tight_encoding_enabled=tight)
     sent = message(content=b"\0\0\0\2hi", correlation_id="c", reply_to=Queue("r"))
     (received,) = receiver.receive_data(sender.encode(sent))
     assert contents(received) == contents(sent)
 
 
-def test_it_is_a_wire_format():
+def test_it_is_a_wire_format() -> None:
     wire_format: WireFormat = OpenWireFormat()
     assert wire_format.encode(WireFormatInfo(version=12))
 
 
-def test_the_rest_of_the_portion_is_read_as_negotiated():
+def test_the_rest_of_the_portion_is_read_as_negotiated() -> None:
     settings = WireFormatSettings(tight_encoding_enabled=True, cache_enabled=True)
     sender, receiver = OpenWireFormat(settings), OpenWireFormat(settings)
     data = sender.encode(sender.local_info())
@@ -127,7 +127,7 @@ def test_the_rest_of_the_portion_is_read_as_negotiated():
     assert contents(commands) == contents(conversation())
 
 
-def test_without_stack_traces_class_and_message_remain():
+def test_without_stack_traces_class_and_message_remain() -> None:
     sender, receiver = pair(stack_trace_enabled=False)
     trace = (StackTraceElement("a.B", "c", "B.java", 7),)
     error = Throwable("javax.jms.JMSException", "no", trace, Throwable("x", "y"))
@@ -136,7 +136,7 @@ def test_without_stack_traces_class_and_message_remain():
     assert received.exception == Throwable("javax.jms.JMSException", "no")
 
 
-def test_encode_into_appends():
+def test_encode_into_appends() -> None:
     sender, receiver = pair()
     buffer = bytearray()
     for command in conversation():
@@ -145,7 +145,7 @@ def test_encode_into_appends():
 
 
 @pytest.mark.parametrize("form", [*FORMS, {"version": 11}])
-def test_long_values_are_left_out_of_shared_frames(form):
+def test_long_values_are_left_out_of_shared_frames(form: Any) -> None:
     sender, receiver = pair(**form)
     body, properties = bytes(70_000), b"\0\0\0\1\0\1x\t\0\1y" + bytes(65_536)
     sent = MessageDispatch(
@@ -167,7 +167,7 @@ def test_long_values_are_left_out_of_shared_frames(form):
     assert contents(received) == contents([sent, sent])
 
 
-def test_what_a_message_came_as_is_shared():
+def test_what_a_message_came_as_is_shared() -> None:
     sender, receiver = pair()
     (received,) = receiver.receive_data(sender.encode(message(content=bytes(70_000))))
     ((_, value),) = receiver.encode_shared(bytearray(), MessageDispatch(message=received))
@@ -175,7 +175,7 @@ def test_what_a_message_came_as_is_shared():
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_refused_command_leaves_no_long_value_behind(form):
+def test_a_refused_command_leaves_no_long_value_behind(form: Any) -> None:
     sender, receiver = pair(**form)
     buffer = bytearray()
     with pytest.raises(LocalProtocolError):
@@ -197,7 +197,7 @@ def test_a_refused_command_leaves_no_long_value_behind(form):
     ],
     ids=lambda c: type(c).__name__,
 )
-def test_what_cannot_be_written_leaves_everything_as_it_was(form, wrong):
+def test_what_cannot_be_written_leaves_everything_as_it_was(form: Any, wrong: Any) -> None:
     sender, receiver = pair(**form)
     buffer = bytearray(b"before")
     with pytest.raises(LocalProtocolError):
@@ -219,7 +219,7 @@ def test_what_cannot_be_written_leaves_everything_as_it_was(form, wrong):
         lambda: ProducerInfo(ConsumerId("c", 1, 1)),  # type: ignore[arg-type]
     ],
 )
-def test_values_of_the_wrong_type_are_refused(form, make):
+def test_values_of_the_wrong_type_are_refused(form: Any, make: Any) -> None:
     """Compiled commands refuse them themselves."""
     sender, _ = pair(**form)
     with pytest.raises((LocalProtocolError, TypeError)):
@@ -227,7 +227,7 @@ def test_values_of_the_wrong_type_are_refused(form, make):
 
 
 @pytest.mark.parametrize("cache", [False, True])
-def test_a_frame_larger_than_agreed_is_not_sent(cache):
+def test_a_frame_larger_than_agreed_is_not_sent(cache: bool) -> None:
     sender, receiver = pair(max_frame_size=2000, cache_enabled=cache)
     with pytest.raises(LocalProtocolError, match="agreed") as caught:
         sender.encode(message(content=bytes(3000)))
@@ -236,13 +236,13 @@ def test_a_frame_larger_than_agreed_is_not_sent(cache):
     assert contents(received) == contents(message(content=bytes(1000)))
 
 
-def test_a_larger_frame_is_refused_before_it_is_in():
+def test_a_larger_frame_is_refused_before_it_is_in() -> None:
     _, receiver = pair(max_frame_size=2000)
     with pytest.raises(RemoteProtocolError, match="2001"):
         receiver.receive_data((2001).to_bytes(4, "big"))
 
 
-def test_without_a_limit_large_frames_are_read():
+def test_without_a_limit_large_frames_are_read() -> None:
     limits = WireFormatSettings(max_frame_size=2000, max_frame_size_enabled=False)
     receiver = OpenWireFormat(limits)
     receiver.negotiate(WireFormatInfo(version=12))
@@ -270,7 +270,9 @@ def test_without_a_limit_large_frames_are_read():
         (frame("01" + b"ActiveMQ".hex() + "0000000c01" + "00000002" + "0000"), "cut short"),
     ],
 )
-def test_a_peer_that_does_not_begin_with_wire_format_info_is_refused(data, reason):
+def test_a_peer_that_does_not_begin_with_wire_format_info_is_refused(
+    data: Any, reason: str
+) -> None:
     with pytest.raises(RemoteProtocolError, match=reason):
         OpenWireFormat().receive_data(data)
 
@@ -303,14 +305,16 @@ def test_a_peer_that_does_not_begin_with_wire_format_info_is_refused(data, reaso
         ("1c00000000000000000000000000" + "00" * 30 + "017fffffff", "cut short", 48),
     ],
 )
-def test_damaged_frames_are_refused_with_their_position(body, reason, position):
+def test_damaged_frames_are_refused_with_their_position(
+    body: Any, reason: str, position: int
+) -> None:
     _, receiver = pair()
     with pytest.raises(RemoteProtocolError, match=reason) as caught:
         receiver.receive_data(frame(body))
     assert caught.value.position == position
 
 
-def test_nothing_is_read_after_an_error():
+def test_nothing_is_read_after_an_error() -> None:
     sender, receiver = pair()
     with pytest.raises(RemoteProtocolError) as first:
         receiver.receive_data(frame("63"))
@@ -319,26 +323,26 @@ def test_nothing_is_read_after_an_error():
     assert second.value is first.value
 
 
-def test_a_second_wire_format_info_is_refused():
+def test_a_second_wire_format_info_is_refused() -> None:
     sender, receiver = pair()
     with pytest.raises(RemoteProtocolError, match="second"):
         receiver.receive_data(sender.encode(sender.local_info()))
 
 
-def test_causes_cannot_nest_without_end():
+def test_causes_cannot_nest_without_end() -> None:
     _, receiver = pair()
     body = "100000000000" + "0100000000" * 100
     with pytest.raises(RemoteProtocolError, match="nest deeper"):
         receiver.receive_data(frame(body))
 
 
-def test_structures_cannot_nest_without_end():
+def test_structures_cannot_nest_without_end() -> None:
     _, receiver = pair()
     with pytest.raises(RemoteProtocolError, match="nest deeper"):
         receiver.receive_data(frame("20" + ("00" * 9 + "0120") * 100))
 
 
-def test_structures_that_nest_without_end_are_not_written():
+def test_structures_that_nest_without_end_are_not_written() -> None:
     sender, _ = pair()
     inner = message()
     for _ in range(100):
@@ -359,13 +363,13 @@ def test_structures_that_nest_without_end_are_not_written():
         ("110000000000000000", "cut short"),
     ],
 )
-def test_wrong_cache_indexes_are_refused(body, reason):
+def test_wrong_cache_indexes_are_refused(body: str, reason: str) -> None:
     _, receiver = pair(cache_enabled=True)
     with pytest.raises(RemoteProtocolError, match=reason):
         receiver.receive_data(frame(body))
 
 
-def test_a_cached_value_of_another_type_is_refused():
+def test_a_cached_value_of_another_type_is_refused() -> None:
     _, receiver = pair(cache_enabled=True)
     remove_connection = "0c0000000000" + "010000" + "01780100016d" + "00" * 8
     receiver.receive_data(frame(remove_connection))
@@ -373,7 +377,7 @@ def test_a_cached_value_of_another_type_is_refused():
         receiver.receive_data(frame("040000000000" + "000000"))
 
 
-def test_an_index_of_minus_one_is_not_stored():
+def test_an_index_of_minus_one_is_not_stored() -> None:
     _, receiver = pair(cache_enabled=True)
     (received,) = receiver.receive_data(
         frame("0c0000000000" + "01ffff" + "01780100016d" + "00" * 8)
@@ -383,14 +387,14 @@ def test_an_index_of_minus_one_is_not_stored():
         receiver.receive_data(frame("0c0000000000" + "00ffff" + "00" * 8))
 
 
-def test_premarshalled_structures_are_refused():
+def test_premarshalled_structures_are_refused() -> None:
     _, receiver = pair(tight_encoding_enabled=True)
     # MessageDispatch: no response, no consumer, no destination, a message, premarshalled
     with pytest.raises(RemoteProtocolError, match="Premarshalled"):
         receiver.receive_data(frame("15" + "0118" + "00000000" + "1c"))
 
 
-def test_too_few_flags_are_refused():
+def test_too_few_flags_are_refused() -> None:
     _, receiver = pair(tight_encoding_enabled=True)
     with pytest.raises(RemoteProtocolError, match="More flags are read than the 0 sent"):
         receiver.receive_data(frame("1e00" + "00" * 8))
@@ -412,13 +416,15 @@ def deep_error(depth: int) -> Throwable:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("tight", [False, True])
-def test_more_that_cannot_be_written(wrong, reason, tight):
+def test_more_that_cannot_be_written(
+    wrong: ExceptionResponse | RemoveInfo, reason: str, tight: bool
+) -> None:
     sender, _ = pair(tight_encoding_enabled=tight)
     with pytest.raises(LocalProtocolError, match=reason):
         sender.encode(wrong)
 
 
-def test_a_tight_string_ends_at_32766_bytes():
+def test_a_tight_string_ends_at_32766_bytes() -> None:
     """The reference writes no longer ones, and reads their count as a signed number."""
     sender, receiver = pair(tight_encoding_enabled=True)
     sent = message(correlation_id="x" * 32766)
@@ -428,14 +434,14 @@ def test_a_tight_string_ends_at_32766_bytes():
 
 
 @pytest.mark.parametrize("flags", [63 * 8, 64 * 8, 255 * 8, 256 * 8, 300 * 8])
-def test_a_tight_frame_may_have_thousands_of_flags(flags):
+def test_a_tight_frame_may_have_thousands_of_flags(flags: int) -> None:
     sender, receiver = pair(tight_encoding_enabled=True)
     sent = ConnectionInfo(broker_path=[None] * flags)
     assert contents(receiver.receive_data(sender.encode(sent))) == contents([sent])
 
 
 @pytest.mark.parametrize("version", [1, 10])
-def test_old_versions_cut_long_error_messages(version):
+def test_old_versions_cut_long_error_messages(version: int) -> None:
     sender, receiver = pair(version=version)
     error = Throwable("x.Y", "m" * 1025, (), Throwable("x.Y", "n" * 1024))
     (received,) = receiver.receive_data(sender.encode(ExceptionResponse(1, error)))
@@ -454,7 +460,7 @@ def test_old_versions_cut_long_error_messages(version):
         "02" + "00" * 7 + "017fff" + "0102" + "00" * 7 + "017fff",  # arrays in arrays
     ],
 )
-def test_counts_alone_allocate_nothing(body):
+def test_counts_alone_allocate_nothing(body: str) -> None:
     _, receiver = pair()
     data = frame(body)
     tracemalloc.start()

@@ -93,7 +93,7 @@ def receive(sent: Any, **values: Any) -> Any:
 
 
 @pytest.mark.parametrize("sent", MESSAGES)
-def test_raw_is_the_body_as_received(sent):
+def test_raw_is_the_body_as_received(sent: Any) -> None:
     sender, receiver = pair()
     frame = sender.encode(sent)
     (received,) = receiver.receive_data(frame)
@@ -103,7 +103,7 @@ def test_raw_is_the_body_as_received(sent):
 
 
 @pytest.mark.parametrize("sent", MESSAGES)
-def test_raw_is_kept_in_dispatches_too(sent):
+def test_raw_is_kept_in_dispatches_too(sent: Any) -> None:
     received = receive(MessageDispatch(CONSUMER, Queue("a.b"), sent, 3))
     assert contents(received.message) == contents(sent)
     assert received.redelivery_counter == 3
@@ -114,7 +114,7 @@ def test_raw_is_kept_in_dispatches_too(sent):
 @pytest.mark.parametrize(
     "other", [{"tight_encoding_enabled": True}, {"cache_enabled": True}, {"version": 11}]
 )
-def test_raw_is_kept_in_no_other_form(other):
+def test_raw_is_kept_in_no_other_form(other: Any) -> None:
     assert receive(message(), **other).raw is None
     assert receive(MessageDispatch(CONSUMER, Queue("a.b"), message()), **other).message.raw is None
 
@@ -123,11 +123,11 @@ def test_raw_is_kept_in_no_other_form(other):
 @pytest.mark.parametrize(
     "other", [{"tight_encoding_enabled": True}, {"cache_enabled": True}, {"version": 11}]
 )
-def test_a_message_with_raw_goes_out_in_every_form(received, other):
+def test_a_message_with_raw_goes_out_in_every_form(received: Any, other: Any) -> None:
     assert contents(receive(received, **other)) == contents(message())
 
 
-def test_raw_is_copied_into_frames():
+def test_raw_is_copied_into_frames() -> None:
     received = receive(message())
     received.raw = received.raw.replace(b"hi", b"ho")
     assert receive(received).content == b"\0\0\0\2ho"
@@ -135,7 +135,7 @@ def test_raw_is_copied_into_frames():
     assert dispatched.content == b"\0\0\0\2ho"
 
 
-def test_a_transport_may_number_a_message_that_has_raw():
+def test_a_transport_may_number_a_message_that_has_raw() -> None:
     received = receive(message())
     received.command_id, received.response_required = 77, True
     again = receive(received)
@@ -143,7 +143,7 @@ def test_a_transport_may_number_a_message_that_has_raw():
 
 
 @pytest.mark.parametrize("sent", MESSAGES)
-def test_patched_raw_is_what_marshalling_gives(sent):
+def test_patched_raw_is_what_marshalling_gives(sent: Any) -> None:
     made = copy.copy(sent)
     made.message_id = copy.copy(sent.message_id)
     marshal_body(made)
@@ -159,13 +159,13 @@ def test_patched_raw_is_what_marshalling_gives(sent):
     assert contents(unmarshal_body(made.TYPE, patched)) == contents(made)
 
 
-def test_patching_without_raw_does_nothing():
+def test_patching_without_raw_does_nothing() -> None:
     made = message()
     patch_raw(made)
     assert made.raw is None
 
 
-def test_patching_refuses_what_is_out_of_range():
+def test_patching_refuses_what_is_out_of_range() -> None:
     made = message()
     marshal_body(made)
     made.redelivery_counter = 2**31
@@ -174,14 +174,14 @@ def test_patching_refuses_what_is_out_of_range():
 
 
 @pytest.mark.parametrize("sent", MESSAGES)
-def test_bodies_alone_come_back(sent):
+def test_bodies_alone_come_back(sent: Any) -> None:
     body = marshal_body(copy.copy(sent))
     back = unmarshal_body(sent.TYPE, body)
     assert contents(back) == contents(sent)
     assert back.raw == body
 
 
-def test_marshalling_keeps_the_body():
+def test_marshalling_keeps_the_body() -> None:
     made = message()
     assert marshal_body(made) is marshal_body(made)
 
@@ -189,19 +189,19 @@ def test_marshalling_keeps_the_body():
 @pytest.mark.parametrize(
     "wrong", [{"timestamp": 2**63}, {"user_id": "x" * 70000}, {"priority": 200}]
 )
-def test_what_cannot_be_marshalled_is_refused(wrong):
+def test_what_cannot_be_marshalled_is_refused(wrong: Any) -> None:
     with pytest.raises(LocalProtocolError):
         marshal_body(message(**wrong))
 
 
-def test_damaged_bodies_are_refused():
+def test_damaged_bodies_are_refused() -> None:
     body = marshal_body(message())
     for code, data in ((30, body), (28, body[:-1]), (28, body + b"\0"), (28, b"")):
         with pytest.raises(RemoteProtocolError):
             unmarshal_body(code, data)
 
 
-def test_ids_and_destinations_that_repeat_are_the_same_objects():
+def test_ids_and_destinations_that_repeat_are_the_same_objects() -> None:
     sender, receiver = pair()
     dispatch = MessageDispatch(CONSUMER, Queue("a.b"), message())
     first, second = receiver.receive_data(sender.encode(dispatch) * 2)
@@ -215,7 +215,7 @@ def test_ids_and_destinations_that_repeat_are_the_same_objects():
     assert first.message.producer_id is second.message.producer_id
 
 
-def test_the_memo_of_ids_is_bounded():
+def test_the_memo_of_ids_is_bounded() -> None:
     sender, receiver = pair()
     for n in range(2000):
         sent = ActiveMQBytesMessage(ProducerId(f"c{n}", 1, 1), Queue(f"q{n}" + "x" * (n % 400)))

@@ -34,7 +34,7 @@ def settings(**values: Any) -> WireFormatSettings:
     return WireFormatSettings(**values)
 
 
-def test_the_info_has_the_properties_that_java_has():
+def test_the_info_has_the_properties_that_java_has() -> None:
     info = WireFormatSettings(host="broker.example").info()
     assert info.magic == b"ActiveMQ"
     assert info.version == 12
@@ -56,7 +56,7 @@ def test_the_info_has_the_properties_that_java_has():
     }
 
 
-def test_the_info_has_javas_types():
+def test_the_info_has_javas_types() -> None:
     values = wire_format_properties(WireFormatSettings().info())
     longs = {name for name, value in values.items() if type(value) is Long}
     assert longs == {"MaxFrameSize", "MaxInactivityDuration", "MaxInactivityDurationInitalDelay"}
@@ -64,7 +64,7 @@ def test_the_info_has_javas_types():
     assert "Host" not in values
 
 
-def test_platform_details_are_sent_on_request_only():
+def test_platform_details_are_sent_on_request_only() -> None:
     values = wire_format_properties(WireFormatSettings(include_platform_details=True).info())
     assert str(values["PlatformDetails"]).startswith("Python 3.")
 
@@ -73,7 +73,7 @@ def test_platform_details_are_sent_on_request_only():
 @pytest.mark.parametrize("name", FLAGS)
 @pytest.mark.parametrize("ours", [False, True])
 @pytest.mark.parametrize("theirs", [False, True])
-def test_a_flag_holds_if_both_sides_want_it(name, ours, theirs):
+def test_a_flag_holds_if_both_sides_want_it(name: str, ours: bool, theirs: bool) -> None:
     agreed = agree(settings(**{name: ours}), settings(**{name: theirs}))
     assert getattr(agreed, name) is (ours and theirs)
 
@@ -89,18 +89,18 @@ def test_a_flag_holds_if_both_sides_want_it(name, ours, theirs):
         ("max_frame_size", 1000, 2000),
     ],
 )
-def test_of_two_numbers_the_smaller_holds(name, low, high):
+def test_of_two_numbers_the_smaller_holds(name: str, low: float, high: float) -> None:
     agreed = agree(settings(**{name: low}), settings(**{name: high}))
     assert getattr(agreed, name) == low
 
 
 @pytest.mark.fact("activemq-edges I2")
-def test_0_on_either_side_turns_the_inactivity_monitor_off():
+def test_0_on_either_side_turns_the_inactivity_monitor_off() -> None:
     agreed = agree(settings(max_inactivity_duration=0), settings(max_inactivity_duration=30))
     assert agreed.max_inactivity_duration == 0
 
 
-def test_no_properties_mean_loose_uncached_and_untimed():
+def test_no_properties_mean_loose_uncached_and_untimed() -> None:
     agreed = settings(tight_encoding_enabled=True, cache_enabled=True).negotiate(
         WireFormatInfo(version=12)
     )
@@ -113,14 +113,14 @@ def test_no_properties_mean_loose_uncached_and_untimed():
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_a_frame_size_of_zero_is_not_a_limit(size):
+def test_a_frame_size_of_zero_is_not_a_limit(size: int) -> None:
     info = WireFormatInfo(
         version=12, marshalled_properties=encode_map({"MaxFrameSize": Long(size)})
     )
     assert settings(max_frame_size=4096).negotiate(info).max_frame_size == 4096
 
 
-def test_unknown_and_mistyped_properties_are_ignored():
+def test_unknown_and_mistyped_properties_are_ignored() -> None:
     values = {"Later": 1, "CacheEnabled": "yes", "CacheSize": True, "MaxFrameSize": "big"}
     info = WireFormatInfo(version=12, marshalled_properties=encode_map(values))
     agreed = settings(cache_enabled=True).negotiate(info)
@@ -128,22 +128,22 @@ def test_unknown_and_mistyped_properties_are_ignored():
     assert agreed.cache_size == 0
 
 
-def test_a_newer_peer_speaks_our_version():
+def test_a_newer_peer_speaks_our_version() -> None:
     assert settings().negotiate(WireFormatInfo(version=99)).version == 12
 
 
-def test_wrong_magic_is_refused():
+def test_wrong_magic_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="Remote wire format magic is invalid"):
         settings().negotiate(WireFormatInfo(b"RabbitMQ", 12))
 
 
 @pytest.mark.parametrize("version", [0, -1])
-def test_a_version_below_1_is_refused(version):
+def test_a_version_below_1_is_refused(version: int) -> None:
     with pytest.raises(RemoteProtocolError, match="version"):
         settings().negotiate(WireFormatInfo(version=version))
 
 
-def test_too_many_properties_are_refused():
+def test_too_many_properties_are_refused() -> None:
     data = encode_map({str(n): None for n in range(4097)})
     with pytest.raises(RemoteProtocolError, match="4096"):
         wire_format_properties(WireFormatInfo(version=12, marshalled_properties=data))
@@ -152,7 +152,7 @@ def test_too_many_properties_are_refused():
 @pytest.mark.parametrize(
     "wrong", [{"version": 0}, {"version": 13}, {"cache_size": -1}, {"cache_size": 16384}]
 )
-def test_invalid_settings_are_refused(wrong):
+def test_invalid_settings_are_refused(wrong: Any) -> None:
     with pytest.raises(ConfigurationException) as caught:
         settings(**wrong)
     assert "wireFormat." in caught.value.hint

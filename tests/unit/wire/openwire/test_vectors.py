@@ -14,6 +14,7 @@ from pyjms.wire.openwire.fast_writer import FastWriter
 from pyjms.wire.openwire.primitives import decode_map, decode_text, decode_values, encode_map
 from pyjms.wire.openwire.reader import LooseReader, TightReader
 from pyjms.wire.openwire.writer import LooseWriter, TightWriter
+from tests.kit.golden_frames import Golden
 
 CODES = {
     bool: "boolean",
@@ -104,7 +105,7 @@ def check_line(golden: Any, line: dict[str, Any]) -> int:
     return len(frames)
 
 
-def test_every_golden_frame_reads_to_its_fields_and_writes_to_its_bytes(golden):
+def test_every_golden_frame_reads_to_its_fields_and_writes_to_its_bytes(golden: Golden) -> None:
     lines = golden.lines("vectors")
     singles = [line for line in lines if "sequence" not in line]
     sequences = [line for line in lines if "sequence" in line]
@@ -114,14 +115,14 @@ def test_every_golden_frame_reads_to_its_fields_and_writes_to_its_bytes(golden):
     assert (passed, len(sequences), frames) == (787, 12, 592)
 
 
-def test_every_golden_frame_of_versions_1_to_11(golden):
+def test_every_golden_frame_of_versions_1_to_11(golden: Golden) -> None:
     lines = golden.lines("vectors_older")
     passed = sum(check_line(golden, line) for line in lines)
     print(f"golden frames of older versions {passed}/{len(lines)}")
     assert passed == 264
 
 
-def test_the_fast_codec_reads_and_writes_the_same_as_the_general_codec(golden):
+def test_the_fast_codec_reads_and_writes_the_same_as_the_general_codec(golden: Golden) -> None:
     """Hot commands have code of their own for loose, uncached version 12."""
     reader, writer = FastReader(), FastWriter()
     read = written = 0
