@@ -41,6 +41,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from pyjms import _clock
+from pyjms.client.delivery.interrupted_calls import InterruptedCall
 from pyjms.client.interfaces import ClientSession
 from pyjms.client.tasks import OwnedTasks
 from pyjms.wire.openwire.commands import (
@@ -143,8 +144,16 @@ class AckLedger(ABC):
         """Acknowledge a duplicate of what an open transaction of this consumer has received."""
         self.send_ack(_DELIVERED, [dispatch])
 
+    def takes_copy(self, dispatch: MessageDispatch) -> bool:
+        """Act on the copy of a message whose delivery was interrupted; return whether it is one."""
+        return False
+
     def pop_stale(self) -> list[MessageDispatch]:
         """Return and forget what was delivered before an interruption and did not come again."""
+        return []
+
+    def pop_copies(self) -> list[MessageDispatch]:
+        """Return and forget what came again while a listener that has raised was in its call."""
         return []
 
     def holds(self, message_id: MessageId | None) -> bool:
@@ -197,19 +206,22 @@ class AutoAckLedger(AckLedger):
     acknowledgement of the consumer.
     """
 
-    has_ranges = True
+    has_ranges: bool = True
 
     def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
         self._first: MessageDispatch | None = None
         self._last: MessageDispatch | None = None
         self._count = 0
+        self._call = InterruptedCall()
+        self._copies: list[MessageDispatch] = []
         if session.reorders or not session.connection.options.send_acks_async:
             self.has_ranges = False
 
     def after_delivery(self, dispatch: MessageDispatch) -> None:
-        # A recover() or close() in the meantime has settled it already.
+        # A recover() or close() in the meantime has settled it already, or the broker is lost.
         if not self.delivered:
+            self._end_call()
             return
         self.delivered.clear()
         if self._last is None and not self.has_more:
@@ -259,7 +271,29 @@ class AutoAckLedger(AckLedger):
 
     def interrupted(self) -> list[MessageDispatch]:
         self._first = self._last = None
+        self._call.interrupt(self.delivered)
         return super().interrupted()
+
+    def takes_copy(self, dispatch: MessageDispatch) -> bool:
+        if self._call.keep(dispatch):
+            return True
+        if not self._call.is_handled(dispatch):
+            return False
+        self.send_ack(_STANDARD, [dispatch])
+        return True
+
+    def pop_stale(self) -> list[MessageDispatch]:
+        stale, self._copies = self._call.fail()
+        return stale
+
+    def pop_copies(self) -> list[MessageDispatch]:
+        copies, self._copies = self._copies, []
+        return copies
+
+    def _end_call(self) -> None:
+        copy = self._call.end()
+        if copy is not None:
+            self.send_ack(_STANDARD, [copy])
 
     def flush(self) -> None:
         if self.delivered:
@@ -286,6 +320,7 @@ class OptimizedAckLedger(AutoAckLedger):
 
     def after_delivery(self, dispatch: MessageDispatch) -> None:
         if not self.delivered:
+            self._end_call()
             return
         if dispatch.redelivery_counter or self._session.reorders:
             self.send_deferred()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from pyjms._logger import get_logger
 from pyjms.client.delivery.ack_ledger import AckLedger
@@ -12,7 +12,7 @@ from pyjms.wire.openwire.commands import ConsumerId, MessageDispatch, Throwable
 
 __all__ = ["is_delivered_again"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class _Consumer(Protocol):
@@ -29,6 +29,8 @@ class _Consumer(Protocol):
 def is_delivered_again(consumer: _Consumer, dispatch: MessageDispatch) -> bool:
     """Act on a duplicate by the verdict of `pyjms.client.duplicates`; return if it is delivered."""
     assert dispatch.message is not None
+    if consumer.ledger.takes_copy(dispatch):
+        return False
     message_id = dispatch.message.message_id
     consumer_id = consumer.consumer_id
     holders = consumer.session.connection.consumers_holding(message_id)

@@ -97,7 +97,10 @@ class Redeliverer:
         consumer = self._consumer
         for dispatch in consumer.ledger.pop_stale():
             consumer.forget(dispatch)
+        copies = consumer.ledger.pop_copies()
         self.redeliver(consumer.ledger.pop_delivered())
+        if copies:
+            consumer.requeue(copies)
 
     def redeliver(self, unsettled: list[MessageDispatch]) -> None:
         """Count a failed delivery of these messages, oldest first; redeliver or refuse them."""

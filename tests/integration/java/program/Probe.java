@@ -36,6 +36,8 @@ public final class Probe {
         Routing.register(SCENARIOS);
         Transactions.register(SCENARIOS);
         SpringContainers.register(SCENARIOS);
+        Interruptions.register(SCENARIOS);
+        Traces.register(SCENARIOS);
         if (!arguments[0].equals("serve")) {
             say(run(Arrays.asList(arguments)));
             return;
