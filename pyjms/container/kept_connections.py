@@ -9,12 +9,19 @@ from pyjms.client.options import RedeliveryPolicy
 from pyjms.connection.pool.factory import PooledConnectionFactory
 from pyjms.container.by_broker import ByBroker
 from pyjms.errors import ConfigurationException
+from pyjms.jms.api import ConnectionFactory
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.factory import DefaultJmsListenerContainerFactory
 from pyjms.listener.registrar import JmsListenerEndpointRegistrar
 from pyjms.settings import PyjmsSettings
 
-__all__ = ["ContainerFactories", "close_all", "redelivery_policy_of", "start_pools"]
+__all__ = [
+    "ContainerFactories",
+    "close_all",
+    "probed_factories",
+    "redelivery_policy_of",
+    "start_pools",
+]
 
 _DEFAULT_FACTORY = "jms_listener_container_factory"
 
@@ -28,7 +35,7 @@ class ContainerFactories:
         self._named: dict[str, DefaultJmsListenerContainerFactory] = {}
         self._found: list[tuple[JmsListenerEndpoint, Any]] = []
         self._used: dict[int, Any] = {}
-        self.registrar = JmsListenerEndpointRegistrar()
+        self.registrar: JmsListenerEndpointRegistrar = JmsListenerEndpointRegistrar()
         """What configurers have set: the factory of endpoints that name none."""
 
     @property
@@ -104,6 +111,18 @@ def redelivery_policy_of(container_factory: Any) -> RedeliveryPolicy:
     native = getattr(factory, "target_connection_factory", factory)
     policy: RedeliveryPolicy = getattr(native, "redelivery_policy", RedeliveryPolicy())
     return policy
+
+
+def probed_factories(container: Any, settings: PyjmsSettings) -> dict[str, ConnectionFactory]:
+    """Return the templates' connection factories by broker, but not those of embedded brokers."""
+    found: dict[str, ConnectionFactory] = {}
+    if not settings.activemq.is_embedded:
+        found["activemq"] = container.connection_factory()
+    by_broker = container.connection_factories()
+    for name, broker in settings.brokers.items():
+        if not broker.is_embedded:
+            found[name] = by_broker[name]
+    return found
 
 
 async def start_pools(container: Any) -> None:

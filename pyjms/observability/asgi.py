@@ -2,7 +2,7 @@
 
     GET /health/live      200 while the event loop answers; 503 once the application has stopped
     GET /health/started   200 once the application has started
-    GET /health/ready     200 while it is ready; else 503 with the reasons
+    GET /health/ready     200 while it is ready, its brokers included; else 503 with the reasons
     GET /metrics          Prometheus' text format; 404 unless metrics are counted
 
 It needs no framework, and can be mounted in one: `app.mount("/jms", application.health_app())`
@@ -34,6 +34,7 @@ Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_PROBED = {"/health", "/health/ready"}
 _RETRY: list[tuple[bytes, bytes]] = [(b"retry-after", b"5")]
 
 
@@ -50,11 +51,19 @@ class HealthApp:
     Args:
         health: returns the current health.
         metrics: returns what /metrics answers; None: nothing is counted.
+        probe: returns the health with what the brokers answer, for /health/ready; None: they are
+            not asked.
     """
 
-    def __init__(self, health: Callable[[], Health], metrics: MetricsSource | None = None) -> None:
+    def __init__(
+        self,
+        health: Callable[[], Health],
+        metrics: MetricsSource | None = None,
+        probe: Callable[[], Awaitable[Health]] | None = None,
+    ) -> None:
         self._health = health
         self._metrics = metrics
+        self._probe = probe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or take part in the start and stop of the server."""
@@ -68,7 +77,8 @@ class HealthApp:
             allowed = [(b"allow", b"GET, HEAD")]
             return await _respond(scope, send, 405, _json({"status": "use GET"}), allowed)
         path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
-        health = self._health()
+        probe = self._probe if path in _PROBED else None
+        health = self._health() if probe is None else await probe()
         answers = {
             "/health": health.ready,
             "/health/ready": health.ready,

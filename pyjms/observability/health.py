@@ -2,7 +2,8 @@
 
     live      the event loop answers; an orchestrator restarts a process that is not
     started   the start has ended: each listener consumes, or waits for its broker to come
-    ready     started, not stopping, and each listener has a live consumer and progresses
+    ready     started, not stopping, each listener has a live consumer and progresses, and each
+              broker that was asked accepts connections
 
 A listener that was paused, or that does not start by itself (`auto_startup`), does not count.
 
@@ -21,7 +22,7 @@ from pyjms import _clock
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.delivery import Delivery
 
-__all__ = ["Health", "ListenerHealth", "Phase", "health_of"]
+__all__ = ["BrokerHealth", "Health", "ListenerHealth", "Phase", "health_of"]
 
 Phase = Literal["starting", "running", "stopping", "stopped"]
 
@@ -55,6 +56,25 @@ class ListenerHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerHealth:
+    """What a broker answered that was asked for a connection."""
+
+    name: str
+    """`activemq`, or its name in the settings' `brokers`."""
+    status: Literal["up", "down"]
+    """up: it accepted a connection in time."""
+    provider: str | None = None
+    """The name of the JMS provider; None: it did not answer."""
+    error: str | None = None
+    """The kind of the failure; its text is in the log."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it accepted a connection."""
+        return self.status == "up"
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """The state of an application at one moment."""
 
@@ -62,6 +82,8 @@ class Health:
     """starting, running, stopping or stopped."""
     listeners: tuple[ListenerHealth, ...] = ()
     """Its listeners."""
+    brokers: tuple[BrokerHealth, ...] = ()
+    """The brokers that were asked for a connection; none without a probe."""
 
     @property
     def live(self) -> bool:
@@ -75,17 +97,21 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether it runs, and each listener has a live consumer and progresses."""
-        return self.phase == "running" and all(each.is_ready for each in self.listeners)
+        """Whether it runs, each listener has a live consumer and progresses, no broker is down."""
+        return (
+            self.phase == "running"
+            and all(each.is_ready for each in self.listeners)
+            and all(each.is_up for each in self.brokers)
+        )
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why it is not ready, a text for each reason."""
         if self.phase != "running":
             return (self.phase,)
-        return tuple(
-            f"listener {each.id}: {each.status}" for each in self.listeners if not each.is_ready
-        )
+        listeners = (f"listener {e.id}: {e.status}" for e in self.listeners if not e.is_ready)
+        brokers = (f"broker {e.name}: {e.status}" for e in self.brokers if not e.is_up)
+        return (*listeners, *brokers)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for JSON."""
@@ -101,6 +127,11 @@ class Health:
                     "longest_handler_seconds": round(each.longest, 3),
                 }
                 for each in self.listeners
+            },
+            "brokers": {
+                each.name: {"status": each.status}
+                | ({"provider": each.provider} if each.error is None else {"error": each.error})
+                for each in self.brokers
             },
         }
 

@@ -52,7 +52,7 @@ class PrometheusMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = REGISTRY if registry is None else registry
+        self.registry: CollectorRegistry = REGISTRY if registry is None else registry
         self._metrics = _metrics_in(self.registry)
         self._listeners: _Listeners | None = None
 

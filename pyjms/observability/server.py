@@ -14,7 +14,7 @@ from pyjms.observability.embedded_server import EmbeddedServer
 
 __all__ = ["HealthServer"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _CONNECTIONS: Final = 100
 """Connections at once; further ones are answered 503."""

@@ -118,6 +118,11 @@ class ActiveMQSettings(Section):
             return EMBEDDED_BROKER_URL if self.embedded.enabled else NETWORK_BROKER_URL
         return (uri if self.tls is None else with_tls(uri, self.tls.options())).with_secrets()
 
+    @property
+    def is_embedded(self) -> bool:
+        """Whether nothing says where the broker is: it is one inside the application."""
+        return self.embedded.enabled and not self.broker_url and self.failover is None
+
     def without_redelivery_delays(self) -> Self:
         """Return the same settings with the redelivery delays of the URL, for tests."""
         return self.model_copy(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
@@ -37,6 +37,9 @@ class HealthSettings(Section):
     control_token: Annotated[SecretStr, Field(min_length=16)] | None = None
     """What requests to /listeners on that port have to bring (Authorization: Bearer TOKEN), to
     pause, resume and scale listeners; not set: nobody can."""
+    probe_timeout: Duration | None = 5.0
+    """How long a broker outside the application may take to accept a connection when /health/ready
+    asks it; the application is not ready while one does not. Not set: they are not asked."""
     stuck_after: Duration | None = 300.0
     """How long a handler may run while messages wait for it, before its listener counts as stuck
     and the application as not ready; not set: for ever."""
@@ -45,7 +48,9 @@ class HealthSettings(Section):
 class LoggingSettings(BaseModel):
     """How `pyjms run` logs (`logging`): further keys are names of loggers, with their levels."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="allow", frozen=True, use_attribute_docstrings=True
+    )
     __pydantic_extra__: dict[str, Level] = Field(init=False)
 
     format: Literal["text", "json"] = "text"

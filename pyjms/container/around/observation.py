@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 from pyjms._distribution import optional
 from pyjms._logger import get_logger
 from pyjms.container.around.interceptors import ApplicationInterceptors
+from pyjms.jms.api import ConnectionFactory
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.outages import Outages
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.observability.asgi import ASGIApp, HealthApp
 from pyjms.observability.control import ControlApp, with_control
 from pyjms.observability.health import Health, Phase, health_of
+from pyjms.observability.probes import BrokerProbes
 from pyjms.settings.observability import HealthSettings
 
 __all__ = ["Observation", "log_started"]
 
-logger = get_logger("pyjms.app")
+logger: Final = get_logger("pyjms.app")
 
 
 class Observation:
@@ -28,6 +31,8 @@ class Observation:
         settings: the section `health`.
         registry: the listeners.
         interceptors: those of the application, with its instrumentations.
+        factories: returns the connection factories of the brokers that are asked whether they are
+            there.
     """
 
     def __init__(
@@ -35,17 +40,19 @@ class Observation:
         settings: HealthSettings,
         registry: JmsListenerEndpointRegistry,
         interceptors: ApplicationInterceptors,
+        factories: Callable[[], Mapping[str, ConnectionFactory]],
     ) -> None:
         self._settings = settings
         self._registry = registry
         self._interceptors = interceptors
+        self._probes = BrokerProbes(factories, settings.probe_timeout)
         self._server: Any = None
         self.phase: Phase = "starting"
         """starting, running, stopping or stopped."""
         self.port = settings.port
         """The port to serve health checks on, set before the start; None: none. While the
         application runs, the one that is used."""
-        self.reuse_port = False
+        self.reuse_port: bool = False
         """Whether another process may serve the same port meanwhile, such as a worker's
         successor."""
 
@@ -72,9 +79,14 @@ class Observation:
         """Return the health of the application now."""
         return health_of(self.phase, self._registry, self._settings.stuck_after)
 
+    async def probe(self) -> Health:
+        """Return the health of the application, with what its brokers answer now."""
+        brokers = await self._probes.probe() if self.phase == "running" else ()
+        return replace(self.health(), brokers=brokers)
+
     def app(self) -> HealthApp:
         """Return an ASGI application that answers health checks, and /metrics if they are on."""
-        return HealthApp(self.health, self._interceptors.metrics)
+        return HealthApp(self.health, self._interceptors.metrics, self.probe)
 
     def _served(self) -> ASGIApp:
         token = self._settings.control_token

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.abc
 import httpx
 import pytest
 
@@ -164,6 +165,96 @@ async def test_paused_and_stopped_listeners(jms_app: JmsTestApp) -> None:
     health = application.health()
     assert health.reasons == ("listener a: stopped",)
     assert health.as_dict()["status"] == "listener a: stopped"
+
+
+async def asked(application: JmsApplication, path: str = "/health/ready") -> tuple[int, Any]:
+    transport = httpx.ASGITransport(application.health_app())
+    async with httpx.AsyncClient(transport=transport, base_url="http://health") as http:
+        answer = await http.get(path)
+    return answer.status_code, answer.json()
+
+
+def sender(*urls: str, **health: Any) -> JmsApplication:
+    """An application that only sends, to one broker or several."""
+    others = {f"other{number}": {"broker_url": url} for number, url in enumerate(urls[1:])}
+    given = {"activemq": {"broker_url": urls[0]}, "brokers": others, "health": health}
+    return JmsApplication(settings=PyjmsSettings.model_validate(given))
+
+
+@pytest.mark.fact("spring-jms 8.1.9")
+async def test_an_application_that_only_sends_is_ready_while_its_brokers_are_there(
+    caplog: pytest.LogCaptureFixture, jms_clock: Any
+) -> None:
+    service = BrokerService("asked", persistent=False)
+    service.add_connector("tcp://127.0.0.1:0")
+    async with service as broker:
+        uri = broker.connect_uri
+        application = sender(uri, "tcp://127.0.0.1:1")
+        async with application:
+            assert application.health().ready  # nobody was asked
+            status, answer = await asked(application)
+            assert (status, answer["status"]) == (503, "broker other0: down")
+            assert answer["brokers"] == {
+                "activemq": {"status": "up", "provider": "ActiveMQ"},
+                "other0": {"status": "down", "error": "ConnectionFailedException"},
+            }
+            assert (await asked(application, "/health/started"))[0] == 200
+            await jms_clock.advance(2)
+            assert (await asked(application))[0] == 503
+    lines = [r.getMessage() for r in caplog.records if "cannot be reached" in r.getMessage()]
+    assert len(lines) == 1
+    assert lines[0].startswith("Broker other0 cannot be reached: ")
+
+
+async def test_a_sender_is_ready_again_when_its_broker_comes_back(jms_clock: Any) -> None:
+    service = BrokerService("back", persistent=False)
+    service.add_connector("tcp://127.0.0.1:0")
+    await service.start()
+    uri = service.connect_uri
+    async with sender(uri) as application:
+        assert (await application.probe()).ready
+        await service.stop()
+        await jms_clock.advance(2)
+        health = await application.probe()
+        assert health.reasons == ("broker activemq: down",)
+        again = BrokerService("back", persistent=False)
+        again.add_connector(uri)
+        async with again:
+            assert not (await application.probe()).ready  # the answer is kept for a second
+            await jms_clock.advance(2)
+            assert (await application.probe()).ready
+
+
+@pytest.mark.fact("spring-jms 8.1.9")
+async def test_a_broker_that_does_not_answer_is_down_after_the_timeout(jms_clock: Any) -> None:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        async with sender(f"tcp://127.0.0.1:{port}", probe_timeout="7s") as application:
+            found: list[Any] = []
+
+            async def probe() -> None:
+                found.append(await application.probe())
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(probe)
+                await jms_clock.settle()
+                await jms_clock.advance(6.5)
+                assert found == []
+                await jms_clock.advance(1)
+            (health,) = found
+            assert [(each.status, each.error) for each in health.brokers] == [
+                ("down", "TimeoutError")
+            ]
+
+
+async def test_embedded_brokers_are_not_asked_nor_others_without_a_timeout() -> None:
+    async with JmsApplication(settings=PyjmsSettings()) as application:
+        assert (await application.probe()).brokers == ()
+    async with sender("tcp://127.0.0.1:1", probe_timeout=None) as application:
+        health = await application.probe()
+        assert (health.ready, health.brokers) == (True, ())
+        assert (await asked(application))[0] == 200
+    assert (await application.probe()).reasons == ("stopped",)
 
 
 @pytest.mark.parametrize("url", ["tcp://127.0.0.1:1", "failover:(tcp://127.0.0.1:1)"])

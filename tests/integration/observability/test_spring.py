@@ -1,9 +1,8 @@
 """What Spring's observations and health indicator have here, and what is another on purpose.
 
-Spring JMS has observations of Micrometer (spring-jms 12, 1.1/observationRegistry), Spring Boot an
-indicator that opens a connection (8.1.9, management.health). Here there are spans with the names of
-OpenTelemetry's conventions, and checks of the listeners. So none of these facts is claimed; the
-tests say what holds of each.
+Spring JMS has observations of Micrometer (spring-jms 12, 1.1/observationRegistry). Here there are
+spans with the names of OpenTelemetry's conventions. So none of these facts is claimed; the tests say
+what holds of each. Spring Boot's indicator (8.1.9) is /health/ready: test_health.
 """
 
 from __future__ import annotations
@@ -171,11 +170,10 @@ async def test_a_container_alone_is_observed_by_what_it_is_given(
 
 
 async def test_health_is_that_of_the_listeners_connections() -> None:
-    """8.1.9 with another probe: no connection is opened for it, so it needs no time-out; the
+    """Without a probe (`application.probe`, /health/ready) no connection is opened: the
     connections of the listeners are what counts, and a broker that is away makes the application
-    not ready. `management.health.jms.enabled` and `.start-timeout` have no counterpart: the checks
-    cost nothing, and are served where a port is set. An application without listeners is ready
-    without a broker.
+    not ready. `health.probe_timeout` is `management.health.jms.start-timeout`, and
+    `probe_timeout: null` is `management.health.jms.enabled: false`.
     """
 
     @jms_listener("in", id="in")
@@ -196,4 +194,4 @@ async def test_health_is_that_of_the_listeners_connections() -> None:
     assert application.health().reasons == ("listener in: no_consumer",)
     await application.stop()
     async with JmsApplication(settings=PyjmsSettings().with_broker_url(ABSENT)) as without:
-        assert without.health().ready
+        assert without.health().ready  # nobody was asked
