@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyjms._yaml import Problems
 from pyjms.container.around.interceptors import named_interceptors
-from pyjms.container.deliveries import check_retry
+from pyjms.container.deliveries import check_retry, default_retry
 from pyjms.container.endpoint_checks import (
     check_client_id,
     check_kinds,
@@ -54,6 +54,8 @@ def add_settings_problems(container: Any, settings: PyjmsSettings, problems: Pro
     for place in (("jms", "listener", "interceptors"), ("jms", "template", "interceptors")):
         section = settings.jms.listener if place[1] == "listener" else settings.jms.template
         _add_interceptor_problems(place, section.interceptors, settings, problems)
+    with _located(("jms", "listener", "retry"), settings, problems):
+        default_retry(settings)
     for name, override in settings.listeners.items():
         own = override.interceptors or ()
         _add_interceptor_problems(("listeners", name, "interceptors"), own, settings, problems)

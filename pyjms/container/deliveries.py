@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
+from pyjms._logger import get_logger
 from pyjms.annotation.idempotent import idempotent_mark
 from pyjms.annotation.jms_listener import JmsListenerMark
 from pyjms.annotation.send_to import send_to_destination
 from pyjms.container.handler_problems import handler_name
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.api import Session
 from pyjms.jms.destination import named_kind, parse_destination
 from pyjms.listener.batches.plan import BatchHandlerAdapter, BatchPlan
@@ -28,12 +30,15 @@ from pyjms.sync.session import Session as BlockingSession
 __all__ = [
     "adapter_type",
     "check_retry",
+    "default_retry",
     "make_plan",
     "refuse_replies",
     "session_types",
     "wanted_batch_size",
     "wanted_retry",
 ]
+
+logger = get_logger(__name__)
 
 _CONSUMED_ON_RECEIPT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
 
@@ -90,31 +95,77 @@ def refuse_replies(handler: Callable[..., Any], batch_size: int | None) -> None:
         )
 
 
-def wanted_retry(
-    mark: JmsListenerMark, own: ListenerOverride | None, settings: PyjmsSettings
-) -> RetryPolicy | None:
-    """Return a listener's policy, with the changes of `listeners.<id>.retry`; None: it has none.
+def default_retry(settings: PyjmsSettings) -> RetryPolicy | None:
+    """Return the policy of `jms.listener.retry`; None: there is none.
 
     Raises:
         ConfigurationException: an exception or the dead-letter destination is not known.
         ValueError: its numbers do not go together.
     """
-    policy = mark.retry
-    if own is not None and own.retry is not None:
-        policy = (policy or RetryPolicy()).merged(own.retry.changes())
-    elif own is not None and own.redelivery is not None and policy is not None:
+    section = settings.jms.listener.retry
+    return None if section is None else _resolved(RetryPolicy(**section.changes()), settings)
+
+
+def wanted_retry(
+    endpoint: JmsListenerEndpoint,
+    factory: Any,
+    own: ListenerOverride | None,
+    settings: PyjmsSettings,
+) -> RetryPolicy | None:
+    """Return a listener's policy: its decorator's, or else the default one of all listeners.
+
+    With the changes of `listeners.<id>.retry`; None: it has none.
+
+    Args:
+        endpoint: the listener, whose `retry` is the decorator's.
+        factory: its container factory.
+        own: `listeners.<id>`.
+        settings: those of the application.
+
+    Raises:
+        ConfigurationException: an exception or the dead-letter destination is not known.
+        ValueError: its numbers do not go together.
+    """
+    policy = endpoint.retry
+    redelivery = None if own is None else own.redelivery
+    if redelivery is not None and policy is not None:
         raise ConfigurationException(
             "listeners.<id>.redelivery would change what the decorator's retry says",
             hint="write listeners.<id>.retry instead",
         )
+    if policy is None and redelivery is None:
+        policy = _default_of(endpoint, factory, settings)
+    if own is not None and own.retry is not None:
+        policy = (policy or RetryPolicy()).merged(own.retry.changes())
     if policy is None:
         return None
-    if policy.dead_letter is not None:
-        name = settings.resolve_placeholders(policy.dead_letter)
-        named_kind(name)
-        parse_destination(name)
-        policy = policy.merged({"dead_letter": name})
+    policy = _resolved(policy, settings)
     return policy if settings.has_retry_delays else policy.without_delays()
+
+
+def _default_of(
+    endpoint: JmsListenerEndpoint, factory: Any, settings: PyjmsSettings
+) -> RetryPolicy | None:
+    """Return the default policy, as far as it can have an effect on a listener."""
+    try:
+        policy = default_retry(settings)
+    except (JMSException, ValueError) as error:  # the check of the settings reports it, once
+        logger.debug("jms.listener.retry has no effect: %s", error)
+        return None
+    if policy is None or _consumes_on_receipt(endpoint, factory):
+        return None
+    if policy.dead_letter is not None and _same(policy.dead_letter, endpoint.destination):
+        return replace(policy, dead_letter=None)
+    return policy
+
+
+def _resolved(policy: RetryPolicy, settings: PyjmsSettings) -> RetryPolicy:
+    if policy.dead_letter is None:
+        return policy
+    name = settings.resolve_placeholders(policy.dead_letter)
+    named_kind(name)
+    parse_destination(name)
+    return policy.merged({"dead_letter": name})
 
 
 def check_retry(endpoint: JmsListenerEndpoint, factory: Any) -> None:
@@ -125,13 +176,9 @@ def check_retry(endpoint: JmsListenerEndpoint, factory: Any) -> None:
             letters would come back to the listener.
     """
     policy = endpoint.retry
-    options = getattr(factory, "options", None)
-    if policy is None or not isinstance(options, dict):
+    if policy is None or not isinstance(getattr(factory, "options", None), dict):
         return
-    given = {**options, **endpoint.properties}
-    is_transacted = given.get("session_transacted") or given.get("transaction_manager")
-    mode = given.get("session_acknowledge_mode", AcknowledgeMode.AUTO)
-    if not is_transacted and mode in (*_CONSUMED_ON_RECEIPT, "AUTO_ACKNOWLEDGE"):
+    if _consumes_on_receipt(endpoint, factory):
         raise ConfigurationException(
             "retry: a message counts as consumed whatever its handler does",
             hint="let the listener's session be transacted, or its acknowledge_mode be client",
@@ -141,6 +188,17 @@ def check_retry(endpoint: JmsListenerEndpoint, factory: Any) -> None:
             f"retry: dead_letter {policy.dead_letter!r} is the listener's own destination",
             hint="name another one, or leave it out",
         )
+
+
+def _consumes_on_receipt(endpoint: JmsListenerEndpoint, factory: Any) -> bool:
+    """Return whether messages count as consumed whatever their handler does, as far as is known."""
+    options = getattr(factory, "options", None)
+    if not isinstance(options, dict):
+        return False
+    given = {**options, **endpoint.properties}
+    is_transacted = given.get("session_transacted") or given.get("transaction_manager")
+    mode = given.get("session_acknowledge_mode", AcknowledgeMode.AUTO)
+    return not is_transacted and mode in (*_CONSUMED_ON_RECEIPT, "AUTO_ACKNOWLEDGE")
 
 
 def _same(one: str, other: str) -> bool:

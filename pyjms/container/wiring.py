@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final, Unpack
 
 from pyjms._logger import get_logger
 from pyjms._yaml import Problems
-from pyjms.annotation.jms_listener import JmsListenerMark
+from pyjms.annotation.jms_listener import JmsListenerMark, ListenerOptions
 from pyjms.annotation.send_to import send_to_destination
 from pyjms.container import deliveries, kept_connections
 from pyjms.container.around.embedded_broker import EmbeddedBrokerHold
@@ -55,7 +55,7 @@ from pyjms.support.headers import SimpleJmsHeaderMapper
 
 __all__ = ["Wiring"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 Hook = tuple[str, str, Callable[[], Any]]
 
@@ -74,16 +74,16 @@ class Wiring:
         self._settings = settings
         self._interceptors = interceptors
         self._error_handler = error_handler
-        self.outages = Outages(settings.lifecycle.startup_timeout)
+        self.outages: Outages = Outages(settings.lifecycle.startup_timeout)
         """Which brokers cannot be reached by the listeners."""
-        self.schedules = Schedules(
+        self.schedules: Schedules = Schedules(
             self.outages, settings.lifecycle.startup_timeout, self._template_for
         )
         """The jobs of @jms_scheduled."""
         self._factories = kept_connections.ContainerFactories(container, settings)
         self._hold = EmbeddedBrokerHold(container)
         self._injection = Injection(container, settings)
-        self.registrar = JmsListenerEndpointRegistrar()
+        self.registrar: JmsListenerEndpointRegistrar = JmsListenerEndpointRegistrar()
         """What the configurers have set and added."""
         self._is_partial = False
         """A check of what does not depend on the settings, because they are not valid."""
@@ -292,9 +292,9 @@ class Wiring:
         with found.caught(f"Listener {endpoint.id or endpoint.destination!r}: "):
             endpoint.interceptors = named_interceptors(interceptors or ())
         if not self._is_partial:
-            with found.caught(f"Listener {endpoint.id or endpoint.destination!r}: retry: "):
-                endpoint.retry = deliveries.wanted_retry(mark, own, self._settings)
             factory = self._factories.of(endpoint)
+            with found.caught(f"Listener {endpoint.id or endpoint.destination!r}: retry: "):
+                endpoint.retry = deliveries.wanted_retry(endpoint, factory, own, self._settings)
             if own is not None and own.redelivery is not None:
                 endpoint.redelivery_policy = own.redelivery.apply(
                     kept_connections.redelivery_policy_of(factory)
@@ -315,11 +315,10 @@ class Wiring:
                 endpoint.provided[name] = self._injection.named(provider)
         if self._is_partial:
             return
-        mark = JmsListenerMark(endpoint.destination, retry=endpoint.retry)
-        endpoint.retry = deliveries.wanted_retry(mark, own, self._settings)
         if factory is not None and (own is None or own.container_factory is None):
             self._factories.put(endpoint, factory)
         made = self._factories.of(endpoint)
+        endpoint.retry = deliveries.wanted_retry(endpoint, made, own, self._settings)
         if own is not None and own.redelivery is not None:
             endpoint.redelivery_policy = own.redelivery.apply(
                 kept_connections.redelivery_policy_of(made)
@@ -329,7 +328,10 @@ class Wiring:
         )
 
     async def add_listener(
-        self, handler: Callable[..., Any], *destinations: str | Destination, **options: Any
+        self,
+        handler: Callable[..., object],
+        *destinations: str | Destination,
+        **options: Unpack[ListenerOptions],
     ) -> AbstractMessageListenerContainer:
         """Make a handler a listener as if it had a mark with these arguments, and start it.
 

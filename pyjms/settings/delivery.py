@@ -89,7 +89,9 @@ class RedeliverySettings(Section):
 
 
 class RetrySettings(Section):
-    """Changes to the RetryPolicy of one listener (`listeners.<id>.retry`)."""
+    """Changes to the RetryPolicy of one listener (`listeners.<id>.retry`), or that of all that
+    have none (`jms.listener.retry`).
+    """
 
     maximum: int | None = Field(default=None, ge=-1)
     """Redeliveries before the message becomes a dead letter; 0: none, -1: no limit."""

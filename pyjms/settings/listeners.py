@@ -144,6 +144,9 @@ class ListenerSettings(Section):
     unreadable_messages: UnreadableMessages = "dead_letter"
     """Messages that cannot be converted to the handler's arguments. dead_letter: they become dead
     letters at once; redeliver: as with any other failure."""
+    retry: RetrySettings | None = None
+    """The retry policy of listeners whose decorator has none. It does not apply to those with
+    `redelivery`, nor where messages are consumed whatever their handler does (auto, dups_ok)."""
     cache_level: CacheLevelName | None = None
     """What a listener keeps between messages: none, connection, session, consumer or auto."""
     interceptors: list[Text] = Field(default_factory=list)

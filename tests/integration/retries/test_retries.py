@@ -329,6 +329,78 @@ async def test_skipping_is_a_debug_line(
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
 
+DEFAULT = {"maximum": 1, "no_retry_for": ["ValueError"], "dead_letter": "failed"}
+
+
+async def test_yaml_has_a_policy_for_all_listeners(jms_app: JmsTestApp) -> None:
+    calls: list[str] = []
+
+    def fail(name: str) -> Any:
+        async def handle(text: str) -> None:
+            calls.append(name)
+            raise ValueError(name) if text == "bad" else RuntimeError(name)
+
+        return handle
+
+    handlers = [
+        jms_listener("a", id="a")(fail("a")),
+        jms_listener("own", id="own", retry=RetryPolicy(maximum=2))(fail("own")),
+        jms_listener("changed", id="changed")(fail("changed")),
+        jms_listener("redelivered", id="redelivered")(fail("redelivered")),
+        jms_listener("auto", id="auto")(fail("auto")),
+        jms_listener("failed", id="failed")(fail("failed")),
+    ]
+    await jms_app.start(
+        *handlers,
+        settings=settings(
+            jms={"listener": {"retry": DEFAULT}},
+            listeners={
+                "changed": {"retry": {"maximum": 0}},
+                "redelivered": {"redelivery": {"maximum": 3}},
+                "auto": {"session": {"transacted": False}},
+                "failed": {"auto_startup": False},
+            },
+        ),
+    )
+    for name in ("a", "own", "changed", "redelivered", "auto"):
+        await jms_app.template.convert_and_send(name, "x")
+    await jms_app.template.convert_and_send("a", "bad")
+    for name in ("a", "own", "changed", "redelivered", "auto"):
+        await jms_app.drained(name)
+    assert {name: calls.count(name) for name in calls} == {
+        "a": 2 + 1, "own": 3, "changed": 1, "redelivered": 4, "auto": 1,
+    }  # fmt: skip
+    assert sorted(map(str, await texts_in(jms_app.template, "failed"))) == ["bad", "x", "x"]
+    assert len(await texts_in(jms_app.template, "ActiveMQ.DLQ")) == 2
+    await jms_app.application.registry["failed"].start()
+    await jms_app.drained("failed")
+    assert calls.count("failed") == 2 + 2 + 1
+    assert len(await texts_in(jms_app.template, "ActiveMQ.DLQ")) == 2 + 3
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"retry_on": ["nowhere.Error"]}, "jms.listener.retry: .*cannot be imported"),
+        ({"dead_letter": "topc://x"}, "jms.listener.retry: .*Invalid destination name"),
+        ({"initial_delay": "2s", "max_delay": "1s"}, "jms.listener.retry: .*max_delay"),
+    ],
+)
+def test_a_policy_for_all_listeners_is_wrong_once(given: dict[str, Any], text: str) -> None:
+    @jms_listener("orders")
+    async def handle(text: str) -> None: ...
+
+    @jms_listener("bills")
+    async def other(text: str) -> None: ...
+
+    application = JmsApplication(
+        handle, other, settings=settings(jms={"listener": {"retry": given}})
+    )
+    with pytest.raises(ConfigurationException, match=text) as refusal:
+        application.check()
+    assert len(refusal.value.problems) == 1
+
+
 @pytest.mark.parametrize(
     ("retry", "given", "text"),
     [
