@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyjms._distribution import optional
 
 if TYPE_CHECKING:
+    from pyjms.outbox.async_store import AsyncSqlIdempotencyStore as AsyncSqlIdempotencyStore
     from pyjms.outbox.inbox import SqlIdempotencyStore as SqlIdempotencyStore
     from pyjms.outbox.inbox import prune as prune
     from pyjms.outbox.inbox import record as record
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyjms.outbox.tables import metadata as metadata
 
 _HOMES = {
+    "AsyncSqlIdempotencyStore": "async_store",
     "OutboxRelay": "relay",
     "SqlIdempotencyStore": "inbox",
     "metadata": "tables",

@@ -43,7 +43,7 @@ from pyjms.outbox.sending import DEFAULT_OUTBOX
 
 __all__ = ["OutboxRelay"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _LONGEST_WAIT: Final = 30.0
 
@@ -92,7 +92,7 @@ class OutboxRelay:
         self._outbox = outbox
         self._interval = interval
         self._task: BackgroundTask | None = None
-        self.sent = 0
+        self.sent: int = 0
         """How many messages it has sent."""
 
     @on_startup

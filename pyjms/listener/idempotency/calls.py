@@ -16,7 +16,6 @@ import anyio
 
 from pyjms._logger import get_logger
 from pyjms.annotation.idempotent import IdempotentMark
-from pyjms.core.workers import call_in_worker
 from pyjms.errors import ConfigurationException, Retry, Skip, UnsupportedOperationException
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
@@ -24,12 +23,18 @@ from pyjms.jms.transaction.synchronization import Synchronization
 from pyjms.listener.handler.adapter import HandlerAdapter
 from pyjms.listener.handler.arguments import CallPlan
 from pyjms.listener.handler.parameters import HandlerParameter
+from pyjms.listener.idempotency.coroutines import as_coroutines, without_coroutines
 from pyjms.listener.idempotency.keys import key_reader
-from pyjms.listener.idempotency.stores import Claim, IdempotencyStore, MemoryIdempotencyStore
+from pyjms.listener.idempotency.stores import (
+    AsyncIdempotencyStore,
+    Claim,
+    EitherIdempotencyStore,
+    MemoryIdempotencyStore,
+)
 
 __all__ = ["GROUP", "IdempotentAdapter", "IdempotentPlan", "store_of"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 GROUP: Final = "pyjms.idempotency_stores"
 _BUSY_DELAY: Final = 1.0
@@ -38,7 +43,7 @@ _BUSY_DELAY: Final = 1.0
 _claimed: ContextVar[list[str] | None] = ContextVar("pyjms_claimed", default=None)
 
 
-def store_of(mark: IdempotentMark) -> IdempotencyStore:
+def store_of(mark: IdempotentMark) -> EitherIdempotencyStore:
     """Return the store of a mark; one that is named, or none, is created once.
 
     Raises:
@@ -61,7 +66,7 @@ def store_of(mark: IdempotentMark) -> IdempotencyStore:
             f"@idempotent: {mark.store!r} is no store, it has no {missing[0]}",
             hint="see pyjms.listener.idempotency.stores.IdempotencyStore",
         )
-    return cast(IdempotencyStore, mark.store)
+    return cast(EitherIdempotencyStore, mark.store)
 
 
 class IdempotentPlan(CallPlan):
@@ -78,7 +83,14 @@ class IdempotentPlan(CallPlan):
         self._payload_name = ""
         super().__init__(handler, **options)
         self.mark = mark
-        self.store = store_of(mark)
+        store = store_of(mark)
+        self.store: AsyncIdempotencyStore = as_coroutines(store)
+        self._plain = without_coroutines(store)
+        if self._plain is None and not self.is_coroutine:
+            raise ConfigurationException(
+                f"Handler {self.name}: the store of its @idempotent has coroutines",
+                hint="write `async def`, or take a store without, such as SqlIdempotencyStore",
+            )
         self._read_key = key_reader(mark.key, self.name)
 
     def call(self, message: Message, session: Session | None) -> Any:
@@ -98,16 +110,12 @@ class IdempotentPlan(CallPlan):
             raise self._not_invoked(error, message) from error.__cause__ or error
         if self.is_coroutine:
             return self._claim_and_call(key, values)
-        self._check(key, self.store.claim(key, values))
+        assert self._plain is not None
+        self._check(key, self._plain.claim(key, values))
         return self._call_with(values)
 
     async def _claim_and_call(self, key: str, values: Sequence[object]) -> Any:
-        store = self.store
-        blocks = store.blocks
-        claim = (
-            await call_in_worker(store.claim, key, values) if blocks else store.claim(key, values)
-        )
-        self._check(key, claim)
+        self._check(key, await self.store.claim(key, values))
         return await self._call_with(values)
 
     def _check(self, key: str, claim: Claim) -> None:
@@ -139,7 +147,7 @@ class IdempotentAdapter(HandlerAdapter):
         except BaseException:
             with anyio.CancelScope(shield=True):
                 for key in keys:
-                    await _ended(store, store.release, key)
+                    await store.release(key)
             raise
         finally:
             _claimed.reset(token)
@@ -147,7 +155,7 @@ class IdempotentAdapter(HandlerAdapter):
             await self._complete(store, key, session)
         return result
 
-    async def _complete(self, store: IdempotencyStore, key: str, session: Session) -> None:
+    async def _complete(self, store: AsyncIdempotencyStore, key: str, session: Session) -> None:
         if store.after_commit and session.transacted:
             try:
                 session.add_synchronization(_EndOfClaim(store, key))
@@ -155,25 +163,18 @@ class IdempotentAdapter(HandlerAdapter):
                 logger.debug("Key %r is remembered before the commit: %s", key, error)
             else:
                 return
-        await _ended(store, store.complete, key)
+        await store.complete(key)
 
 
 class _EndOfClaim(Synchronization):
     """Ends a claim with the transaction of its message."""
 
-    def __init__(self, store: IdempotencyStore, key: str) -> None:
+    def __init__(self, store: AsyncIdempotencyStore, key: str) -> None:
         self._store = store
         self._key = key
 
     async def after_commit(self) -> None:
-        await _ended(self._store, self._store.complete, self._key)
+        await self._store.complete(self._key)
 
     async def after_rollback(self) -> None:
-        await _ended(self._store, self._store.release, self._key)
-
-
-async def _ended(store: IdempotencyStore, end: Callable[[str], None], key: str) -> None:
-    if store.blocks:
-        await call_in_worker(end, key)
-    else:
-        end(key)
+        await self._store.release(self._key)

@@ -1,4 +1,4 @@
-"""What remembers the keys of handled messages: the interface, and the store in memory."""
+"""What remembers the keys of handled messages: the interfaces, and the store in memory."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from pyjms import _clock
 
-__all__ = ["Claim", "IdempotencyStore", "MemoryIdempotencyStore"]
+__all__ = [
+    "AsyncIdempotencyStore",
+    "Claim",
+    "EitherIdempotencyStore",
+    "IdempotencyStore",
+    "MemoryIdempotencyStore",
+]
 
 _BUSY: Final = float("inf")
 
@@ -45,6 +51,26 @@ class IdempotencyStore(Protocol):
 
     def release(self, key: str) -> None:
         """Forget a claimed key: its message was not handled."""
+
+
+class AsyncIdempotencyStore(Protocol):
+    """Remembers keys with coroutines, for `async def` handlers. Called on the loop."""
+
+    @property
+    def after_commit(self) -> bool:
+        """Whether `complete` follows the commit of the message; else it comes before that."""
+
+    async def claim(self, key: str, arguments: Sequence[object]) -> Claim:
+        """Claim `key` for a handler that is called with `arguments` if the answer is NEW."""
+
+    async def complete(self, key: str) -> None:
+        """Remember a claimed key: its message was handled."""
+
+    async def release(self, key: str) -> None:
+        """Forget a claimed key: its message was not handled. Not cancelled."""
+
+
+EitherIdempotencyStore: TypeAlias = IdempotencyStore | AsyncIdempotencyStore
 
 
 class MemoryIdempotencyStore:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from dependency_injector import providers
 from dependency_injector.wiring import Provide
 from pydantic import BaseModel
 from sqlalchemy import Connection, create_engine, select
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from pyjms import (
@@ -30,8 +32,8 @@ from pyjms import (
 from pyjms.aio import Session as JmsSession
 from pyjms.annotation.idempotent import idempotent_mark
 from pyjms.listener.idempotency import calls
-from pyjms.listener.idempotency.stores import Claim
-from pyjms.outbox import SqlIdempotencyStore, metadata
+from pyjms.listener.idempotency.stores import AsyncIdempotencyStore, Claim
+from pyjms.outbox import AsyncSqlIdempotencyStore, SqlIdempotencyStore, metadata
 from pyjms.outbox.tables import INBOX
 from pyjms.testing.app import JmsTestApp
 
@@ -270,6 +272,104 @@ async def test_a_store_without_a_session_says_so(jms_app: JmsTestApp) -> None:
     await send(jms_app, 1)
     await jms_app.drained("orders")
     assert "no SQLAlchemy Session" in str(jms_app.recorder.errors()[0])
+
+
+@asynccontextmanager
+async def async_sessions_of(folder: Path) -> AsyncIterator[async_sessionmaker[AsyncSession]]:
+    sessions_of(folder)
+    engine = create_async_engine(f"sqlite+aiosqlite:///{folder}/inbox.db")
+    yield async_sessionmaker(engine)
+    await engine.dispose()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_coroutines_keep_their_keys_in_a_database_without_threads(
+    jms_app: JmsTestApp, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+    async with async_sessions_of(tmp_path) as sessions:
+        for _ in range(2):
+
+            @jms_listener("orders")
+            @idempotent(key="order", store=AsyncSqlIdempotencyStore(sessions, listener="b"))
+            async def handle(order: Order) -> None:
+                seen.append(order.number)
+                if seen == [1]:
+                    raise RuntimeError("once")
+
+            await jms_app.start(handle)
+            await send(jms_app, 1, 2, 1)
+            await jms_app.drained("orders")
+            await jms_app.stop()
+        assert seen == [1, 1, 2]
+        assert len(keys(sessions_of(tmp_path))) == 2
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("kind", ["session", "connection"])
+async def test_the_key_is_part_of_the_coroutines_own_transaction(
+    kind: str, jms_app: JmsTestApp, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+    async with async_sessions_of(tmp_path) as sessions:
+
+        class Services(ApplicationContainer):
+            session = providers.Factory(sessions)
+
+        @jms_listener("orders")
+        @idempotent(key="order", store=AsyncSqlIdempotencyStore())
+        async def handle(
+            order: Order, session: Annotated[AsyncSession, Provide["session"]]
+        ) -> None:
+            async with session:
+                seen.append(order.number)
+                if len(seen) == 1:
+                    raise RuntimeError("rolled back with its key")
+                await session.commit()
+
+        if kind == "session":
+            await jms_app.start(handle, container=Services)
+            await send(jms_app, 1, 1)
+            await jms_app.drained("orders")
+            assert seen == [1, 1]
+        else:
+            async with sessions() as session:
+                store: AsyncIdempotencyStore = AsyncSqlIdempotencyStore()
+                connection = await session.connection()
+                assert await store.claim("o-1", [1, connection]) is Claim.NEW
+                assert await store.claim("o-1", [connection]) is Claim.DUPLICATE
+                await session.commit()
+        assert len(keys(sessions_of(tmp_path))) == 1
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_key_is_claimed_by_one_coroutine_at_a_time(tmp_path: Path) -> None:
+    async with async_sessions_of(tmp_path) as sessions:
+        store = AsyncSqlIdempotencyStore(sessions)
+        claims: list[Claim] = []
+
+        async def claim() -> None:
+            claims.append(await store.claim("a", ()))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(claim)
+        assert sorted(each.value for each in claims) == ["busy", "busy", "new"]
+        await store.release("a")
+        assert await store.claim("a", ()) is Claim.NEW
+        await store.complete("a")
+        assert await store.claim("a", ()) is Claim.DUPLICATE
+        with pytest.raises(ConfigurationException, match="no AsyncSession"):
+            await AsyncSqlIdempotencyStore().claim("a", ["payload"])
+
+
+def test_a_store_with_coroutines_is_for_coroutines() -> None:
+    @jms_listener("orders")
+    @idempotent(key="order", store=AsyncSqlIdempotencyStore())
+    def handle(order: Order) -> None: ...
+
+    with pytest.raises(ConfigurationException, match="the store of its @idempotent has coroutines"):
+        JmsApplication(handle, settings=PyjmsSettings()).check()
 
 
 def test_a_connection_is_a_transaction_too(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""The store of idempotency keys in the table of the inbox, for coroutines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+
+from pyjms.errors import ConfigurationException
+from pyjms.listener.idempotency.stores import Claim
+from pyjms.outbox.inbox import Database, record
+
+__all__ = ["AsyncSqlIdempotencyStore"]
+
+
+class AsyncSqlIdempotencyStore:
+    """Does as `SqlIdempotencyStore`, with AsyncSessions, for `async def` handlers.
+
+    Where the handler has an AsyncSession or AsyncConnection among its arguments, the key is part of
+    that transaction, which the handler commits. Else the store has a transaction of its own, which
+    is open while the handler runs, and committed when it has returned, before the message is. It
+    works on asyncio, as SQLAlchemy does; nothing blocks the loop. A cancelled handler's transaction
+    is rolled back.
+
+    Args:
+        sessions: an `async_sessionmaker`, for handlers without a session; None: all have one.
+        listener: who handles the keys, where several handlers have the same.
+    """
+
+    after_commit = False
+
+    def __init__(
+        self, sessions: Callable[[], AsyncSession] | None = None, *, listener: str = ""
+    ) -> None:
+        self._sessions = sessions
+        self._listener = listener
+        self._open: dict[str, AsyncSession | None] = {}
+
+    async def claim(self, key: str, arguments: Sequence[object]) -> Claim:
+        """Insert `key`; of two at once, the second waits for the first in the database.
+
+        Raises:
+            ConfigurationException: there is no session.
+        """
+        for given in arguments:
+            database = given() if isinstance(given, async_scoped_session) else given
+            if isinstance(database, AsyncSession | AsyncConnection):
+                return Claim.NEW if await self._is_new(database, key) else Claim.DUPLICATE
+        if self._sessions is None:
+            raise ConfigurationException(
+                "AsyncSqlIdempotencyStore: the handler has no AsyncSession among its arguments",
+                hint="pass an async_sessionmaker to the store",
+            )
+        if key in self._open:
+            return Claim.BUSY
+        self._open[key] = None  # other tasks find it while this one waits for the database
+        session = self._sessions()
+        is_new = False
+        try:
+            is_new = await self._is_new(session, key)
+        finally:
+            if not is_new:
+                self._open.pop(key)
+                await session.close()
+        if not is_new:
+            return Claim.DUPLICATE
+        self._open[key] = session
+        return Claim.NEW
+
+    async def complete(self, key: str) -> None:
+        """Commit the store's own transaction, if there is one."""
+        session = self._open.pop(key, None)
+        if session is not None:
+            async with session:
+                await session.commit()
+
+    async def release(self, key: str) -> None:
+        """Roll the store's own transaction back, if there is one."""
+        session = self._open.pop(key, None)
+        if session is not None:
+            await session.close()
+
+    async def _is_new(self, database: AsyncSession | AsyncConnection, key: str) -> bool:
+        def insert(given: Database) -> bool:
+            return record(given, key, listener=self._listener)
+
+        return await database.run_sync(insert)
