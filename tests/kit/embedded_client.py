@@ -18,7 +18,7 @@ from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
 from pyjms.jms.api import MessageConsumer
 from pyjms.jms.bodies import TextMessage
-from pyjms.jms.destination import Destination, Queue
+from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.message import Message
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.testing import EmbeddedTestBroker
@@ -91,6 +91,9 @@ class Client:
 
     def destination(self, name: str | Destination) -> Destination:
         return Queue(name) if isinstance(name, str) else name
+
+    def topic(self, name: str) -> Destination:
+        return Topic(name)
 
     def text(self, message: Message | None) -> str | None:
         """The text of what was received; None when nothing was."""
