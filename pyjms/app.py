@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
+from typing import Final, Self, Unpack
 
 import anyio
 from dependency_injector import containers, providers
@@ -23,9 +23,11 @@ from pyjms._logger import get_logger
 from pyjms._signals import act_on_signals, require_main_thread, stop_on_signals
 from pyjms._wakeup import loop_options, spawn
 from pyjms._yaml import Problems
+from pyjms.annotation.jms_listener import ListenerOptions
 from pyjms.container.around.interceptors import ApplicationInterceptors
 from pyjms.container.around.observation import Observation, log_started
 from pyjms.container.core import ApplicationContainer, make_container
+from pyjms.container.kept_connections import probed_factories
 from pyjms.container.wiring import Wiring
 from pyjms.core.interceptors import SendInterceptor
 from pyjms.core.scheduling.scheduler import JmsScheduler
@@ -46,7 +48,7 @@ from pyjms.settings import PyjmsSettings, load_settings
 
 __all__ = ["JmsApplication"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _LEAST_FOR_HOOKS = 3.0
 """Seconds that the shutdown hooks have even if the handlers have used up theirs."""
@@ -89,9 +91,9 @@ class JmsApplication:
         send_interceptors: Iterable[SendInterceptor] = (),
         error_handler: ErrorHandler | None = None,
     ) -> None:
-        self.settings = settings or load_settings(Path(config) if config else None)
+        self.settings: PyjmsSettings = settings or load_settings(Path(config) if config else None)
         self.container = make_container(container, self.settings)
-        self.stop_timeout = (
+        self.stop_timeout: float = (
             self.settings.lifecycle.timeout_per_shutdown_phase
             if stop_timeout is None
             else stop_timeout
@@ -99,7 +101,9 @@ class JmsApplication:
         check_seconds("stop_timeout", self.stop_timeout)
         surround = ApplicationInterceptors(self.container, interceptors, send_interceptors)
         self._wiring = Wiring(self.container, self.settings, surround, error_handler)
-        self.observation = Observation(self.settings.health, self.registry, surround)
+        factories = partial(probed_factories, self.container, self.settings)
+        health = self.settings.health
+        self.observation: Observation = Observation(health, self.registry, surround, factories)
         """Its phase, and the port of its health checks."""
         self._hooks = HookRunner()
         self._targets: list[object] = list(targets)
@@ -138,6 +142,12 @@ class JmsApplication:
         """Return whether the application is live, started and ready, and how its listeners are."""
         return self.observation.health()
 
+    async def probe(self) -> Health:
+        """Return the health with its brokers: each outside of the application has to accept a
+        connection in `health.probe_timeout` seconds. /health/ready asks so.
+        """
+        return await self.observation.probe()
+
     def health_app(self) -> HealthApp:
         """Return an ASGI application with /health/live, /ready and /started, and /metrics.
 
@@ -166,7 +176,10 @@ class JmsApplication:
         self._targets.append(target)
 
     async def add_listener(
-        self, handler: Callable[..., Any], *destinations: str | Destination, **options: Any
+        self,
+        handler: Callable[..., object],
+        *destinations: str | Destination,
+        **options: Unpack[ListenerOptions],
     ) -> AbstractMessageListenerContainer:
         """Make a handler a listener while the application runs, and start it; see `jms_listener`.
 
@@ -185,7 +198,6 @@ class JmsApplication:
 
         Raises:
             ConfigurationException: as `check`.
-
         """
         return self._wiring.endpoints(self._targets)
 
@@ -202,7 +214,6 @@ class JmsApplication:
 
         Raises:
             ConfigurationException: all that is wrong, one line each.
-
         """
         self._wiring.check(self._targets)
 
@@ -211,7 +222,6 @@ class JmsApplication:
 
         Raises:
             ConfigurationException: all that is wrong, one line each.
-
         """
         self._wiring.check_settings()
 
@@ -228,7 +238,6 @@ class JmsApplication:
 
         Raises:
             ConfigurationException: there is none; the text says what was searched for.
-
         """
         if not len(self.registry):
             self._wiring.require_work(self._targets)
@@ -245,7 +254,6 @@ class JmsApplication:
             JMSException: a listener that the broker will never accept, such as one whose client
                 id is taken.
             Exception: what a start-up hook raised; what had started is stopped again.
-
         """
         if self._running:
             return
@@ -350,7 +358,6 @@ class JmsApplication:
         Raises:
             IllegalStateException: it is another thread.
             Exception: as `start`.
-
         """
         require_main_thread()
         requested = self._stop_requested = anyio.Event()
@@ -377,7 +384,7 @@ class JmsApplication:
                 watcher.cancel()
 
     def run(
-        self, *, on_started: Callable[[], object] | None = None, **backend_options: Any
+        self, *, on_started: Callable[[], object] | None = None, **backend_options: object
     ) -> None:
         """Run until SIGINT or SIGTERM. Blocks; the main thread only.
 
@@ -388,7 +395,6 @@ class JmsApplication:
         Raises:
             IllegalStateException: it is another thread.
             Exception: as `start`.
-
         """
         run = partial(self.run_async, on_started=on_started)
         anyio.run(run, backend_options=backend_options or loop_options())

@@ -109,7 +109,7 @@ class IllegalStateException(JMSException):
 class ConnectionClosedException(IllegalStateException):
     """The connection, or the session, consumer or producer, is closed."""
 
-    def __init__(self, reason: str = "The connection is already closed", **kwargs: Any) -> None:
+    def __init__(self, reason: str = "The connection is already closed", **kwargs: str) -> None:
         super().__init__(reason, **kwargs)
 
 
@@ -132,7 +132,7 @@ class DestinationDoesNotExistException(JMSException):
 class InvalidSelectorException(JMSException, ValueError):
     """The selector is malformed; `position` is the offset of the error, from 0."""
 
-    def __init__(self, reason: str = "", *, position: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, reason: str = "", *, position: int | None = None, **kwargs: str) -> None:
         super().__init__(reason, **kwargs)
         self.position = position
 
@@ -158,7 +158,7 @@ class MessageConversionException(MessageFormatException):
         *,
         content_type: str | None = None,
         target: object = None,
-        **kwargs: Any,
+        **kwargs: str,
     ) -> None:
         super().__init__(reason, **kwargs)
         self.content_type = content_type
@@ -242,7 +242,7 @@ class XAException(JMSException):
     XAER_DUPID: ClassVar[int] = -8
     XAER_OUTSIDE: ClassVar[int] = -9
 
-    def __init__(self, reason: str = "", *, xa_error_code: int = 0, **kwargs: Any) -> None:
+    def __init__(self, reason: str = "", *, xa_error_code: int = 0, **kwargs: str) -> None:
         super().__init__(reason, **kwargs)
         self.xa_error_code = xa_error_code
 
@@ -310,7 +310,7 @@ class ListenerExecutionFailedException(JMSException):
         *,
         message: object = None,
         listener_id: str | None = None,
-        **kwargs: Any,
+        **kwargs: str,
     ) -> None:
         super().__init__(reason, **kwargs)
         self.message = message
@@ -340,7 +340,7 @@ class RemoteProtocolError(ProtocolViolation):
     same portion of bytes completed before the fault.
     """
 
-    def __init__(self, reason: str = "", *, position: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, reason: str = "", *, position: int | None = None, **kwargs: str) -> None:
         super().__init__(reason, **kwargs)
         self.position = position
         self.completed: tuple[Any, ...] = ()
@@ -359,7 +359,7 @@ class ConfigurationException(JMSException):
         source: str | None = None,
         line: int | None = None,
         problems: Sequence[ConfigurationException] = (),
-        **kwargs: Any,
+        **kwargs: str,
     ) -> None:
         super().__init__(reason, **kwargs)
         self.source = source

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 from pyjms import _clock
 from pyjms._logger import get_logger
 
 __all__ = ["HookRunner", "hook_kind", "on_shutdown", "on_startup"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 

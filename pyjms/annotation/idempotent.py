@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 __all__ = ["IdempotentMark", "idempotent", "idempotent_mark"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _ATTRIBUTE = "__jms_idempotent__"
 
@@ -17,13 +17,13 @@ _ATTRIBUTE = "__jms_idempotent__"
 class IdempotentMark:
     """The arguments of `@idempotent`, and how many duplicates were skipped so far."""
 
-    key: str | Callable[[Any], object]
-    store: Any
+    key: str | Callable[..., object]
+    store: object
     duplicates: int = 0
 
 
 def idempotent(
-    *, key: str | Callable[[Any], object] = "jms_messageId", store: Any = None
+    *, key: str | Callable[..., object] = "jms_messageId", store: object = None
 ) -> Callable[[F], F]:
     """Have a message skipped whose key has been handled before.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 
 from pyjms.annotation.destinations import destinations_text
 from pyjms.jms.destination import Destination
@@ -17,9 +17,15 @@ from pyjms.support.retry import RetryPolicy
 if TYPE_CHECKING:
     from pyjms.annotation.jms_scheduled import Schedule
 
-__all__ = ["JmsListenerMark", "add_listener_mark", "jms_listener", "listener_marks"]
+__all__ = [
+    "JmsListenerMark",
+    "ListenerOptions",
+    "add_listener_mark",
+    "jms_listener",
+    "listener_marks",
+]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _ATTRIBUTE = "__jms_listeners__"
 
@@ -41,9 +47,27 @@ class JmsListenerMark:
     retry: RetryPolicy | None = None
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None
     auto_startup: bool | None = None
-    interceptors: tuple[Callable[..., Any] | str, ...] | None = None
+    interceptors: tuple[Callable[..., object] | str, ...] | None = None
     schedule: Schedule | None = None
     """When the broker sends the messages itself (`@jms_scheduled`)."""
+
+
+class ListenerOptions(TypedDict, total=False):
+    """The keyword arguments of `jms_listener`, which explains them."""
+
+    id: str | None
+    container_factory: str | None
+    subscription: str | None
+    selector: str | None
+    concurrency: str | int | None
+    durable: bool | None
+    prefetch: int | Literal["auto"] | None
+    batch_size: int | None
+    batch_timeout: float | None
+    retry: RetryPolicy | None
+    unreadable_messages: Literal["dead_letter", "redeliver"] | None
+    auto_startup: bool | None
+    interceptors: Iterable[Callable[..., object] | str] | None
 
 
 def jms_listener(
@@ -60,7 +84,7 @@ def jms_listener(
     retry: RetryPolicy | None = None,
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None,
     auto_startup: bool | None = None,
-    interceptors: Iterable[Callable[..., Any] | str] | None = None,
+    interceptors: Iterable[Callable[..., object] | str] | None = None,
 ) -> Callable[[F], F]:
     """Have the function called with each message that arrives at one of `destinations`.
 

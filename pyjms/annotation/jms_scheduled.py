@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from pyjms._clock import check_seconds
 from pyjms.annotation.jms_listener import JmsListenerMark, add_listener_mark
 
 __all__ = ["NEVER", "Schedule", "jms_scheduled"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 NEVER: Final = "-"
 """The cron entry of what is never due. Spring: CRON_DISABLED."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pyjms.annotation.destinations import destination_text
 from pyjms.jms.destination import Destination
 
 __all__ = ["send_to", "send_to_destination"]
 
-T = TypeVar("T", bound=Callable[..., Any] | type)
+T = TypeVar("T", bound=Callable[..., object] | type)
 
 _ATTRIBUTE = "__jms_send_to__"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfigOption", "ProfilesOption", "config_app"]
 
-config_app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
+config_app: Final = typer.Typer(help="Show the configuration.", no_args_is_help=True)
 
 ConfigOption = Annotated[
     Path | None,

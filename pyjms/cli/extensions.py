@@ -20,7 +20,7 @@ from pyjms.errors import ConfigurationException
 
 __all__ = ["GROUP", "mount_commands"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 GROUP: Final = "pyjms.cli"
 

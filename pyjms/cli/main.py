@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -28,9 +28,9 @@ from pyjms.cli.workers.arguments import WORKER_OPTION
 
 __all__ = ["app", "main"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
-app = typer.Typer(
+app: Final = typer.Typer(
     name="pyjms",
     help="Declarative messaging: run listeners and pipelines, send and receive, run a broker.",
     no_args_is_help=True,

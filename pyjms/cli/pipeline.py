@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pipeline_app"]
 
-pipeline_app = typer.Typer(help="Run and inspect Spark pipelines.", no_args_is_help=True)
+pipeline_app: Final = typer.Typer(help="Run and inspect Spark pipelines.", no_args_is_help=True)
 
 TargetsArgument = Annotated[
     list[str] | None,

@@ -59,8 +59,9 @@ class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
             raise TypeError("user and user_name are the same: give one of them")
         uri = TransportURI.parse(url or default_broker_url())
         check_supported(uri)
-        given, self.uri = uri.split_options("jms.")
-        self.options = ClientOptions()
+        given, remaining = uri.split_options("jms.")
+        self.uri: TransportURI = remaining
+        self.options: ClientOptions = ClientOptions()
         credentials = apply_options(given, self.options)
         user_name = user if user_name is None else user_name
         self.user_name: str | None = (

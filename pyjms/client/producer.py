@@ -62,10 +62,12 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self.session = session
         self._use = session.use
         self.producer_id = producer_id
-        self.info = ProducerInfo(producer_id, destination, window_size=options.producer_window_size)
+        self.info: ProducerInfo = ProducerInfo(
+            producer_id, destination, window_size=options.producer_window_size
+        )
         if destination is not None:
             set_destination_options(destination, "producer", PRODUCER_OPTIONS, self.info)
-        self.window = _window(session.connection, self.info)
+        self.window: ProducerWindow | None = _window(session.connection, self.info)
         self.next_message_id: MessageId | None = None
         """The id of the next message, instead of this producer's next number.
 

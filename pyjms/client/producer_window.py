@@ -12,7 +12,7 @@ class ProducerWindow:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.usage = 0
+        self.usage: int = 0
         self._space: anyio.Event | None = None
 
     async def wait_for_space(self) -> None:

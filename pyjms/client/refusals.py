@@ -12,7 +12,7 @@ from pyjms.jms.destination import Destination
 
 __all__ = ["RefusalLog"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _WINDOW: Final = 2.0
 """Seconds in which refusals count as one burst."""

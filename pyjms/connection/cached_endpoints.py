@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from pyjms._forwarding import DelegatedAttribute
 from pyjms.enums import DeliveryMode
@@ -43,10 +43,18 @@ class CachedProducer(MessageProducer):
         self.time_to_live: float = target.time_to_live
         self.delivery_delay: float = target.delivery_delay
 
-    destination = DelegatedAttribute[Destination | None](attrgetter("_target"), read_only=True)
-    stats = DelegatedAttribute[Any](attrgetter("_target"), read_only=True)  # ActiveMQ's
-    transformer = DelegatedAttribute[Any](attrgetter("_target"), read_only=True)
-    send_timeout = DelegatedAttribute[float | None](attrgetter("_target"), read_only=True)
+    destination: Final = DelegatedAttribute[Destination | None](
+        attrgetter("_target"), read_only=True
+    )
+    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+        attrgetter("_target"), read_only=True
+    )  # ActiveMQ's
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+        attrgetter("_target"), read_only=True
+    )
+    send_timeout: DelegatedAttribute[float | None] = DelegatedAttribute[float | None](
+        attrgetter("_target"), read_only=True
+    )
     disable_message_id = DelegatedAttribute[bool](attrgetter("_target"), read_only=False)
     disable_message_timestamp = DelegatedAttribute[bool](attrgetter("_target"), read_only=False)
 
@@ -112,11 +120,15 @@ class CachedConsumer(MessageConsumer):
         self._is_announcing = False
         self._receiving = False
 
-    destination = DelegatedAttribute[Destination](_open_target, read_only=True)
-    stats = DelegatedAttribute[Any](_open_target, read_only=True)  # ActiveMQ's
-    transformer = DelegatedAttribute[Any](_open_target, read_only=True)
-    message_selector = DelegatedAttribute[str | None](_open_target, read_only=True)
-    message_listener = DelegatedAttribute[MessageListener | None](_open_target, read_only=True)
+    destination: Final = DelegatedAttribute[Destination](_open_target, read_only=True)
+    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+        _open_target, read_only=True
+    )  # ActiveMQ's
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](_open_target, read_only=True)
+    message_selector: Final = DelegatedAttribute[str | None](_open_target, read_only=True)
+    message_listener: Final = DelegatedAttribute[MessageListener | None](
+        _open_target, read_only=True
+    )
 
     @property
     def is_closed(self) -> bool:

@@ -48,9 +48,9 @@ class SessionEntry:
     def __init__(
         self, session: Session, connection: Connection, mode: AcknowledgeMode | int
     ) -> None:
-        self.session = session
-        self.connection = connection
-        self.mode = mode
+        self.session: Session = session
+        self.connection: Connection = connection
+        self.mode: AcknowledgeMode | int = mode
         self.producers: dict[Destination | None, MessageProducer] = {}
         self.consumers: dict[_ConsumerKey, MessageConsumer] = {}
         self.uncommitted: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, check_factory
@@ -75,13 +75,15 @@ class DelegatingConnection(QueueConnection, TopicConnection):
     def __init__(self, target: Connection) -> None:
         self.target = target
 
-    client_id = DelegatedAttribute[str | None](_target, read_only=True)
-    metadata = DelegatedAttribute[ConnectionMetaData](_target, read_only=True)
+    client_id: Final = DelegatedAttribute[str | None](_target, read_only=True)
+    metadata: Final = DelegatedAttribute[ConnectionMetaData](_target, read_only=True)
     exception_listener = DelegatedAttribute[ExceptionListener | None](_target, read_only=False)
-    transformer = DelegatedAttribute[Any](_target, read_only=False)  # ActiveMQ's
-    set_client_id = delegated(Connection.set_client_id, _target)
-    create_connection_consumer = delegated(Connection.create_connection_consumer, _target)
-    create_durable_connection_consumer = delegated(
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+        _target, read_only=False
+    )  # ActiveMQ's
+    set_client_id: Final = delegated(Connection.set_client_id, _target)
+    create_connection_consumer: Final = delegated(Connection.create_connection_consumer, _target)
+    create_durable_connection_consumer: Final = delegated(
         Connection.create_durable_connection_consumer, _target
     )
     create_session = delegated(Connection.create_session, _target)

@@ -36,7 +36,7 @@ class ResourceTransactionStatus(Generic[T]):
         self.name = name
         self.resource = resource
         """What `begin` has returned."""
-        self.rollback_only = False
+        self.rollback_only: bool = False
 
     def set_rollback_only(self) -> None:
         """Have the transaction rolled back at its end, without an error."""
@@ -66,8 +66,8 @@ class ResourceTransactionManager(Generic[T]):
     def __init__(
         self,
         begin: Callable[[], Awaitable[T] | T],
-        commit: Callable[[T], Any],
-        rollback: Callable[[T], Any],
+        commit: Callable[[T], object],
+        rollback: Callable[[T], object],
     ) -> None:
         self._begin = begin
         self._commit = commit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import anyio
 
@@ -16,7 +17,7 @@ from pyjms.jms.api import Closeable, Connection, MessageListener, ServerSession,
 
 __all__ = ["SimpleServerSessionPool"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class SimpleServerSessionPool(Closeable):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import anyio
 
@@ -13,7 +14,7 @@ from pyjms.jms.api import Connection, ExceptionListener
 
 __all__ = ["ConnectionSharing"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class ConnectionSharing:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import anyio
 
@@ -45,7 +45,7 @@ from pyjms.jms.metadata import ConnectionMetaData
 
 __all__ = ["ConnectionSharing", "SharedConnection", "SingleConnectionFactory"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):

@@ -45,11 +45,13 @@ class ApplicationContainer(containers.DeclarativeContainer):
     instrumentations = providers.Singleton(
         factories.instrumentations, settings, tracer_provider, meter_provider, metrics_registry
     )
-    template_interceptors = providers.Singleton(
+    template_interceptors: providers.Singleton[TemplateInterceptors] = providers.Singleton(
         TemplateInterceptors, send_interceptors, instrumentations
     )
     message_converter = providers.Singleton(factories.message_converter, settings)
-    destination_resolver = providers.Singleton(SimpleDestinationResolver)
+    destination_resolver: providers.Singleton[SimpleDestinationResolver] = providers.Singleton(
+        SimpleDestinationResolver
+    )
     native_connection_factory = providers.Singleton(factories.native_connection_factory, settings)
     connection_factory = providers.Singleton(
         factories.connection_factory, native_connection_factory, settings
@@ -65,7 +67,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
     jms_messaging_template = providers.Singleton(
         factories.messaging_template, jms_template, settings
     )
-    jms_client = providers.Singleton(JmsClient, jms_template)
+    jms_client: providers.Singleton[JmsClient] = providers.Singleton(JmsClient, jms_template)
     native_connection_factories = providers.Singleton(
         factories.native_connection_factories, settings
     )
@@ -93,8 +95,12 @@ class ApplicationContainer(containers.DeclarativeContainer):
         message_converter,
         destination_resolver,
     )
-    listener_registry = providers.Singleton(JmsListenerEndpointRegistry)
-    transaction_manager = providers.Singleton(JmsTransactionManager, connection_factory)
+    listener_registry: providers.Singleton[JmsListenerEndpointRegistry] = providers.Singleton(
+        JmsListenerEndpointRegistry
+    )
+    transaction_manager: providers.Singleton[JmsTransactionManager] = providers.Singleton(
+        JmsTransactionManager, connection_factory
+    )
 
     def __new__(cls, **overriding: Any) -> Any:
         """Create the providers; one that a subclass replaced is used wherever the old one was."""

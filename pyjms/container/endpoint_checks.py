@@ -186,7 +186,7 @@ def _broker_of(factory: Any) -> object:
 def _client_id(
     endpoint: JmsListenerEndpoint | None, factory: Any, options: dict[str, Any]
 ) -> str | None:
-    own = None if endpoint is None else endpoint.properties.get("client_id")
+    own: Any = None if endpoint is None else endpoint.properties.get("client_id")
     return own or options.get("client_id") or client_id_of(factory.connection_factory)
 
 

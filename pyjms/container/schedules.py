@@ -23,7 +23,7 @@ from pyjms.settings.listeners import ListenerOverride
 
 __all__ = ["Schedules", "resolved_schedule"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _INTERVAL: Final = 5.0
 """Seconds between two attempts, and between two looks for the end of an outage."""

@@ -15,7 +15,7 @@ from pyjms.jms.api import Closeable, Session
 
 __all__ = ["call", "called_back", "close_quietly", "quietly", "using"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _CALLBACK_TIMEOUT: Final = 15.0  # seconds; ActiveMQ's closeTimeout
 

@@ -73,11 +73,11 @@ class SendInvocation:
         *,
         is_reply: bool = False,
     ) -> None:
-        self.destination = destination
+        self.destination: Destination = destination
         """Where it is sent."""
-        self.message = message
+        self.message: Message = message
         """The message, its properties and options set; after `proceed` with its message id."""
-        self.session = session
+        self.session: Session = session
         """The session that sends it (coroutines)."""
         self.is_reply: bool = is_reply
         """Whether it is the result of a handler."""
@@ -117,11 +117,11 @@ class ReceiveInvocation:
     __slots__ = ("destination", "message", "session")
 
     def __init__(self, destination: Destination, session: Session) -> None:
-        self.destination = destination
+        self.destination: Destination = destination
         """Where a message is waited for."""
         self.message: Message | None = None
         """After `proceed`: the message, or None if none came in time."""
-        self.session = session
+        self.session: Session = session
         """The session that receives (coroutines)."""
 
     def __repr__(self) -> str:
@@ -165,7 +165,7 @@ class InterceptorChain(Generic[_I]):
         Raises:
             ConfigurationException: as `in_order`.
         """
-        self.interceptors = in_order(interceptors)
+        self.interceptors: tuple[_I, ...] = in_order(interceptors)
         self._steps: list[tuple[Any, bool]] = [
             (each, is_coroutine_function(each)) for each in reversed(self.interceptors)
         ]

@@ -149,7 +149,7 @@ class JmsClientOperations:
 
     async def receive(
         self,
-        type: Any = None,  # noqa: A002 - the JmsTemplate's word
+        type: object = None,  # noqa: A002 - the JmsTemplate's word
         *,
         selector: str | None = None,
     ) -> Any:
@@ -188,7 +188,7 @@ class JmsClientOperations:
         payload: object,
         headers: Mapping[str, object] | None = None,
         *,
-        type: Any = None,  # noqa: A002 - the JmsTemplate's word
+        type: object = None,  # noqa: A002 - the JmsTemplate's word
     ) -> Any:
         """Send a request; return its reply, or that one's payload as `type`; None: none in time.
 
@@ -204,7 +204,7 @@ class JmsClientOperations:
             self._destination, request.payload, request.headers, type=type
         )
 
-    def _with(self, **settings: Any) -> Self:
+    def _with(self, **settings: object) -> Self:
         changed = copy.copy(self)
         changed._template = copy.copy(self._template)  # noqa: SLF001 - an object of this class
         for name, value in settings.items():
@@ -242,7 +242,7 @@ class _FirstThatFits:
                 continue  # the next one, or the last one's error
         return self._converters[-1].to_message(payload, session)
 
-    def from_message(self, message: Message, target: Any = None) -> Any:
+    def from_message(self, message: Message, target: object = None) -> Any:
         """Return the payload of the first converter that can read the message."""
         for converter in self._converters[:-1]:
             try:

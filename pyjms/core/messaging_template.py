@@ -55,7 +55,7 @@ class JmsMessagingTemplate:
     ) -> None:
         if message_converter is not None and converter is not None:
             raise ValueError("Give either message_converter or converter, which contains one")
-        self.jms_template = template_of(template)
+        self.jms_template: JmsTemplate = template_of(template)
         self.default_destination = default_destination
         self._message_converter = message_converter
         self._converter = converter
@@ -124,7 +124,7 @@ class JmsMessagingTemplate:
     async def receive_and_convert(
         self,
         destination: Destination | str | None = None,
-        type: Any = None,
+        type: object = None,
         *,
         selector: str | None = None,
         timeout: Timeout = UNSET,
@@ -133,7 +133,7 @@ class JmsMessagingTemplate:
     async def receive_and_convert(
         self,
         destination: Destination | str | None = None,
-        type: Any = None,  # noqa: A002 - the JmsTemplate's word
+        type: object = None,  # noqa: A002 - the JmsTemplate's word
         *,
         selector: str | None = None,
         timeout: Timeout = UNSET,
@@ -180,7 +180,7 @@ class JmsMessagingTemplate:
         payload: object,
         headers: Mapping[str, object] | None = None,
         *,
-        type: Any = None,
+        type: object = None,
         post_processor: GenericMessagePostProcessor | None = None,
         timeout: Timeout = UNSET,
     ) -> Any: ...
@@ -191,7 +191,7 @@ class JmsMessagingTemplate:
         payload: object,
         headers: Mapping[str, object] | None = None,
         *,
-        type: Any = None,  # noqa: A002 - the JmsTemplate's word
+        type: object = None,  # noqa: A002 - the JmsTemplate's word
         post_processor: GenericMessagePostProcessor | None = None,
         timeout: Timeout = UNSET,
     ) -> Any:

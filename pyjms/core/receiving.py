@@ -97,7 +97,7 @@ class TemplateReceiving(TemplateExecution):
     async def receive_and_convert(
         self,
         destination: Destination | str | None = None,
-        type: Any = None,
+        type: object = None,
         *,
         timeout: Timeout = UNSET,
     ) -> Any: ...
@@ -105,7 +105,7 @@ class TemplateReceiving(TemplateExecution):
     async def receive_and_convert(
         self,
         destination: Destination | str | None = None,
-        type: Any = None,  # noqa: A002 - JMS's word
+        type: object = None,  # noqa: A002 - JMS's word
         *,
         timeout: Timeout = UNSET,
     ) -> Any:
@@ -132,7 +132,7 @@ class TemplateReceiving(TemplateExecution):
         self,
         destination: Destination | str | None,
         selector: str | None,
-        type: Any = None,
+        type: object = None,
         *,
         timeout: Timeout = UNSET,
     ) -> Any: ...
@@ -141,7 +141,7 @@ class TemplateReceiving(TemplateExecution):
         self,
         destination: Destination | str | None,
         selector: str | None,
-        type: Any = None,  # noqa: A002 - JMS's word
+        type: object = None,  # noqa: A002 - JMS's word
         *,
         timeout: Timeout = UNSET,
     ) -> Any:

@@ -31,7 +31,7 @@ __all__ = [
     "reply_from_temporary_queue",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 SendRequest = Callable[[Destination], Awaitable[Message]]
 """Sends the request with this reply destination, and returns it with its message id."""

@@ -53,11 +53,11 @@ class BoundResource:
         *,
         deadline: float | None = None,
     ) -> None:
-        self.connection = connection
-        self.session = session
+        self.connection: Connection = connection
+        self.session: Session = session
         self.transactional: bool = transactional
-        self.deadline = deadline
-        self.rollback_only = False
+        self.deadline: float | None = deadline
+        self.rollback_only: bool = False
         self.joined: dict[ConnectionFactory, BoundResource] = {}
         """Sessions of other factories that are to end as this one does."""
 

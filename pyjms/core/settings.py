@@ -139,9 +139,9 @@ class TemplateSettings:
         self.explicit_qos_enabled: bool = (
             given != _PROVIDER_DEFAULTS if explicit_qos_enabled is None else explicit_qos_enabled
         )
-        self.delivery_mode = delivery_mode
-        self.priority = priority
-        self.time_to_live = time_to_live
+        self.delivery_mode: DeliveryMode = delivery_mode
+        self.priority: int = priority
+        self.time_to_live: float = time_to_live
         self.delivery_delay = delivery_delay
         self.message_converter: MessageConverter = message_converter or DefaultMessageConverter()
         self.destination_resolver: DestinationResolver = (

@@ -15,6 +15,7 @@ what they send after it is on its own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from pyjms._logger import get_logger
 from pyjms._wakeup import LoopHandle
@@ -33,7 +34,7 @@ __all__ = [
     "register_synchronization",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class TransactionSynchronization:

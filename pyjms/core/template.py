@@ -168,7 +168,7 @@ class JmsTemplate(TemplateReceiving):
         destination: Destination | str | None,
         payload: object,
         *,
-        type: Any = None,
+        type: object = None,
         timeout: Timeout = UNSET,
         response_queue: Destination | str | None = None,
         post_processor: MessagePostProcessor | None = None,
@@ -180,7 +180,7 @@ class JmsTemplate(TemplateReceiving):
         destination: Destination | str | None,
         payload: object,
         *,
-        type: Any = None,  # noqa: A002 - JMS's word
+        type: object = None,  # noqa: A002 - JMS's word
         timeout: Timeout = UNSET,
         response_queue: Destination | str | None = None,
         post_processor: MessagePostProcessor | None = None,

@@ -43,7 +43,7 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token, copy_context
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -54,7 +54,7 @@ from pyjms.errors import IllegalStateException
 
 __all__ = ["Worker", "call_in_worker", "calls_in_flight", "current_worker"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -174,12 +174,12 @@ class Worker:
     def __init__(self, name: str, listener_id: str | None = None) -> None:
         self.name = name
         self.listener_id = listener_id
-        self.loop = LoopHandle()
+        self.loop: LoopHandle = LoopHandle()
         self._calls: SimpleQueue[_Call | _Answer | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ended = anyio.Event()
-        self.busy = False
-        self.closed = False
+        self.busy: bool = False
+        self.closed: bool = False
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
         """Run `function(*args)` in the thread and return its result, or raise what it raises.

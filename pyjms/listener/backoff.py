@@ -163,7 +163,7 @@ class wait_back_off:  # noqa: N801 - tenacity spells its strategies in lower cas
 
     def __init__(self, execution: BackOffExecution) -> None:
         self.execution = execution
-        self.exhausted = False
+        self.exhausted: bool = False
 
     def __call__(self, retry_state: RetryCallState) -> float:
         seconds = self.execution.next_back_off()

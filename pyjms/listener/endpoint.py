@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyjms.annotation.jms_scheduled import Schedule
 from pyjms.client.options import RedeliveryPolicy
@@ -59,14 +59,14 @@ class JmsListenerEndpoint(ABC):
     auto_startup: bool | None = None
     interceptors: Sequence[HandlerInterceptor] | None = None
     """Interceptors of this listener, within those of the container factory."""
-    properties: dict[str, Any] = field(default_factory=dict)
+    properties: dict[str, object] = field(default_factory=dict)
     """Further properties of the container, by name."""
     schedule: Schedule | None = None
     """When the broker sends the messages itself."""
-    provided: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    provided: dict[str, Callable[[], object]] = field(default_factory=dict)
     """Further properties, by name, each supplied when the container is created."""
 
-    def override(self, **settings: Any) -> None:
+    def override(self, **settings: object) -> None:
         """Replace settings by name (`listeners.<id>` in YAML).
 
         Raises:
@@ -101,7 +101,7 @@ class JmsListenerEndpoint(ABC):
         container.message_listener = self.create_listener(container)
 
     @abstractmethod
-    def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., Any]:
+    def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., object]:
         """Return the listener, which the container calls with (message) or (message, session)."""
 
     @abstractmethod
@@ -116,9 +116,9 @@ class SimpleJmsListenerEndpoint(JmsListenerEndpoint):
     Spring: SimpleJmsListenerEndpoint.
     """
 
-    message_listener: Callable[..., Any]
+    message_listener: Callable[..., object]
 
-    def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., Any]:
+    def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., object]:
         """Return the listener of this endpoint, the same for every container."""
         return self.message_listener
 
@@ -135,12 +135,12 @@ class MethodJmsListenerEndpoint(JmsListenerEndpoint):
     Spring: MethodJmsListenerEndpoint.
     """
 
-    handler: Callable[..., Any]
+    handler: Callable[..., object]
     make_listener: Callable[
-        [MethodJmsListenerEndpoint, AbstractMessageListenerContainer], Callable[..., Any]
+        [MethodJmsListenerEndpoint, AbstractMessageListenerContainer], Callable[..., object]
     ]
 
-    def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., Any]:
+    def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., object]:
         """Return the adapter that calls the handler."""
         return self.make_listener(self, container)
 

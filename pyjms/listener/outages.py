@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from typing import Final
 
 from pyjms import _clock
 from pyjms._logger import get_logger
@@ -28,7 +29,7 @@ from pyjms.jms.api import Connection, ConnectionFactory
 
 __all__ = ["Outage", "Outages", "is_connection_failure", "leave_losses_to_recovery"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _WRAPPED = ("target_connection_factory", "target")
 
@@ -61,9 +62,9 @@ class Outage:
         self.broker = broker
         self._away_since: float | None = None
         self._losses: dict[str, BaseException] = {}
-        self.timed_out = False
+        self.timed_out: bool = False
         """Whether a start has waited for the broker in vain."""
-        self.restorations = 0
+        self.restorations: int = 0
         """How often connections to the broker were made again."""
 
     @property

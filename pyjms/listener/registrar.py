@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
-from pyjms.annotation.jms_listener import JmsListenerMark, jms_listener, listener_marks
+from pyjms.annotation.jms_listener import (
+    JmsListenerMark,
+    ListenerOptions,
+    jms_listener,
+    listener_marks,
+)
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
@@ -51,7 +56,7 @@ class JmsListenerEndpointRegistrar:
         self.endpoint_registry: JmsListenerEndpointRegistry | None = None
         self.endpoints: list[tuple[JmsListenerEndpoint, Any | None]] = []
         """The endpoints that were added, each with its factory; None: the one that it names."""
-        self.handlers: list[tuple[Callable[..., Any], JmsListenerMark]] = []
+        self.handlers: list[tuple[Callable[..., object], JmsListenerMark]] = []
         """The handlers that were added, with their marks."""
 
     def register_endpoint(self, endpoint: JmsListenerEndpoint, factory: Any | None = None) -> None:
@@ -65,7 +70,10 @@ class JmsListenerEndpointRegistrar:
         self.endpoints.append((endpoint, factory))
 
     def register_handler(
-        self, handler: Callable[..., Any], *destinations: str | Destination, **options: Any
+        self,
+        handler: Callable[..., object],
+        *destinations: str | Destination,
+        **options: Unpack[ListenerOptions],
     ) -> None:
         """Add a handler, as if it had the mark `@jms_listener(*destinations, **options)`.
 
@@ -75,7 +83,9 @@ class JmsListenerEndpointRegistrar:
         self.handlers.append((handler, mark_of(*destinations, **options)))
 
 
-def mark_of(*destinations: str | Destination, **options: Any) -> JmsListenerMark:
+def mark_of(
+    *destinations: str | Destination, **options: Unpack[ListenerOptions]
+) -> JmsListenerMark:
     """Return the mark that `@jms_listener` with these arguments makes."""
 
     def marked() -> None:

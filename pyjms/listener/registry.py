@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_PHASE", "JmsListenerEndpointRegistry"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 DEFAULT_PHASE = 2147483647
 _ID_PREFIX = "pyjms.JmsListenerEndpointContainer#"
@@ -41,7 +41,7 @@ class JmsListenerEndpointRegistry:
         self._containers: dict[str, AbstractMessageListenerContainer] = {}
         self._generated = 0
         self._started = False
-        self.phase = DEFAULT_PHASE
+        self.phase: int = DEFAULT_PHASE
 
     def __iter__(self) -> Iterator[AbstractMessageListenerContainer]:
         return iter(list(self._containers.values()))

@@ -39,7 +39,7 @@ from pyjms.support.retry import RetryPolicy, delay_before
 
 __all__ = ["Retries"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _MOST_GIVEN_UP: Final = 1000
 """Messages that are remembered until they are redelivered for the last time. One that is forgotten

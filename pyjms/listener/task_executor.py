@@ -70,7 +70,7 @@ class TaskExecutor:
         if max_workers < 1:
             raise ValueError(f"max_workers must be at least 1: {max_workers}")
         self.max_workers = max_workers
-        self.active_count = 0
+        self.active_count: int = 0
         self._inner = SimpleAsyncTaskExecutor()
 
     def execute(self, function: Work, name: str, ended: Work | None = None) -> BackgroundTask:

@@ -31,17 +31,17 @@ class JMSEndpointStats(Statistics):
 
     def __init__(self, name: str, parent: Statistics | None = None) -> None:
         super().__init__(name, parent)
-        self.message_count = CountStatistic(self, "message_count")
+        self.message_count: CountStatistic = CountStatistic(self, "message_count")
         """Messages sent, or delivered to the application."""
-        self.pending_message_count = CountStatistic(self, "pending_message_count")
+        self.pending_message_count: CountStatistic = CountStatistic(self, "pending_message_count")
         """Messages that have arrived and were not delivered yet."""
-        self.expired_message_count = CountStatistic(self, "expired_message_count")
+        self.expired_message_count: CountStatistic = CountStatistic(self, "expired_message_count")
         """Messages that had expired before their delivery."""
-        self.message_wait_time = TimeStatistic(self, "message_wait_time")
+        self.message_wait_time: TimeStatistic = TimeStatistic(self, "message_wait_time")
         """Seconds from a message's arrival to its delivery."""
-        self.message_rate_time = TimeStatistic(self, "message_rate_time")
+        self.message_rate_time: TimeStatistic = TimeStatistic(self, "message_rate_time")
         """Seconds between a message and the one before it."""
-        self.message_process_time = TimeStatistic(self, "message_process_time")
+        self.message_process_time: TimeStatistic = TimeStatistic(self, "message_process_time")
         """Seconds that a listener took for a message; `receive` does not count."""
         self._last: float | None = None
 
@@ -100,7 +100,9 @@ class JMSSessionStats(JMSEndpointStats):
 
     def __init__(self, name: str, parent: JMSConnectionStats) -> None:
         super().__init__(name, parent)
-        self.durable_subscription_count = CountStatistic(self, "durable_subscription_count")
+        self.durable_subscription_count: CountStatistic = CountStatistic(
+            self, "durable_subscription_count"
+        )
         """Durable subscriptions that have a consumer in the session."""
         self._endpoints: WeakSet[JMSProducerStats | JMSConsumerStats] = WeakSet()
 

@@ -14,7 +14,7 @@ Statistics are changed on the loop of what they describe; reading them is safe f
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from pyjms import _clock
 from pyjms._logger import get_logger
@@ -28,7 +28,7 @@ __all__ = [
     "remove_metrics_observer",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class Statistics:
@@ -47,7 +47,7 @@ class Statistics:
     def __init__(self, name: str, parent: Statistics | None = None) -> None:
         self.name = name
         self.parent = parent
-        self.is_closed = False
+        self.is_closed: bool = False
         """Whether what these describe is closed."""
 
     def as_dict(self) -> dict[str, float]:
@@ -136,13 +136,14 @@ class CountStatistic:
     __slots__ = ("chain", "count", "last_sample_time", "name", "owner", "start_time")
 
     def __init__(self, owner: Statistics, name: str) -> None:
-        self.owner = owner
+        self.owner: Statistics = owner
         self.name: str = name
         parent: CountStatistic | None = getattr(owner.parent, name, None)
         self.chain: tuple[CountStatistic, ...] = (self, *(parent.chain if parent else ()))
         """This one, and those of the parents in which it counts, too."""
-        self.count = 0
-        self.start_time = self.last_sample_time = _clock.time_ms()
+        self.count: int = 0
+        self.start_time: int = _clock.time_ms()
+        self.last_sample_time: int = self.start_time
         """Milliseconds since 1970, of the start or the last reset, and of the last change."""
 
     def increment(self, amount: int = 1) -> None:
@@ -184,14 +185,16 @@ class TimeStatistic:
                  "total_time")  # fmt: skip
 
     def __init__(self, owner: Statistics, name: str) -> None:
-        self.owner = owner
+        self.owner: Statistics = owner
         self.name: str = name
         parent: TimeStatistic | None = getattr(owner.parent, name, None)
         self.chain: tuple[TimeStatistic, ...] = (self, *(parent.chain if parent else ()))
         """This one, and those of the parents in which it measures, too."""
-        self.count = 0
-        self.total_time = self.min_time = self.max_time = 0.0
-        self.start_time = _clock.time_ms()
+        self.count: int = 0
+        self.total_time: float = 0.0
+        self.min_time: float = 0.0
+        self.max_time: float = 0.0
+        self.start_time: int = _clock.time_ms()
         """Milliseconds since 1970, of the start or the last reset."""
 
     def add_time(self, seconds: float) -> None:

@@ -94,10 +94,10 @@ class Budget:
 
     def __init__(self, lookup: Lookup, limits: SelectorLimits) -> None:
         """Start with all that `limits` allow; `lookup` returns the values."""
-        self.lookup = lookup
-        self.limits = limits
-        self.steps = limits.steps
-        self.characters = limits.characters
+        self.lookup: Lookup = lookup
+        self.limits: SelectorLimits = limits
+        self.steps: int = limits.steps
+        self.characters: int = limits.characters
 
     def __call__(self, name: str) -> object:
         return self.lookup(name)

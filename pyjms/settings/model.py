@@ -7,7 +7,7 @@ Values are read-only. An unknown key is an error. Durations are seconds once rea
 from __future__ import annotations
 
 import os
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
@@ -151,7 +151,9 @@ class PyjmsSettings(BaseSettings):
     `load_settings` reads them from files and environment.
     """
 
-    model_config = SettingsConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True
+    )
 
     jms: JmsSettings = JmsSettings()
     """JMS: template and listeners."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, SecretStr, field_validator
 
@@ -17,7 +17,9 @@ Protocol = Literal["TLSv1.2", "TLSv1.3"]
 class TlsCommonSettings(BaseModel):
     """What both ends of an encrypted connection can set."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True
+    )
 
     trust_store: str | None = None
     """File of the trusted certificates, PEM or PKCS12; null: those of the system."""

@@ -33,7 +33,7 @@ __all__ = [
     "tolerant_values",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 MESSAGE_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("seq", "long"),

@@ -12,7 +12,7 @@ from pyjms.jms.destination import Destination, Queue, Topic, named_kind
 
 __all__ = ["DestinationResolver", "DynamicDestinationResolver", "SimpleDestinationResolver"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _VIRTUAL_TOPIC: Final = "VirtualTopic."
 # Bounds the cache: names come from the application, but names for replies may be many.

@@ -18,7 +18,7 @@ from pyjms.jms.types import Long
 
 __all__ = ["MESSAGE_ATTRIBUTES", "JmsHeaders", "SimpleJmsHeaderMapper"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class JmsHeaders:

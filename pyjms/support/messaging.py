@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pyjms import _clock
 from pyjms.errors import MessageConversionException
@@ -57,7 +57,7 @@ class GenericMessage(Generic[T_co]):
             return NotImplemented
         return bool(self._payload == other.payload and self._headers == other.headers)
 
-    __hash__ = None  # type: ignore[assignment]  # payloads need not have one
+    __hash__: Final = None  # type: ignore[assignment]  # payloads need not have one
 
     def __repr__(self) -> str:
         # the payload may be confidential, and a message may be logged
@@ -80,7 +80,7 @@ class MessagingMessageConverter:
         header_mapper: SimpleJmsHeaderMapper | None = None,
     ) -> None:
         self.payload_converter: MessageConverter = payload_converter or DefaultMessageConverter()
-        self.header_mapper = header_mapper or SimpleJmsHeaderMapper()
+        self.header_mapper: SimpleJmsHeaderMapper = header_mapper or SimpleJmsHeaderMapper()
 
     def to_message(self, payload: object, session: Session) -> Message:
         """Return a message of `session` for a generic message.
@@ -98,7 +98,7 @@ class MessagingMessageConverter:
         self.header_mapper.from_headers(payload.headers, message)
         return message
 
-    def from_message(self, message: Message, target: Any = None) -> GenericMessage[Any]:
+    def from_message(self, message: Message, target: object = None) -> GenericMessage[Any]:
         """Return the generic message for `message`, its payload read as `target`.
 
         If the payload converter returns a generic message, that keeps its headers; those of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Generic, TypeVar, Unpack
+from typing import Any, Final, Generic, TypeVar, Unpack
 
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
@@ -54,11 +54,11 @@ class Connection(CloseableFacade[api.Connection]):
 
     __slots__ = ()
 
-    set_client_id = blocking(api.Connection.set_client_id)
-    start = blocking(api.Connection.start)
-    stop = blocking(api.Connection.stop)
-    add_transport_listener = forwarding(ActiveMQConnection.add_transport_listener)
-    remove_transport_listener = forwarding(ActiveMQConnection.remove_transport_listener)
+    set_client_id: Final = blocking(api.Connection.set_client_id)
+    start: Final = blocking(api.Connection.start)
+    stop: Final = blocking(api.Connection.stop)
+    add_transport_listener: Final = forwarding(ActiveMQConnection.add_transport_listener)
+    remove_transport_listener: Final = forwarding(ActiveMQConnection.remove_transport_listener)
 
     def create_session(
         self,
@@ -127,20 +127,22 @@ class Connection(CloseableFacade[api.Connection]):
         consumer.server_session_pool = pool
         return consumer
 
-    client_id = Attribute[str | None](
+    client_id: Attribute[str | None] = Attribute[str | None](
         "The client id, which owns durable subscriptions; None until it is set or generated.",
         read_only=True,
     )
-    metadata = Attribute[ConnectionMetaData]("Versions and names of the provider.", read_only=True)
-    transformer = Attribute[api.MessageTransformer | None](
-        "The message transformer of new sessions."
+    metadata: Attribute[ConnectionMetaData] = Attribute[ConnectionMetaData](
+        "Versions and names of the provider.", read_only=True
     )
-    stats = Attribute[JMSConnectionStats | None](
+    transformer: Attribute[api.MessageTransformer | None] = Attribute[
+        api.MessageTransformer | None
+    ]("The message transformer of new sessions.")
+    stats: Attribute[JMSConnectionStats | None] = Attribute[JMSConnectionStats | None](
         "What it has sent and received; None if `stats_enabled` is off.", read_only=True
     )
-    exception_listener = Attribute[api.ExceptionListener | None](
-        "Called with the connection's failure, in the thread of the loop: it must not block."
-    )
+    exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
+        api.ExceptionListener | None
+    ]("Called with the connection's failure, in the thread of the loop: it must not block.")
 
 
 class QueueConnection(Connection):
@@ -148,7 +150,7 @@ class QueueConnection(Connection):
 
     __slots__ = ()
 
-    create_queue_session = blocking_as(
+    create_queue_session: Final = blocking_as(
         lambda: QueueSession, domain.QueueConnection.create_queue_session
     )
 
@@ -158,7 +160,7 @@ class TopicConnection(Connection):
 
     __slots__ = ()
 
-    create_topic_session = blocking_as(
+    create_topic_session: Final = blocking_as(
         lambda: TopicSession, domain.TopicConnection.create_topic_session
     )
 
@@ -168,7 +170,7 @@ class QueueConnectionFactory(ReusableFacade[F], Generic[F]):
 
     __slots__ = ()
 
-    create_queue_connection = blocking_as(
+    create_queue_connection: Final = blocking_as(
         lambda: QueueConnection, domain.QueueConnectionFactory.create_queue_connection
     )
 
@@ -178,7 +180,7 @@ class TopicConnectionFactory(ReusableFacade[F], Generic[F]):
 
     __slots__ = ()
 
-    create_topic_connection = blocking_as(
+    create_topic_connection: Final = blocking_as(
         lambda: TopicConnection, domain.TopicConnectionFactory.create_topic_connection
     )
 
@@ -189,7 +191,7 @@ class CreatingFactory(QueueConnectionFactory[F], TopicConnectionFactory[F], Gene
     __slots__ = ()
 
     create_connection = blocking_as(lambda: Connection, api.ConnectionFactory.create_connection)
-    create_context = blocking_as(lambda: JMSContext, api.ConnectionFactory.create_context)
+    create_context: Final = blocking_as(lambda: JMSContext, api.ConnectionFactory.create_context)
 
 
 class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
@@ -213,29 +215,35 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
 
     __slots__ = ()
 
-    uri = Attribute[TransportURI]("The broker's URL without the options of the client.")
-    options = Attribute[ClientOptions]("The options; `pyjms.aio.ConnectionFactory` has them, too.")
-    user_name = Attribute[str | None]("The user of connections that name none.")
-    password = Attribute[str | None]("That user's password.")
-    exception_listener = Attribute[api.ExceptionListener | None](
-        "The exception listener of new connections, called on the loop: it must not block."
+    uri: Attribute[TransportURI] = Attribute[TransportURI](
+        "The broker's URL without the options of the client."
     )
-    transformer = Attribute[api.MessageTransformer | None](
-        "The message transformer of new connections, called on the loop: it must not block."
+    options: Attribute[ClientOptions] = Attribute[ClientOptions](
+        "The options; `pyjms.aio.ConnectionFactory` has them, too."
     )
-    redelivery_policy = Attribute[RedeliveryPolicy](
+    user_name: Attribute[str | None] = Attribute[str | None](
+        "The user of connections that name none."
+    )
+    password: Attribute[str | None] = Attribute[str | None]("That user's password.")
+    exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
+        api.ExceptionListener | None
+    ]("The exception listener of new connections, called on the loop: it must not block.")
+    transformer: Attribute[api.MessageTransformer | None] = Attribute[
+        api.MessageTransformer | None
+    ]("The message transformer of new connections, called on the loop: it must not block.")
+    redelivery_policy: Attribute[RedeliveryPolicy] = Attribute[RedeliveryPolicy](
         "The redelivery policy of destinations without one of their own."
     )
-    redelivery_policy_map = Attribute[RedeliveryPolicyMap](
+    redelivery_policy_map: Attribute[RedeliveryPolicyMap] = Attribute[RedeliveryPolicyMap](
         "The redelivery policies by destination.", read_only=True
     )
-    prefetch_policy = Attribute[PrefetchPolicy](
+    prefetch_policy: Attribute[PrefetchPolicy] = Attribute[PrefetchPolicy](
         "How many messages are dispatched ahead of their acknowledgements.", read_only=True
     )
-    blob_transfer_policy = Attribute[BlobTransferPolicy](
+    blob_transfer_policy: Attribute[BlobTransferPolicy] = Attribute[BlobTransferPolicy](
         "Where the bodies of blob messages are stored.", read_only=True
     )
-    stats = Attribute[JMSStats](
+    stats: Attribute[JMSStats] = Attribute[JMSStats](
         "What its open connections have sent and received, if `stats_enabled` is on.",
         read_only=True,
     )
@@ -243,5 +251,5 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
     def __init__(
         self, url: str | None = None, **options: Unpack[ConnectionFactoryKeywords]
     ) -> None:
-        self.core = CoreConnectionFactory(url, **options)
+        self.core: CoreConnectionFactory = CoreConnectionFactory(url, **options)
         self.loop = current_loop()

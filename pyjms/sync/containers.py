@@ -101,10 +101,10 @@ class DefaultMessageListenerContainer(_Container[CoreDefault], _DefaultPropertie
 
     KIND = CoreDefault
 
-    is_recovering = Attribute[bool](
+    is_recovering: Attribute[bool] = Attribute[bool](
         "Whether the connection is lost and not yet re-established.", read_only=True
     )
-    paused_task_count = Attribute[int](
+    paused_task_count: Attribute[int] = Attribute[int](
         "Number of consumers that wait for a start, or for the task executor.", read_only=True
     )
 
@@ -119,10 +119,20 @@ class SimpleMessageListenerContainer(_Container[CoreSimple], _Properties):
 
     KIND = CoreSimple
 
-    concurrency = Attribute[str]('The number of consumers; of "2-4" the upper number counts.')
-    concurrent_consumers = Attribute[int]("The number of consumers at the next initialization.")
-    max_concurrent_consumers = Attribute[int]("The same number.", read_only=True)
-    shared_connection_enabled = Attribute[bool]("Always true.", read_only=True)
-    connect_lazily = Attribute[bool]("Whether to connect at `start`, not at `initialize`.")
-    recover_on_exception = Attribute[bool]("Whether to try once to reconnect after a failure.")
-    task_executor = Attribute[AsyncTaskExecutor | None]("Runs the listeners.")
+    concurrency: Attribute[str] = Attribute[str](
+        'The number of consumers; of "2-4" the upper number counts.'
+    )
+    concurrent_consumers: Attribute[int] = Attribute[int](
+        "The number of consumers at the next initialization."
+    )
+    max_concurrent_consumers: Attribute[int] = Attribute[int]("The same number.", read_only=True)
+    shared_connection_enabled: Attribute[bool] = Attribute[bool]("Always true.", read_only=True)
+    connect_lazily: Attribute[bool] = Attribute[bool](
+        "Whether to connect at `start`, not at `initialize`."
+    )
+    recover_on_exception: Attribute[bool] = Attribute[bool](
+        "Whether to try once to reconnect after a failure."
+    )
+    task_executor: Attribute[AsyncTaskExecutor | None] = Attribute[AsyncTaskExecutor | None](
+        "Runs the listeners."
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 from pyjms._wakeup import LoopHandle
 from pyjms.enums import AcknowledgeMode, DeliveryMode
@@ -49,31 +49,41 @@ class JMSProducer(SessionPart[api.JMSProducer]):
 
     _completions: CompletionThread
 
-    delivery_mode = Attribute[DeliveryMode]("PERSISTENT unless set.")
-    priority = Attribute[int]("The priority, 0 to 9; 4 unless set.")
-    time_to_live = Attribute[float]("Seconds; 0: messages never expire.")
-    delivery_delay = Attribute[float]("Seconds before the broker's scheduler delivers; 0: at once.")
-    disable_message_id = Attribute[bool]("A hint that message ids are not needed.")
-    disable_message_timestamp = Attribute[bool]("Whether messages are sent without a timestamp.")
-    properties = Attribute[MessageProperties](
+    delivery_mode: Attribute[DeliveryMode] = Attribute[DeliveryMode]("PERSISTENT unless set.")
+    priority: Attribute[int] = Attribute[int]("The priority, 0 to 9; 4 unless set.")
+    time_to_live: Attribute[float] = Attribute[float]("Seconds; 0: messages never expire.")
+    delivery_delay: Attribute[float] = Attribute[float](
+        "Seconds before the broker's scheduler delivers; 0: at once."
+    )
+    disable_message_id: Attribute[bool] = Attribute[bool]("A hint that message ids are not needed.")
+    disable_message_timestamp: Attribute[bool] = Attribute[bool](
+        "Whether messages are sent without a timestamp."
+    )
+    properties: Attribute[MessageProperties] = Attribute[MessageProperties](
         "The properties that are set on every message.", read_only=True
     )
-    correlation_id = Attribute[str | None]("The correlation id of every message.", read_only=True)
-    reply_to = Attribute[Destination | None]("Where replies are expected.", read_only=True)
-    type = Attribute[str | None]("The type of every message.", read_only=True)
+    correlation_id: Attribute[str | None] = Attribute[str | None](
+        "The correlation id of every message.", read_only=True
+    )
+    reply_to: Attribute[Destination | None] = Attribute[Destination | None](
+        "Where replies are expected.", read_only=True
+    )
+    type: Attribute[str | None] = Attribute[str | None](
+        "The type of every message.", read_only=True
+    )
 
-    set_delivery_mode = _chained(api.JMSProducer.set_delivery_mode)
-    set_priority = _chained(api.JMSProducer.set_priority)
-    set_time_to_live = _chained(api.JMSProducer.set_time_to_live)
-    set_delivery_delay = _chained(api.JMSProducer.set_delivery_delay)
-    set_disable_message_id = _chained(api.JMSProducer.set_disable_message_id)
-    set_disable_message_timestamp = _chained(api.JMSProducer.set_disable_message_timestamp)
-    set_property = _chained(api.JMSProducer.set_property)
-    clear_properties = _chained(api.JMSProducer.clear_properties)
-    set_correlation_id = _chained(api.JMSProducer.set_correlation_id)
-    set_reply_to = _chained(api.JMSProducer.set_reply_to)
-    set_type = _chained(api.JMSProducer.set_type)
-    property_exists = forwarding(api.JMSProducer.property_exists)
+    set_delivery_mode: Final = _chained(api.JMSProducer.set_delivery_mode)
+    set_priority: Final = _chained(api.JMSProducer.set_priority)
+    set_time_to_live: Final = _chained(api.JMSProducer.set_time_to_live)
+    set_delivery_delay: Final = _chained(api.JMSProducer.set_delivery_delay)
+    set_disable_message_id: Final = _chained(api.JMSProducer.set_disable_message_id)
+    set_disable_message_timestamp: Final = _chained(api.JMSProducer.set_disable_message_timestamp)
+    set_property: Final = _chained(api.JMSProducer.set_property)
+    clear_properties: Final = _chained(api.JMSProducer.clear_properties)
+    set_correlation_id: Final = _chained(api.JMSProducer.set_correlation_id)
+    set_reply_to: Final = _chained(api.JMSProducer.set_reply_to)
+    set_type: Final = _chained(api.JMSProducer.set_type)
+    property_exists: Final = forwarding(api.JMSProducer.property_exists)
 
     def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
         """Set what the object stands for; its completion thread ends with the context."""
@@ -156,45 +166,57 @@ class JMSContext(SessionPart[api.JMSContext], CloseableFacade[api.JMSContext]):
 
     __slots__ = ()
 
-    auto_start = Attribute[bool]("Whether creating a consumer starts the connection.")
-    client_id = Attribute[str | None]("The client id of the connection.", read_only=True)
-    metadata = Attribute[ConnectionMetaData]("Versions and names of the provider.", read_only=True)
-    session_mode = Attribute[AcknowledgeMode]("How messages are acknowledged.", read_only=True)
-    transacted = Attribute[bool]("Whether work is done in transactions.", read_only=True)
-    exception_listener = Attribute[api.ExceptionListener | None](
-        "Called with the connection's failure, in the thread of the loop: it must not block."
+    auto_start: Attribute[bool] = Attribute[bool](
+        "Whether creating a consumer starts the connection."
     )
+    client_id: Attribute[str | None] = Attribute[str | None](
+        "The client id of the connection.", read_only=True
+    )
+    metadata: Attribute[ConnectionMetaData] = Attribute[ConnectionMetaData](
+        "Versions and names of the provider.", read_only=True
+    )
+    session_mode: Attribute[AcknowledgeMode] = Attribute[AcknowledgeMode](
+        "How messages are acknowledged.", read_only=True
+    )
+    transacted: Attribute[bool] = Attribute[bool](
+        "Whether work is done in transactions.", read_only=True
+    )
+    exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
+        api.ExceptionListener | None
+    ]("Called with the connection's failure, in the thread of the loop: it must not block.")
 
-    set_client_id = blocking(api.JMSContext.set_client_id)
-    start = blocking(api.JMSContext.start)
-    stop = blocking(api.JMSContext.stop)
-    session = blocking_as(lambda: Session, api.JMSContext.session)
-    acknowledge = blocking(api.JMSContext.acknowledge)
-    commit = blocking(api.JMSContext.commit)
-    rollback = blocking(api.JMSContext.rollback)
-    recover = blocking(api.JMSContext.recover)
-    create_consumer = blocking_as(lambda: JMSConsumer, api.JMSContext.create_consumer)
-    create_durable_consumer = blocking_as(
+    set_client_id: Final = blocking(api.JMSContext.set_client_id)
+    start: Final = blocking(api.JMSContext.start)
+    stop: Final = blocking(api.JMSContext.stop)
+    session: Final = blocking_as(lambda: Session, api.JMSContext.session)
+    acknowledge: Final = blocking(api.JMSContext.acknowledge)
+    commit: Final = blocking(api.JMSContext.commit)
+    rollback: Final = blocking(api.JMSContext.rollback)
+    recover: Final = blocking(api.JMSContext.recover)
+    create_consumer: Final = blocking_as(lambda: JMSConsumer, api.JMSContext.create_consumer)
+    create_durable_consumer: Final = blocking_as(
         lambda: JMSConsumer, api.JMSContext.create_durable_consumer
     )
-    create_shared_consumer = blocking_as(lambda: JMSConsumer, api.JMSContext.create_shared_consumer)
-    create_shared_durable_consumer = blocking_as(
+    create_shared_consumer: Final = blocking_as(
+        lambda: JMSConsumer, api.JMSContext.create_shared_consumer
+    )
+    create_shared_durable_consumer: Final = blocking_as(
         lambda: JMSConsumer, api.JMSContext.create_shared_durable_consumer
     )
-    create_browser = blocking_as(lambda: QueueBrowser, api.JMSContext.create_browser)
-    unsubscribe = blocking(api.JMSContext.unsubscribe)
-    create_temporary_queue = blocking(api.JMSContext.create_temporary_queue)
-    create_temporary_topic = blocking(api.JMSContext.create_temporary_topic)
-    delete_temporary = blocking(api.JMSContext.delete_temporary)
+    create_browser: Final = blocking_as(lambda: QueueBrowser, api.JMSContext.create_browser)
+    unsubscribe: Final = blocking(api.JMSContext.unsubscribe)
+    create_temporary_queue: Final = blocking(api.JMSContext.create_temporary_queue)
+    create_temporary_topic: Final = blocking(api.JMSContext.create_temporary_topic)
+    delete_temporary: Final = blocking(api.JMSContext.delete_temporary)
 
-    create_queue = forwarding(api.JMSContext.create_queue)
-    create_topic = forwarding(api.JMSContext.create_topic)
-    create_message = forwarding(api.JMSContext.create_message)
-    create_text_message = forwarding(api.JMSContext.create_text_message)
-    create_bytes_message = forwarding(api.JMSContext.create_bytes_message)
-    create_map_message = forwarding(api.JMSContext.create_map_message)
-    create_stream_message = forwarding(api.JMSContext.create_stream_message)
-    create_object_message = forwarding(api.JMSContext.create_object_message)
+    create_queue: Final = forwarding(api.JMSContext.create_queue)
+    create_topic: Final = forwarding(api.JMSContext.create_topic)
+    create_message: Final = forwarding(api.JMSContext.create_message)
+    create_text_message: Final = forwarding(api.JMSContext.create_text_message)
+    create_bytes_message: Final = forwarding(api.JMSContext.create_bytes_message)
+    create_map_message: Final = forwarding(api.JMSContext.create_map_message)
+    create_stream_message: Final = forwarding(api.JMSContext.create_stream_message)
+    create_object_message: Final = forwarding(api.JMSContext.create_object_message)
 
     def create_context(self, session_mode: AcknowledgeMode | int) -> JMSContext:
         """Create a context with a session of its own on the same connection. Blocks.

@@ -80,9 +80,11 @@ class CachingConnectionFactory(_SharingFactory[CoreCaching]):
 
     KIND = CoreCaching
 
-    session_cache_size = Attribute[int]("Idle sessions to keep for each acknowledge mode.")
-    cache_producers = Attribute[bool]("Whether sessions keep their producers.")
-    cache_consumers = Attribute[bool]("Whether sessions keep their consumers.")
+    session_cache_size: Attribute[int] = Attribute[int](
+        "Idle sessions to keep for each acknowledge mode."
+    )
+    cache_producers: Attribute[bool] = Attribute[bool]("Whether sessions keep their producers.")
+    cache_consumers: Attribute[bool] = Attribute[bool]("Whether sessions keep their consumers.")
 
 
 class UserCredentialsConnectionFactoryAdapter(CreatingFactory[CoreCredentials]):
@@ -98,12 +100,14 @@ class UserCredentialsConnectionFactoryAdapter(CreatingFactory[CoreCredentials]):
 
     __slots__ = ()
 
-    target = Attribute[Any]("Opens the connections.")
+    target: Attribute[Any] = Attribute[Any]("Opens the connections.")
 
     def __init__(
         self, target: Any, *, user_name: str | None = None, password: str | None = None
     ) -> None:
-        self.core = CoreCredentials(core_of(target), user_name=user_name, password=password)
+        self.core: CoreCredentials = CoreCredentials(
+            core_of(target), user_name=user_name, password=password
+        )
         self.loop = loop_of(target)
         self.target = target
 
@@ -129,13 +133,15 @@ class DelegatingConnectionFactory(CreatingFactory[CoreDelegating]):
 
     __slots__ = ()
 
-    target_connection_factory = Attribute[Any]("Opens the connections.")
-    should_stop_connections = Attribute[bool](
+    target_connection_factory: Attribute[Any] = Attribute[Any]("Opens the connections.")
+    should_stop_connections: Attribute[bool] = Attribute[bool](
         "Whether started connections are stopped before they are closed."
     )
 
     def __init__(self, target: Any, *, should_stop_connections: bool = False) -> None:
-        self.core = CoreDelegating(core_of(target), should_stop_connections=should_stop_connections)
+        self.core: CoreDelegating = CoreDelegating(
+            core_of(target), should_stop_connections=should_stop_connections
+        )
         self.loop = loop_of(target)
         self.target_connection_factory = target
 
@@ -154,13 +160,13 @@ class TransactionAwareConnectionFactoryProxy(CreatingFactory[CoreTransactionAwar
 
     __slots__ = ()
 
-    target_connection_factory = Attribute[Any]("The factory of the transactions.")
-    synched_local_transaction_allowed = Attribute[bool](
+    target_connection_factory: Attribute[Any] = Attribute[Any]("The factory of the transactions.")
+    synched_local_transaction_allowed: Attribute[bool] = Attribute[bool](
         "Whether sessions join the transactions of other factories."
     )
 
     def __init__(self, target: Any, *, synched_local_transaction_allowed: bool = False) -> None:
-        self.core = CoreTransactionAware(
+        self.core: CoreTransactionAware = CoreTransactionAware(
             core_of(target), synched_local_transaction_allowed=synched_local_transaction_allowed
         )
         self.loop = loop_of(target)

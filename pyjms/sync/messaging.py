@@ -6,7 +6,7 @@ Post processors run on the loop: they change messages and must not block.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Final
 
 from pyjms.core.jms_client import JmsClient as CoreClient
 from pyjms.core.jms_client import JmsClientOperations as CoreOperations
@@ -32,19 +32,21 @@ class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
 
     __slots__ = ()
 
-    default_destination = Attribute[Destination | str | None]("The destination if none is given.")
-    jms_template = Attribute[Any]("Sends and receives.", read_only=True)
+    default_destination: Attribute[Destination | str | None] = Attribute[Destination | str | None](
+        "The destination if none is given."
+    )
+    jms_template: Attribute[Any] = Attribute[Any]("Sends and receives.", read_only=True)
 
     def __init__(self, template: Any, **options: Any) -> None:
-        self.core = CoreMessagingTemplate(core_of(template), **options)
+        self.core: CoreMessagingTemplate = CoreMessagingTemplate(core_of(template), **options)
         self.loop = loop_of(template)
 
-    send = blocking(CoreMessagingTemplate.send)
-    convert_and_send = blocking(CoreMessagingTemplate.convert_and_send)
-    receive = blocking(CoreMessagingTemplate.receive)
-    receive_and_convert = blocking(CoreMessagingTemplate.receive_and_convert)
-    send_and_receive = blocking(CoreMessagingTemplate.send_and_receive)
-    convert_send_and_receive = blocking(CoreMessagingTemplate.convert_send_and_receive)
+    send: Final = blocking(CoreMessagingTemplate.send)
+    convert_and_send: Final = blocking(CoreMessagingTemplate.convert_and_send)
+    receive: Final = blocking(CoreMessagingTemplate.receive)
+    receive_and_convert: Final = blocking(CoreMessagingTemplate.receive_and_convert)
+    send_and_receive: Final = blocking(CoreMessagingTemplate.send_and_receive)
+    convert_send_and_receive: Final = blocking(CoreMessagingTemplate.convert_send_and_receive)
 
 
 class JmsClientOperations(ReusableFacade[CoreOperations]):
@@ -75,9 +77,9 @@ class JmsClientOperations(ReusableFacade[CoreOperations]):
         """Return these operations sending messages that expire in `seconds`; 0: never."""
         return self._of(self.core.with_time_to_live(seconds))
 
-    send = blocking(CoreOperations.send)
-    receive = blocking(CoreOperations.receive)
-    send_and_receive = blocking(CoreOperations.send_and_receive)
+    send: Final = blocking(CoreOperations.send)
+    receive: Final = blocking(CoreOperations.receive)
+    send_and_receive: Final = blocking(CoreOperations.send_and_receive)
 
     def _of(self, core: CoreOperations) -> JmsClientOperations:
         return JmsClientOperations.of(core, self.loop)
@@ -93,7 +95,7 @@ class JmsClient(ReusableFacade[CoreClient]):
     __slots__ = ()
 
     def __init__(self, template: Any, **options: Any) -> None:
-        self.core = CoreClient(core_of(template), **options)
+        self.core: CoreClient = CoreClient(core_of(template), **options)
         self.loop = loop_of(template)
 
     def destination(self, destination: Destination | str) -> JmsClientOperations:
@@ -110,13 +112,13 @@ class JmsScheduler(ReusableFacade[CoreScheduler]):
     __slots__ = ()
 
     def __init__(self, template: Any) -> None:
-        self.core = CoreScheduler(core_of(template))
+        self.core: CoreScheduler = CoreScheduler(core_of(template))
         self.loop = loop_of(template)
 
-    schedule = blocking(CoreScheduler.schedule)
-    jobs = blocking(CoreScheduler.jobs)
-    cancel = blocking(CoreScheduler.cancel)
-    cancel_named = blocking(CoreScheduler.cancel_named)
+    schedule: Final = blocking(CoreScheduler.schedule)
+    jobs: Final = blocking(CoreScheduler.jobs)
+    cancel: Final = blocking(CoreScheduler.cancel)
+    cancel_named: Final = blocking(CoreScheduler.cancel_named)
 
 
 def redrive(

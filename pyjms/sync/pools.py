@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Final, Self, Unpack
 
 from pyjms.connection.pool.factory import JmsPoolConnectionFactory as CoreJmsPool
 from pyjms.connection.pool.factory import PooledConnectionFactory as CorePooled
@@ -27,23 +27,27 @@ class PooledConnectionFactory(CreatingFactory[CorePooled]):
 
     KIND: ClassVar[type[CorePooled]] = CorePooled
 
-    target_connection_factory = Attribute[Any]("Opens the connections.")
-    options = Attribute[PoolOptions]("The options; times are seconds.")
-    stats = Attribute[PoolStats]("What the pool has done.")
-    num_connections = Attribute[int]("How many connections are open.", read_only=True)
-    is_running = Attribute[bool]("Whether there is an open connection.", read_only=True)
+    target_connection_factory: Attribute[Any] = Attribute[Any]("Opens the connections.")
+    options: Attribute[PoolOptions] = Attribute[PoolOptions]("The options; times are seconds.")
+    stats: Attribute[PoolStats] = Attribute[PoolStats]("What the pool has done.")
+    num_connections: Attribute[int] = Attribute[int](
+        "How many connections are open.", read_only=True
+    )
+    is_running: Attribute[bool] = Attribute[bool](
+        "Whether there is an open connection.", read_only=True
+    )
 
     def __init__(self, target: Any, **options: Unpack[PoolKeywords]) -> None:
-        self.core = self.KIND(core_of(target), **options)
+        self.core: CorePooled = self.KIND(core_of(target), **options)
         self.loop = loop_of(target)
         self.target_connection_factory = target
         close_at_exit(self.core, self.loop, "stop")
 
-    start = blocking(CorePooled.start)
-    stop = blocking(CorePooled.stop)
-    destroy = blocking(CorePooled.destroy)
-    clear = blocking(CorePooled.clear)
-    expire_connections = blocking(CorePooled.expire_connections)
+    start: Final = blocking(CorePooled.start)
+    stop: Final = blocking(CorePooled.stop)
+    destroy: Final = blocking(CorePooled.destroy)
+    clear: Final = blocking(CorePooled.clear)
+    expire_connections: Final = blocking(CorePooled.expire_connections)
 
     def __enter__(self) -> Self:
         self.start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from pyjms._wakeup import LoopHandle
 from pyjms.enums import AcknowledgeMode, DeliveryMode
@@ -71,30 +71,34 @@ class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.Mess
         """Return what calls `listener` in the thread of this producer's completion listeners."""
         return ThreadedListener(listener, self._completions)
 
-    send = _sending(api.MessageProducer.send)
+    send: Final = _sending(api.MessageProducer.send)
 
-    destination = Attribute[Destination | None](
+    destination: Attribute[Destination | None] = Attribute[Destination | None](
         "The destination; None: each send names one.", read_only=True
     )
-    delivery_mode = Attribute[DeliveryMode]("The default delivery mode; PERSISTENT unless set.")
-    priority = Attribute[int]("The default priority, 0 to 9; 4 unless set.")
-    time_to_live = Attribute[float](
+    delivery_mode: Attribute[DeliveryMode] = Attribute[DeliveryMode](
+        "The default delivery mode; PERSISTENT unless set."
+    )
+    priority: Attribute[int] = Attribute[int]("The default priority, 0 to 9; 4 unless set.")
+    time_to_live: Attribute[float] = Attribute[float](
         "The default time to live in seconds; 0: messages never expire."
     )
-    delivery_delay = Attribute[float](
+    delivery_delay: Attribute[float] = Attribute[float](
         "Seconds before the broker's scheduler delivers a message; 0: at once."
     )
-    send_timeout = Attribute[float | None](
+    send_timeout: Attribute[float | None] = Attribute[float | None](
         "Seconds that a send waits for the broker, as every send then does; None: no limit."
     )
-    transformer = Attribute[api.MessageTransformer | None](
-        "Replaces the messages that are sent, on the loop: it must not block."
-    )
-    stats = Attribute[JMSProducerStats | None](
+    transformer: Attribute[api.MessageTransformer | None] = Attribute[
+        api.MessageTransformer | None
+    ]("Replaces the messages that are sent, on the loop: it must not block.")
+    stats: Attribute[JMSProducerStats | None] = Attribute[JMSProducerStats | None](
         "What it has sent; None if `stats_enabled` is off.", read_only=True
     )
-    disable_message_id = Attribute[bool]("A hint that message ids are not needed.")
-    disable_message_timestamp = Attribute[bool]("Whether messages are sent without a timestamp.")
+    disable_message_id: Attribute[bool] = Attribute[bool]("A hint that message ids are not needed.")
+    disable_message_timestamp: Attribute[bool] = Attribute[bool](
+        "Whether messages are sent without a timestamp."
+    )
 
 
 class MessageConsumer(SessionPart[api.MessageConsumer], CloseableFacade[api.MessageConsumer]):
@@ -105,17 +109,19 @@ class MessageConsumer(SessionPart[api.MessageConsumer], CloseableFacade[api.Mess
     _available_listener: Callable[[MessageConsumer], object] | None
     _interrupted: deque[Message | None]
 
-    destination = Attribute[Destination](
+    destination: Attribute[Destination] = Attribute[Destination](
         "The destination that messages are received from.", read_only=True
     )
-    message_selector = Attribute[str | None]("The selector; None for all messages.", read_only=True)
-    transformer = Attribute[api.MessageTransformer | None](
-        "Replaces the messages that are delivered, on the loop: it must not block."
+    message_selector: Attribute[str | None] = Attribute[str | None](
+        "The selector; None for all messages.", read_only=True
     )
-    stats = Attribute[JMSConsumerStats | None](
+    transformer: Attribute[api.MessageTransformer | None] = Attribute[
+        api.MessageTransformer | None
+    ]("Replaces the messages that are delivered, on the loop: it must not block.")
+    stats: Attribute[JMSConsumerStats | None] = Attribute[JMSConsumerStats | None](
         "What it has received; None if `stats_enabled` is off.", read_only=True
     )
-    is_closed = Attribute[bool]("Whether the consumer is closed.", read_only=True)
+    is_closed: Attribute[bool] = Attribute[bool]("Whether the consumer is closed.", read_only=True)
 
     def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
         """Set what the object stands for."""
@@ -198,8 +204,10 @@ class QueueBrowser(SessionPart[api.QueueBrowser], CloseableFacade[api.QueueBrows
 
     __slots__ = ()
 
-    queue = Attribute[Queue]("The queue that is browsed.", read_only=True)
-    message_selector = Attribute[str | None]("The selector; None for all messages.", read_only=True)
+    queue: Attribute[Queue] = Attribute[Queue]("The queue that is browsed.", read_only=True)
+    message_selector: Attribute[str | None] = Attribute[str | None](
+        "The selector; None for all messages.", read_only=True
+    )
 
     def __iter__(self) -> Iterator[Message]:
         messages = aiter(self.core)
@@ -220,52 +228,52 @@ class Session(SessionPart[api.Session], CloseableFacade[api.Session]):
 
     __slots__ = ()
 
-    create_producer = blocking_as(lambda: MessageProducer, api.Session.create_producer)
-    create_consumer = blocking_as(lambda: MessageConsumer, api.Session.create_consumer)
+    create_producer: Final = blocking_as(lambda: MessageProducer, api.Session.create_producer)
+    create_consumer: Final = blocking_as(lambda: MessageConsumer, api.Session.create_consumer)
     create_durable_subscriber = blocking_as(
         lambda: MessageConsumer, api.Session.create_durable_subscriber
     )
-    create_shared_consumer = blocking_as(
+    create_shared_consumer: Final = blocking_as(
         lambda: MessageConsumer, api.Session.create_shared_consumer
     )
-    create_shared_durable_consumer = blocking_as(
+    create_shared_durable_consumer: Final = blocking_as(
         lambda: MessageConsumer, api.Session.create_shared_durable_consumer
     )
-    create_browser = blocking_as(lambda: QueueBrowser, api.Session.create_browser)
-    create_temporary_queue = blocking(api.Session.create_temporary_queue)
-    create_temporary_topic = blocking(api.Session.create_temporary_topic)
-    delete_temporary = blocking(api.Session.delete_temporary)
-    unsubscribe = blocking(api.Session.unsubscribe)
-    commit = blocking(api.Session.commit)
-    rollback = blocking(api.Session.rollback)
-    recover = blocking(api.Session.recover)
-    wait_for_completions = blocking(api.Session.wait_for_completions)
+    create_browser: Final = blocking_as(lambda: QueueBrowser, api.Session.create_browser)
+    create_temporary_queue: Final = blocking(api.Session.create_temporary_queue)
+    create_temporary_topic: Final = blocking(api.Session.create_temporary_topic)
+    delete_temporary: Final = blocking(api.Session.delete_temporary)
+    unsubscribe: Final = blocking(api.Session.unsubscribe)
+    commit: Final = blocking(api.Session.commit)
+    rollback: Final = blocking(api.Session.rollback)
+    recover: Final = blocking(api.Session.recover)
+    wait_for_completions: Final = blocking(api.Session.wait_for_completions)
 
-    transacted = Attribute[bool](
+    transacted: Attribute[bool] = Attribute[bool](
         "Whether work is done in transactions, ended by `commit` or `rollback`.", read_only=True
     )
-    acknowledge_mode = Attribute[AcknowledgeMode](
+    acknowledge_mode: Attribute[AcknowledgeMode] = Attribute[AcknowledgeMode](
         "When messages count as consumed.", read_only=True
     )
 
-    transformer = Attribute[api.MessageTransformer | None](
-        "The message transformer of new producers and consumers."
-    )
-    stats = Attribute[JMSSessionStats | None](
+    transformer: Attribute[api.MessageTransformer | None] = Attribute[
+        api.MessageTransformer | None
+    ]("The message transformer of new producers and consumers.")
+    stats: Attribute[JMSSessionStats | None] = Attribute[JMSSessionStats | None](
         "What it has sent and received; None if `stats_enabled` is off.", read_only=True
     )
 
-    create_queue = forwarding(api.Session.create_queue)
-    create_topic = forwarding(api.Session.create_topic)
-    create_message = forwarding(api.Session.create_message)
-    create_text_message = forwarding(api.Session.create_text_message)
-    create_bytes_message = forwarding(api.Session.create_bytes_message)
-    create_map_message = forwarding(api.Session.create_map_message)
-    create_stream_message = forwarding(api.Session.create_stream_message)
-    create_object_message = forwarding(api.Session.create_object_message)
-    create_blob_message = forwarding(api.Session.create_blob_message)
+    create_queue: Final = forwarding(api.Session.create_queue)
+    create_topic: Final = forwarding(api.Session.create_topic)
+    create_message: Final = forwarding(api.Session.create_message)
+    create_text_message: Final = forwarding(api.Session.create_text_message)
+    create_bytes_message: Final = forwarding(api.Session.create_bytes_message)
+    create_map_message: Final = forwarding(api.Session.create_map_message)
+    create_stream_message: Final = forwarding(api.Session.create_stream_message)
+    create_object_message: Final = forwarding(api.Session.create_object_message)
+    create_blob_message: Final = forwarding(api.Session.create_blob_message)
 
-    set_local_transaction_event_listener = forwarding(
+    set_local_transaction_event_listener: Final = forwarding(
         api.Session.set_local_transaction_event_listener
     )
 

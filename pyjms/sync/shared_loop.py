@@ -18,7 +18,7 @@ import atexit
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import anyio
@@ -31,7 +31,7 @@ from pyjms.core.workers import current_worker
 
 __all__ = ["close_at_exit", "current_loop", "shared_loop"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _EXIT_TIMEOUT = 5.0
 

@@ -7,7 +7,7 @@ Callbacks that receive a session run in the caller's thread, with blocking objec
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 from pyjms.core import resources
 from pyjms.core.settings import TemplateOptions, TemplateSettings
@@ -40,21 +40,21 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
 
     __slots__ = ()
 
-    connection_factory = Attribute[Any]("Opens the connections.")
+    connection_factory: Attribute[Any] = Attribute[Any]("Opens the connections.")
 
     def __init__(self, connection_factory: Any, **options: Unpack[TemplateOptions]) -> None:
-        self.core = CoreTemplate(core_of(connection_factory), **options)
+        self.core: CoreTemplate = CoreTemplate(core_of(connection_factory), **options)
         self.loop = loop_of(connection_factory)
         self.connection_factory = connection_factory
 
-    send = blocking(CoreTemplate.send)
-    convert_and_send = blocking(CoreTemplate.convert_and_send)
-    receive = blocking(CoreTemplate.receive)
-    receive_selected = blocking(CoreTemplate.receive_selected)
-    receive_and_convert = blocking(CoreTemplate.receive_and_convert)
-    receive_selected_and_convert = blocking(CoreTemplate.receive_selected_and_convert)
-    send_and_receive = blocking(CoreTemplate.send_and_receive)
-    convert_send_and_receive = blocking(CoreTemplate.convert_send_and_receive)
+    send: Final = blocking(CoreTemplate.send)
+    convert_and_send: Final = blocking(CoreTemplate.convert_and_send)
+    receive: Final = blocking(CoreTemplate.receive)
+    receive_selected: Final = blocking(CoreTemplate.receive_selected)
+    receive_and_convert: Final = blocking(CoreTemplate.receive_and_convert)
+    receive_selected_and_convert: Final = blocking(CoreTemplate.receive_selected_and_convert)
+    send_and_receive: Final = blocking(CoreTemplate.send_and_receive)
+    convert_send_and_receive: Final = blocking(CoreTemplate.convert_send_and_receive)
     request = convert_send_and_receive
 
     def with_delay(self, seconds: float) -> Self:

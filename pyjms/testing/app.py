@@ -60,8 +60,8 @@ class JmsTestApp:
     def __init__(self, broker: EmbeddedBroker, url: str) -> None:
         self.broker = broker
         self.url = url
-        self.recorder = Recorder()
-        self.chaos = Chaos(broker)
+        self.recorder: Recorder = Recorder()
+        self.chaos: Chaos = Chaos(broker)
         self._application: JmsApplication | None = None
         self._template: JmsTemplate | None = None
 

@@ -41,15 +41,15 @@ class BlockingJmsTestApp:
         self._broker = embedded_broker()
         self._app = JmsTestApp(self._broker, self._broker.url)
 
-    url = DelegatedAttribute[str](
+    url: DelegatedAttribute[str] = DelegatedAttribute[str](
         attrgetter("_broker"), "The broker's URL, for clients in this process.", read_only=True
     )
-    recorder = DelegatedAttribute[Recorder](
+    recorder: DelegatedAttribute[Recorder] = DelegatedAttribute[Recorder](
         attrgetter("_app"),
         "The calls of the handlers; wait for them with this object's `until`.",
         read_only=True,
     )
-    application = DelegatedAttribute[JmsApplication](
+    application: DelegatedAttribute[JmsApplication] = DelegatedAttribute[JmsApplication](
         attrgetter("_app"),
         "The running application; its methods are coroutines of another loop.",
         read_only=True,

@@ -68,7 +68,7 @@ class PipelineRun:
     """
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.url = ""
+        self.url: str = ""
         """The broker's URL, once something ran."""
         self._spark = spark
         self._folder = folder

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -21,7 +21,7 @@ from pyjms.errors import ConnectionFailedException, ProtocolViolation
 
 __all__ = ["HIGH_WATER", "LOW_WATER", "Inbox"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 HIGH_WATER = 2000  # commands; ActiveMQ's asyncQueueDepth
 LOW_WATER = 500

@@ -86,7 +86,7 @@ class LayeredStream(ByteStream):
     def __init__(self, raw: ByteStream, layer: ByteLayer, ahead: bytes = b"") -> None:
         self.raw = raw
         self.layer = layer
-        self.ahead = ahead
+        self.ahead: bytes = ahead
         self.wake_writer: Callable[[], None] | None = None
         """Sends the layer's own bytes, where a writer of its own writes to the socket."""
 

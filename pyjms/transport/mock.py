@@ -34,8 +34,8 @@ class MockTransport(Transport[C]):
         self.name = name
         self.respond: Callable[[C], Iterable[C]] = respond or (lambda _: ())
         self.sent: list[C] = []
-        self.stopped = False
-        self.full = False
+        self.stopped: bool = False
+        self.full: bool = False
         """Set it to make the transport congested until `drained()` is awaited."""
         self._inbox: Inbox[C] | None = None
         self._error: Exception | None = None

@@ -12,7 +12,7 @@ import socket
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from anyio.abc import ByteStream, SocketAttribute
 
@@ -43,7 +43,7 @@ __all__ = [
     "set_option",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 

@@ -24,7 +24,7 @@ class ReceiveBuffer:
         self._partial = bytearray()  # the beginning of a frame, its size first
         self._data = b""  # what follows it
         self._at = 0
-        self.joined = 0
+        self.joined: int = 0
         """How many frames came in several portions of data."""
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -10,7 +10,7 @@ from pyjms.cli.credentials import PasswordFile, UrlOption, User, factory_for
 
 __all__ = ["outbox_app"]
 
-outbox_app = typer.Typer(
+outbox_app: Final = typer.Typer(
     no_args_is_help=True, help="Messages written in database transactions (extra sql)."
 )
 

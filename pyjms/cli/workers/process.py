@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from typing import Final
 
 import anyio
 from anyio.abc import Process
@@ -27,7 +28,7 @@ from pyjms.cli.workers.arguments import (
 
 __all__ = ["WorkerProcess", "command_of_this_process"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _GRACE = 10.0
 """Seconds over its own time to stop after which a worker is killed."""
@@ -43,7 +44,7 @@ class WorkerProcess:
         self.started_at: float = _clock.now()
         self.report: WorkerReport | None = None
         """What the worker has reported about itself; None before it has started."""
-        self.is_stopping = False
+        self.is_stopping: bool = False
         """Whether it was asked to stop."""
         self._process = process
         self._report_from = report

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import anyio
 
@@ -16,7 +16,7 @@ from pyjms.errors import ConfigurationException
 
 __all__ = ["supervise"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 def supervise(workers: int, folders: Sequence[Path] | None, *, reload: bool) -> NoReturn:

@@ -43,7 +43,7 @@ from pyjms.listener.backoff import ExponentialBackOff
 
 __all__ = ["Supervisor"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _LONG_LIFE: Final = 60.0
 """Seconds after which the end of a worker does not suggest that the next one will soon end, too."""

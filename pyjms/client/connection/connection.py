@@ -23,6 +23,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from enum import Enum
+from typing import Final
 
 import anyio
 
@@ -72,7 +73,7 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = ["ActiveMQConnection"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class _State(Enum):
@@ -100,20 +101,22 @@ class ActiveMQConnection(ConsumingConnection):
         self.oneway = transport.oneway
         self.send_now = transport.flush
         self.options = options
-        self.connection_id = ConnectionId(connection_id)
+        self.connection_id: ConnectionId = ConnectionId(connection_id)
         self.exception_listener: ExceptionListener | None = None
         self.transformer: MessageTransformer | None = None
         """The message transformer of new sessions."""
-        self.audit = (
+        self.audit: ConnectionAudit | None = (
             ConnectionAudit(options.audit_depth, options.audit_maximum_producer_number)
             if options.check_for_duplicates
             else None
         )
         self.optimizes_acks: bool = options.optimize_acknowledge
         """Turned off for good once the broker shares its store: then acks must not be deferred."""
-        self.stats = JMSConnectionStats(connection_id) if options.stats_enabled else None
+        self.stats: JMSConnectionStats | None = (
+            JMSConnectionStats(connection_id) if options.stats_enabled else None
+        )
         """What it has sent and received; None if `stats_enabled` is off."""
-        self.is_started = False
+        self.is_started: bool = False
         self.failure: Exception | None = None
         temporaries = TemporaryDestinations(self, self._has_consumer_of)
         self.create_temporary = temporaries.create
@@ -137,10 +140,11 @@ class ActiveMQConnection(ConsumingConnection):
         self._failed_sessions: list[ActiveMQSession] = []
         self._session_numbers = itertools.count(1)
         self._transaction_numbers = itertools.count(1)
-        self.refusals = RefusalLog()
+        self.refusals: RefusalLog = RefusalLog()
         self._closer: BackgroundTask | None = None
         self._warned: set[str] = set()
-        self.broker_commands = BrokerCommands(self, self._report_if_open, self._tasks.spawn)
+        report = self._report_if_open
+        self.broker_commands: BrokerCommands = BrokerCommands(self, report, self._tasks.spawn)
         self._handlers = self.broker_commands.handlers
         self.shared_subscriptions: dict[str, set[Queue]] = {}
         self._interruptions = Interruptions(self)

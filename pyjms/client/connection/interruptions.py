@@ -8,7 +8,7 @@ mode: see `AckLedger.interrupted`. (activemq-edges F2)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from pyjms._logger import get_logger
 from pyjms.client.interfaces import DispatchTarget, WindowedProducer
@@ -17,7 +17,7 @@ from pyjms.wire.openwire.commands import ConsumerId, ProducerId
 
 __all__ = ["Interruptions"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class _Connection(Protocol):

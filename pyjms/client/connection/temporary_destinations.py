@@ -128,8 +128,10 @@ class AdvisoryConsumer:
         self._connection = connection
         self._temporaries = temporaries
         self._unacknowledged = 0
-        self.consumer_id = ConsumerId(connection.connection_id.value, _IMPLICIT_SESSION, 1)
-        self.info = ConsumerInfo(
+        self.consumer_id: ConsumerId = ConsumerId(
+            connection.connection_id.value, _IMPLICIT_SESSION, 1
+        )
+        self.info: ConsumerInfo = ConsumerInfo(
             consumer_id=self.consumer_id,
             destination=Topic(_ADVISORY_TOPICS),
             prefetch_size=_PREFETCH,

@@ -8,7 +8,7 @@ again when delivery starts or resumes, and after a rollback.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from pyjms._logger import get_logger
 from pyjms.client.interfaces import ClientSession
@@ -18,7 +18,7 @@ from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 
 __all__ = ["Announcements", "check_message_listener"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class _Consumer(Protocol):

@@ -33,7 +33,7 @@ from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch, Throwabl
 
 __all__ = ["ChunkConsumer", "DistributingConsumer"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class _OneByOne(AckLedger):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from threading import get_ident
+from typing import Final
 
 from anyio.lowlevel import checkpoint
 
@@ -43,7 +44,7 @@ from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, MessageDispat
 
 __all__ = ["ActiveMQMessageConsumer"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _YIELD_MASK = 0xFF  # every 256th receive lets other tasks run
 
@@ -67,11 +68,10 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.info = info
         self.consumer_id: ConsumerId = info.consumer_id
         self.session = session
-        self.redelivery_policy: RedeliveryPolicy = options.redelivery_policy_map.entry_for(
-            info.destination
-        )
+        policies = options.redelivery_policy_map
+        self.redelivery_policy: RedeliveryPolicy = policies.entry_for(info.destination)
         self.ledger = self.choose_ledger(session, info)
-        self.last_delivered_sequence_id = -1
+        self.last_delivered_sequence_id: int = -1
         self._own_queue = own_queue(info.destination)
         self.is_queued = False
         self.is_removed_by_broker = False
@@ -79,8 +79,8 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.failure: JMSException | None = None
         prioritized = options.message_priority_supported
         self._buffer: DispatchBuffer = PriorityBuffer() if prioritized else FifoBuffer()
-        self.redeliverer = Redeliverer(self)
-        self.pulls = PullRequests(info, session.connection.oneway)
+        self.redeliverer: Redeliverer = Redeliverer(self)
+        self.pulls: PullRequests = PullRequests(info, session.connection.oneway)
         self._checks_expiry = options.consumer_expiry_check_enabled
         self._acks = session.acks
         self._use = session.use
@@ -91,7 +91,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         """Replaces the messages that are delivered; None: no transformer."""
         self._listener: MessageListener | None = None
         self._announcements: Announcements | None = None
-        self.receivers = Receivers()
+        self.receivers: Receivers = Receivers()
         self._paused = False
         self._flowing = session.is_started
         self._received = 0

@@ -20,7 +20,7 @@ class InterruptedDeliveries:
 
     def __init__(self) -> None:
         self._stale: set[MessageId | None] = set()
-        self.happened = False
+        self.happened: bool = False
         """Whether the transaction was interrupted at all."""
 
     @property

@@ -126,9 +126,9 @@ class PullRequests:
     def __init__(self, info: ConsumerInfo, oneway: Callable[[Command], None]) -> None:
         self._info = info
         self._oneway = oneway
-        self.pending_timeouts = 0
+        self.pending_timeouts: int = 0
         """How many pulls with a timeout the broker has not responded to."""
-        self.timed_out = False
+        self.timed_out: bool = False
         """Whether the broker has signalled the timeout of the last pull."""
         self._is_ahead = False
         self._unlimited = False  # a pull without timeout is pending

@@ -29,7 +29,7 @@ __all__ = [
     "apply_options",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class ClientKeywords(TypedDict, total=False):

@@ -34,7 +34,7 @@ __all__ = [
     "set_destination_options",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 Options = Mapping[str, tuple[str, Callable[[str], object]]]
 

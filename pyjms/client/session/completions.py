@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from contextlib import suppress
 from functools import partial
+from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -34,7 +35,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, ProducerId, Response, 
 
 __all__ = ["SendCompletions"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _YIELD_MASK = 0x3F  # every 64th send lets other tasks run
 

@@ -47,7 +47,7 @@ class SessionUse:
         self._dispatcher = dispatcher
         self._token = current_token()
         self._thread_name = threading.current_thread().name
-        self.thread = get_ident()
+        self.thread: int = get_ident()
         self.ending: str | None = None
         """The call that ends the unit of work and its task; None: there is none now."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -59,7 +59,7 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = ["ActiveMQSession"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _C = TypeVar("_C", bound=ActiveMQMessageConsumer)
 
@@ -83,22 +83,24 @@ class ActiveMQSession(UnitOfWork):
         self.transformer = connection.transformer
         """The message transformer of new producers and consumers."""
         self.consumer_class = consumer_kind(self, self.consumer_class)
-        self.resources = SessionResources(connection, self.stats)
+        self.resources: SessionResources = SessionResources(connection, self.stats)
         self.transaction = self.new_transaction(mode)
-        self.dispatcher = ListenerDispatcher(session_id, connection.send_now, connection.fail)
-        self.use = SessionUse(session_id, self.dispatcher)
+        self.dispatcher: ListenerDispatcher = ListenerDispatcher(
+            session_id, connection.send_now, connection.fail
+        )
+        self.use: SessionUse = SessionUse(session_id, self.dispatcher)
         self._runs = SessionRuns(self.dispatcher, self.resources)
-        self.completions = SendCompletions(connection, session_id, self.dispatcher)
-        self.shared = SharedSubscriptions(connection, self.resources)
-        self.is_started = connection.is_started
-        self.has_listener = False
+        self.completions: SendCompletions = SendCompletions(connection, session_id, self.dispatcher)
+        self.shared: SharedSubscriptions = SharedSubscriptions(connection, self.resources)
+        self.is_started: bool = connection.is_started
+        self.has_listener: bool = False
         """Whether a listener is set on the session or a consumer: receive() is refused."""
-        self.is_closed = False
+        self.is_closed: bool = False
         self.failure: JMSException | None = None
         options = connection.options
         self.reorders: bool = options.non_blocking_redelivery or options.message_priority_supported
         """Whether messages may be delivered in another order than the broker's."""
-        self.acks = SessionAcks(connection, mode, self.resources, self.check_open)
+        self.acks: SessionAcks = SessionAcks(connection, mode, self.resources, self.check_open)
         self.send_ack = self.acks.sender
         self._mode = mode
         self._is_transacted = mode == AcknowledgeMode.TRANSACTED
@@ -106,7 +108,7 @@ class ActiveMQSession(UnitOfWork):
         self._listener: MessageListener | None = None
         self._consumer_numbers = itertools.count(1)
         self._producer_numbers = itertools.count(1)
-        self.tasks = OwnedTasks(session_id, connection.fail)
+        self.tasks: OwnedTasks = OwnedTasks(session_id, connection.fail)
         unstarted_timeout = options.warn_about_unstarted_connection_timeout
         self._unstarted = UnstartedWarning(
             connection.connection_id, 0.0 if self.is_started else unstarted_timeout

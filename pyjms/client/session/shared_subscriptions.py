@@ -36,7 +36,7 @@ from pyjms.wire.openwire.commands import DestinationInfo
 
 __all__ = ["SharedSubscriptions"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _VIRTUAL: Final = "VirtualTopic."
 _REMOVE: Final = 1

@@ -7,6 +7,7 @@ the end is not cancelled: the outcome is decided, and each synchronization must 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 import anyio
 
@@ -15,7 +16,7 @@ from pyjms.jms.transaction.synchronization import Synchronization
 
 __all__ = ["Synchronizations", "after_commit", "after_rollback"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class Synchronizations:
@@ -24,7 +25,7 @@ class Synchronizations:
     def __init__(self) -> None:
         self._registered: list[Synchronization] = []
         self._called = 0
-        self.is_calling = False
+        self.is_calling: bool = False
         """Whether a `before_end` is running: it may neither commit nor roll back."""
 
     def add(self, synchronization: Synchronization) -> None:

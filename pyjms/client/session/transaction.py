@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 import anyio
 
@@ -64,7 +64,7 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = ["LocalTransaction", "NoTransaction", "SessionTransaction", "TransactionParticipants"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class TransactionParticipants(Protocol):
@@ -125,7 +125,7 @@ class SessionTransaction(ABC):
 class NoTransaction(SessionTransaction):
     """That of a session which is not transacted."""
 
-    id = None
+    id: Final = None
 
     def begin(self) -> NoReturn:
         raise IllegalStateException(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyjms import _clock
 from pyjms._logger import get_logger
 
 __all__ = ["UnstartedWarning"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class UnstartedWarning:

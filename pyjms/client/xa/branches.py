@@ -28,7 +28,7 @@ committed. Here it is rolled back. (activemq-broker X6; activemq-edges F5)
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -40,7 +40,7 @@ from pyjms.wire.openwire.commands import TransactionType, XATransactionId
 
 __all__ = ["Branch", "BranchConnection", "BranchTable", "Participant", "table_of_this_loop"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class BranchConnection(Protocol):

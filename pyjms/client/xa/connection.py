@@ -23,7 +23,7 @@ class ActiveMQXAConnection(ActiveMQConnection, XAConnection):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.branches = table_of_this_loop()
-        self.manager = ResourceManager(self)
+        self.manager: ResourceManager = ResourceManager(self)
         self.xa_ack_mode = AcknowledgeMode.TRANSACTED
         self.url = ""
         """The broker's URL, as the factory has it."""

@@ -34,7 +34,7 @@ class XAConnectionFactory(ConnectionFactory):
         **keywords: Unpack[ConnectionFactoryKeywords],
     ) -> None:
         super().__init__(url, **keywords)
-        self.xa_ack_mode = AcknowledgeMode(xa_ack_mode)
+        self.xa_ack_mode: AcknowledgeMode = AcknowledgeMode(xa_ack_mode)
 
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None

@@ -7,7 +7,7 @@ call, a rollback or a recovery finds out. (JTA: XAResource; ActiveMQ: Transactio
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from pyjms._logger import get_logger
 from pyjms.client.xa.branches import Branch, BranchTable
@@ -24,7 +24,7 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = ["ActiveMQXAResource"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _START_FLAGS = (XAResource.TMNOFLAGS, XAResource.TMJOIN, XAResource.TMRESUME)
 _SCAN_FLAGS = XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN

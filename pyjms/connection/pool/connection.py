@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
@@ -30,7 +30,7 @@ from pyjms.jms.metadata import ConnectionMetaData
 
 __all__ = ["Credentials", "PhysicalConnection", "PooledConnection"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 Credentials = tuple[str | None, str | None]
 """User name and password, for which connections are pooled separately."""
@@ -48,8 +48,8 @@ class PhysicalConnection:
     ) -> None:
         """Take a connection; `on_failure` is called before the exception listeners."""
         self.connection = connection
-        self.references = 0
-        self.has_failed = False
+        self.references: int = 0
+        self.has_failed: bool = False
         self.listeners: list[ExceptionListener] = []
         """Those of the handles."""
         self._options = options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from pyjms._forwarding import DelegatedAttribute
 from pyjms.jms.api import (
@@ -31,13 +31,17 @@ class PooledConsumer(MessageConsumer):
         self._forget = forget
 
     # ActiveMQ's, where the target has them; listener containers set the policy
-    stats = DelegatedAttribute[Any](attrgetter("_target"), read_only=True)
-    transformer = DelegatedAttribute[Any](attrgetter("_target"), read_only=True)
-    redelivery_policy = DelegatedAttribute[Any](attrgetter("_target"), read_only=False)
-    is_closed = DelegatedAttribute[bool](attrgetter("_target"), read_only=True)
-    destination = DelegatedAttribute[Destination](attrgetter("_target"), read_only=True)
-    message_selector = DelegatedAttribute[str | None](attrgetter("_target"), read_only=True)
-    message_listener = DelegatedAttribute[MessageListener | None](
+    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](attrgetter("_target"), read_only=True)
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+        attrgetter("_target"), read_only=True
+    )
+    redelivery_policy: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+        attrgetter("_target"), read_only=False
+    )
+    is_closed: Final = DelegatedAttribute[bool](attrgetter("_target"), read_only=True)
+    destination: Final = DelegatedAttribute[Destination](attrgetter("_target"), read_only=True)
+    message_selector: Final = DelegatedAttribute[str | None](attrgetter("_target"), read_only=True)
+    message_listener: Final = DelegatedAttribute[MessageListener | None](
         attrgetter("_target"), read_only=True
     )
 
@@ -69,8 +73,8 @@ class PooledBrowser(QueueBrowser):
         self._target = target
         self._forget = forget
 
-    queue = DelegatedAttribute[Queue](attrgetter("_target"), read_only=True)
-    message_selector = DelegatedAttribute[str | None](attrgetter("_target"), read_only=True)
+    queue: Final = DelegatedAttribute[Queue](attrgetter("_target"), read_only=True)
+    message_selector: Final = DelegatedAttribute[str | None](attrgetter("_target"), read_only=True)
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self._target.__aiter__()

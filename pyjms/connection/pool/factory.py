@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import ClassVar, Self, Unpack
+from typing import ClassVar, Final, Self, Unpack
 
 import anyio
 
@@ -22,7 +22,7 @@ from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
 
 __all__ = ["JmsPoolConnectionFactory", "PooledConnectionFactory"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class _ConnectionPool:
@@ -64,9 +64,9 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     ) -> None:
         check_factory(target_connection_factory, type(self).__name__)
         self.target_connection_factory = target_connection_factory
-        self.options = PoolOptions(**options)
+        self.options: PoolOptions = PoolOptions(**options)
         self.options.check()
-        self.stats = PoolStats(_names.generate())
+        self.stats: PoolStats = PoolStats(_names.generate())
         """What the pool has done, always on."""
         self._is_stopped = False
         self.forked()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -32,7 +32,7 @@ from pyjms.jms.message import Message
 
 __all__ = ["PooledSession"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _T = TypeVar("_T", bound=Closeable)
 _D = TypeVar("_D", TemporaryQueue, TemporaryTopic)

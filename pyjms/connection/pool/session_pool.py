@@ -24,7 +24,7 @@ class PhysicalSession:
     __slots__ = ("anonymous", "explicit", "session")
 
     def __init__(self, session: Session) -> None:
-        self.session = session
+        self.session: Session = session
         self.anonymous: MessageProducer | None = None
         """The producer without a destination, which serves all; None: not created yet."""
         self.explicit: OrderedDict[Destination | None, MessageProducer] = OrderedDict()

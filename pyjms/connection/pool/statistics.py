@@ -19,25 +19,25 @@ class PoolStats(Statistics):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.connections = CountStatistic(self, "connections")
+        self.connections: CountStatistic = CountStatistic(self, "connections")
         """Open physical connections. ActiveMQ: getNumConnections."""
-        self.created_connections = CountStatistic(self, "created_connections")
+        self.created_connections: CountStatistic = CountStatistic(self, "created_connections")
         """Physical connections opened so far."""
-        self.expired_connections = CountStatistic(self, "expired_connections")
+        self.expired_connections: CountStatistic = CountStatistic(self, "expired_connections")
         """Physical connections closed because they were idle or too old."""
-        self.failed_connections = CountStatistic(self, "failed_connections")
+        self.failed_connections: CountStatistic = CountStatistic(self, "failed_connections")
         """Physical connections closed because they reported an exception."""
-        self.borrowed_connections = CountStatistic(self, "borrowed_connections")
+        self.borrowed_connections: CountStatistic = CountStatistic(self, "borrowed_connections")
         """Handles on connections that are not closed."""
-        self.sessions = CountStatistic(self, "sessions")
+        self.sessions: CountStatistic = CountStatistic(self, "sessions")
         """Open physical sessions. ActiveMQ: getNumSessions; the idle ones are the difference."""
-        self.active_sessions = CountStatistic(self, "active_sessions")
+        self.active_sessions: CountStatistic = CountStatistic(self, "active_sessions")
         """Sessions in use. ActiveMQ: getNumActiveSessions."""
-        self.created_sessions = CountStatistic(self, "created_sessions")
+        self.created_sessions: CountStatistic = CountStatistic(self, "created_sessions")
         """Physical sessions opened so far."""
-        self.discarded_sessions = CountStatistic(self, "discarded_sessions")
+        self.discarded_sessions: CountStatistic = CountStatistic(self, "discarded_sessions")
         """Physical sessions closed because they could not be cleaned up for their next use."""
-        self.refused_sessions = CountStatistic(self, "refused_sessions")
+        self.refused_sessions: CountStatistic = CountStatistic(self, "refused_sessions")
         """Calls of `create_session` that failed because all sessions were in use."""
-        self.session_wait_time = TimeStatistic(self, "session_wait_time")
+        self.session_wait_time: TimeStatistic = TimeStatistic(self, "session_wait_time")
         """Seconds that calls of `create_session` waited because all sessions were in use."""

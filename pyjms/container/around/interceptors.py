@@ -54,9 +54,9 @@ class ApplicationInterceptors:
     ) -> None:
         self._instrumentations: list[Instrumentation] = list(container.instrumentations())
         logs = container.settings().logging
-        self.log_context = logs.format == "json"
+        self.log_context: Any = logs.format == "json"
         """Whether log lines of handlers have the message's ids."""
-        self.log_tracebacks = logs.tracebacks
+        self.log_tracebacks: Any = logs.tracebacks
         """Whether the first failure of each message is logged with its traceback."""
         self._handlers = named_interceptors([*container.interceptors(), *handlers])
         self._sends = named_interceptors([*container.send_interceptors(), *sends])

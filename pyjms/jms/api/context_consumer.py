@@ -44,7 +44,9 @@ class JMSConsumer(MessageConsumer):
         self._converter = converter
         self._listener: MessageListener | None = None
 
-    transformer = DelegatedAttribute[Any](attrgetter("_target"), read_only=False)  # ActiveMQ's
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+        attrgetter("_target"), read_only=False
+    )  # ActiveMQ's
 
     @property
     def is_closed(self) -> bool:

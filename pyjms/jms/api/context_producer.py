@@ -51,14 +51,14 @@ class JMSProducer:
         self._producer = producer
         self._converter = converter
         self._given = Message()  # its headers and properties
-        self.delivery_mode = DeliveryMode.PERSISTENT
-        self.priority = DEFAULT_PRIORITY
-        self.time_to_live = 0.0
+        self.delivery_mode: DeliveryMode = DeliveryMode.PERSISTENT
+        self.priority: int = DEFAULT_PRIORITY
+        self.time_to_live: float = 0.0
         """Seconds; 0: messages never expire."""
-        self.delivery_delay = 0.0
+        self.delivery_delay: float = 0.0
         """Seconds before the broker's scheduler delivers; 0: at once."""
-        self.disable_message_id = False
-        self.disable_message_timestamp = False
+        self.disable_message_id: bool = False
+        self.disable_message_timestamp: bool = False
         self.async_: CompletionListener | None = None
         """Called with the outcome of each send, which then does not wait. JMS: getAsync."""
 

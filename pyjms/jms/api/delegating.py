@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Final
 
 from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.enums import AcknowledgeMode
@@ -24,23 +24,27 @@ class DelegatingSession(Session):
     def _target(self) -> Session:
         """Return the session to delegate to; raise if there is none any more."""
 
-    transacted = DelegatedAttribute[bool](_target_of, read_only=True)
-    stats = DelegatedAttribute[Any](_target_of, read_only=True)  # ActiveMQ's
-    transformer = DelegatedAttribute[Any](_target_of, read_only=True)  # ActiveMQ's
-    acknowledge_mode = DelegatedAttribute[AcknowledgeMode](_target_of, read_only=True)
-    message_listener = DelegatedAttribute[MessageListener | None](_target_of, read_only=True)
+    transacted: Final = DelegatedAttribute[bool](_target_of, read_only=True)
+    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+        _target_of, read_only=True
+    )  # ActiveMQ's
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+        _target_of, read_only=True
+    )  # ActiveMQ's
+    acknowledge_mode: Final = DelegatedAttribute[AcknowledgeMode](_target_of, read_only=True)
+    message_listener: Final = DelegatedAttribute[MessageListener | None](_target_of, read_only=True)
 
-    run = delegated(Session.run, _target_of)
+    run: Final = delegated(Session.run, _target_of)
     set_message_listener = delegated(Session.set_message_listener, _target_of)
     create_queue = delegated(Session.create_queue, _target_of)
     create_topic = delegated(Session.create_topic, _target_of)
-    create_message = delegated(Session.create_message, _target_of)
-    create_text_message = delegated(Session.create_text_message, _target_of)
-    create_bytes_message = delegated(Session.create_bytes_message, _target_of)
-    create_map_message = delegated(Session.create_map_message, _target_of)
-    create_stream_message = delegated(Session.create_stream_message, _target_of)
-    create_object_message = delegated(Session.create_object_message, _target_of)
-    create_blob_message = delegated(Session.create_blob_message, _target_of)
+    create_message: Final = delegated(Session.create_message, _target_of)
+    create_text_message: Final = delegated(Session.create_text_message, _target_of)
+    create_bytes_message: Final = delegated(Session.create_bytes_message, _target_of)
+    create_map_message: Final = delegated(Session.create_map_message, _target_of)
+    create_stream_message: Final = delegated(Session.create_stream_message, _target_of)
+    create_object_message: Final = delegated(Session.create_object_message, _target_of)
+    create_blob_message: Final = delegated(Session.create_blob_message, _target_of)
     create_temporary_queue = delegated(Session.create_temporary_queue, _target_of)
     create_temporary_topic = delegated(Session.create_temporary_topic, _target_of)
     delete_temporary = delegated(Session.delete_temporary, _target_of)
@@ -54,8 +58,8 @@ class DelegatingSession(Session):
     unsubscribe = delegated(Session.unsubscribe, _target_of)
     commit = delegated(Session.commit, _target_of)
     rollback = delegated(Session.rollback, _target_of)
-    wait_for_completions = delegated(Session.wait_for_completions, _target_of)
-    recover = delegated(Session.recover, _target_of)
+    wait_for_completions: Final = delegated(Session.wait_for_completions, _target_of)
+    recover: Final = delegated(Session.recover, _target_of)
     add_synchronization = delegated(Session.add_synchronization, _target_of)
     set_local_transaction_event_listener = delegated(
         Session.set_local_transaction_event_listener, _target_of

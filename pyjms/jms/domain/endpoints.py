@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.enums import DeliveryMode
@@ -64,7 +64,7 @@ class QueueSender(_Producer):
 class TopicPublisher(_Producer):
     """Publishes messages to topics. JMS: javax.jms.TopicPublisher (JMS 1.1 section 6.7)."""
 
-    publish = _overloaded(MessageProducer.send)
+    publish: Final = _overloaded(MessageProducer.send)
 
     @property
     def topic(self) -> Topic | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from pyjms._forwarding import delegated
 from pyjms.errors import IllegalStateException, InvalidDestinationException
@@ -23,17 +23,17 @@ R = TypeVar("R")
 
 def _refused(
     function: Callable[Concatenate[S, P], R], instead: str
-) -> Callable[Concatenate[Any, P], R]:
+) -> Callable[Concatenate[object, P], R]:
     """Return the method in place of `function` that refuses the call; `instead`: the remedy."""
 
-    def refuse(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def refuse(self: object, /, *args: P.args, **kwargs: P.kwargs) -> R:
         del args, kwargs
         raise IllegalStateException(
             f"Operation not supported by a {type(self).__name__}: {function.__name__}()",
             hint=f"use {instead}, or connection.create_session() for both domains",
         )
 
-    async def refuse_when_awaited(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def refuse_when_awaited(self: object, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return refuse(self, *args, **kwargs)
 
     call: Any = refuse_when_awaited if inspect.iscoroutinefunction(function) else refuse
@@ -42,7 +42,7 @@ def _refused(
         "Refuse the call: it belongs to the other domain.\n\n"
         "        Raises:\n            IllegalStateException: always.\n        "
     )
-    return cast("Callable[Concatenate[Any, P], R]", call)
+    return cast("Callable[Concatenate[object, P], R]", call)
 
 
 class DomainSession(DelegatingSession):
@@ -62,7 +62,7 @@ class DomainSession(DelegatingSession):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.target!r}>"
 
-    close = delegated(Session.close, lambda self: self.target)
+    close: Final = delegated(Session.close, lambda self: self.target)
 
     async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
         """Create a producer for a destination of this domain.

@@ -34,7 +34,7 @@ from pyjms.support.dead_letters import send_dead_letter
 
 __all__ = ["BatchDelivery", "BatchExecution", "collect"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _QUOTED: Final = 3
 """The number of rejected messages that one line names."""

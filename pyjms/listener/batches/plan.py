@@ -33,7 +33,7 @@ from pyjms.listener.handler.parameters import HandlerParameter, read_parameters,
 
 __all__ = ["BatchHandlerAdapter", "BatchPlan"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _COLUMNS: Final = (list, Batch)
 """What a parameter of single messages is made into."""

@@ -34,7 +34,7 @@ then cancels coroutines and, in the end, abandons threads; what they held is del
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Unpack, cast
+from typing import Any, Final, Unpack, cast
 
 from anyio.lowlevel import checkpoint
 
@@ -59,7 +59,7 @@ from pyjms.listener.retries import Retries
 
 __all__ = ["DefaultMessageListenerContainer", "DefaultOptions"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _DEFAULT_PATIENCE = 1.0
 _THREAD_JOIN = 1.0

@@ -29,7 +29,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import anyio
 
@@ -65,7 +65,7 @@ from pyjms.listener.retries import Retries
 
 __all__ = ["ListenerExecution"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class ListenerExecution:

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -52,7 +53,7 @@ from pyjms.listener.container.state import LifeCycle
 
 __all__ = ["AsyncMessageListenerInvoker"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _RECEIVES_PER_YIELD = 16
 """A full buffer and a handler that never waits must not starve the loop."""
@@ -74,12 +75,12 @@ class AsyncMessageListenerInvoker:
         recovery: Recovery,
     ) -> None:
         self.name = name
-        self.idle = True
-        self.idle_task_executions = 0
+        self.idle: bool = True
+        self.idle_task_executions: int = 0
         self.session: Session | None = None
         self.consumer: MessageConsumer | None = None
-        self.worker = Worker(name, properties.bean_name)
-        self.waiting = False
+        self.worker: Worker = Worker(name, properties.bean_name)
+        self.waiting: bool = False
         self.delivery: Delivery | None = None
         self._properties = properties
         self._life_cycle = life_cycle

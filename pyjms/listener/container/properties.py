@@ -6,7 +6,7 @@ Names and defaults are Spring's; durations are seconds. (spring-jms 1.1)
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, TypedDict
 
 from pyjms.client.options import RedeliveryPolicy
@@ -158,7 +158,7 @@ class ContainerProperties:
         self._session_transacted: bool | None = None
         self._acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO
 
-    def set_options(self, options: dict[str, Any]) -> None:
+    def set_options(self, options: Mapping[str, object]) -> None:
         """Set properties by name.
 
         Raises:

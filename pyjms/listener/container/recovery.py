@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import anyio
 from tenacity import AsyncRetrying, RetryCallState
@@ -60,7 +61,7 @@ from pyjms.listener.outages import Outage, is_connection_failure
 
 __all__ = ["FailureRecord", "Recovery"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class FailureRecord:
@@ -71,7 +72,7 @@ class FailureRecord:
     def __init__(self, invoker_name: str) -> None:
         self.invoker_name: str = invoker_name
         self.generation: int = 0
-        self.failed = False
+        self.failed: bool = False
         self.setup_failures: BackOffExecution | None = None
 
     def reset(self) -> None:
@@ -100,7 +101,7 @@ class Recovery:
         self._stop_container = stop_container
         self._lock = anyio.Lock()
         self._generation = 0
-        self.in_progress = False
+        self.in_progress: bool = False
         self._was_late = False
 
     async def join(self, failures: FailureRecord) -> None:

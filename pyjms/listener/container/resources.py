@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from pyjms._logger import get_logger
 from pyjms.core.closing import close_quietly
@@ -18,7 +19,7 @@ __all__ = [
     "SharedConnectionNotInitializedError",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class SharedConnectionNotInitializedError(Exception):
@@ -41,7 +42,7 @@ class ContainerConnection:
         self._prepare = prepare
         self._connection: Connection | None = None
         self._started = False
-        self.is_interrupted = False
+        self.is_interrupted: bool = False
         """Whether a transport that reconnects by itself (failover:) has lost the broker."""
 
     def transport_interrupted(self, error: Exception) -> None:

@@ -35,7 +35,7 @@ Everything here is synchronous and runs on the container's loop, so no lock is n
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import anyio
 
@@ -47,7 +47,7 @@ from pyjms.listener.container.state import LifeCycle
 
 __all__ = ["InvokerPool", "PooledInvoker", "check_range"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class PooledInvoker(Protocol):
@@ -91,7 +91,7 @@ class InvokerPool(Generic[InvokerT]):
         self._paused: dict[InvokerT, None] = {}
         self._created = 0
         self._inactive = anyio.Event()
-        self.active = 0
+        self.active: int = 0
 
     @property
     def scheduled(self) -> int:

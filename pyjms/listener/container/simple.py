@@ -7,7 +7,7 @@ the business of a `failover:` transport. (spring-jms 2)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Unpack, cast
+from typing import Any, ClassVar, Final, Unpack, cast
 
 import anyio
 
@@ -38,7 +38,7 @@ from pyjms.listener.task_executor import AsyncTaskExecutor
 
 __all__ = ["SimpleMessageListenerContainer", "SimpleOptions"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _PATIENCE = 1.0
 _THREAD_JOIN = 1.0

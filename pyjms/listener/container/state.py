@@ -92,9 +92,9 @@ class LifeCycle:
     __slots__ = ("_not_paused", "active", "running", "state")
 
     def __init__(self) -> None:
-        self.state = ContainerState.CREATED
-        self.active = False
-        self.running = False
+        self.state: ContainerState = ContainerState.CREATED
+        self.active: bool = False
+        self.running: bool = False
         self._not_paused = anyio.Event()
 
     @property

@@ -118,7 +118,7 @@ class CallPlan:
         self._session_types = session_types or {Session: _unchanged}
         parameters = self._read_parameters(handler)
         payload = choose_payload(parameters, self._is_not_payload, self.name)
-        self.parameters = tuple(parameters)
+        self.parameters: tuple[HandlerParameter, ...] = tuple(parameters)
         """What the handler takes."""
         self.payload = payload
         """The one of them that is the payload; None: it reads none."""

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from pyjms.core.interceptors import Proceed
 from pyjms.jms.api import Session
@@ -52,7 +52,7 @@ __all__ = [
 class HandlerInvocation:
     """One call of a handler, as interceptors see it."""
 
-    handler: Callable[..., Any]
+    handler: Callable[..., object]
     """The function marked with `@jms_listener`, or the message listener of a container."""
     listener_id: str | None
     """The listener's id; None for a container without a `bean_name`."""

@@ -22,7 +22,7 @@ from pyjms.support.qos import QosSettings
 
 __all__ = ["MessageListenerAdapter"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _DEFAULT: Final[Any] = SimpleMessageConverter()
 
@@ -56,7 +56,7 @@ class MessageListenerAdapter:
         default_response_destination: Destination | str | None = None,
         reply_qos_settings: QosSettings | None = None,
     ) -> None:
-        self.delegate = self if delegate is None else delegate
+        self.delegate: object = self if delegate is None else delegate
         self.default_listener_method = default_listener_method
         self.message_converter = message_converter
         is_listener = delegate is not None and hasattr(delegate, "on_message")

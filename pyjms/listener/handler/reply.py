@@ -35,8 +35,8 @@ class JmsResponse:
     def __init__(self, response: object, destination: Destination) -> None:
         if response is None:
             raise ValueError("The result of a JmsResponse must not be None")
-        self.response = response
-        self.destination = destination
+        self.response: object = response
+        self.destination: Destination = destination
 
     @classmethod
     def for_queue(cls, response: object, queue: str) -> JmsResponse:

@@ -49,7 +49,7 @@ __all__ = [
     "without_prefetch",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JmsDataSource", "JmsStreamReader"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _Reader: TypeAlias = RangeStreamReader | SpoolStreamReader
 

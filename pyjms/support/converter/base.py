@@ -26,7 +26,7 @@ class MessageConverter(Protocol):
         """
         ...
 
-    def from_message(self, message: Message, target: Any = None) -> Any:
+    def from_message(self, message: Message, target: object = None) -> Any:
         """Return the payload of `message`, of type `target` if one is asked for.
 
         `target` is a type or typing form (`list[Order]`); None, `object` and `Any` leave the

@@ -64,7 +64,7 @@ class ContentTypeDelegatingMessageConverter:
             message.properties[CONTENT_TYPE_PROPERTY] = self.content_type
         return message
 
-    def from_message(self, message: Message, target: Any = None) -> Any:
+    def from_message(self, message: Message, target: object = None) -> Any:
         """Return the payload of `message`, as `target` if one is given. Does not block.
 
         Raises:

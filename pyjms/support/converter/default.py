@@ -76,7 +76,7 @@ class DefaultMessageConverter:
             return self._simple.to_message(payload, session)
         return self._json.to_message(payload, session)
 
-    def from_message(self, message: Message, target: Any = None) -> Any:
+    def from_message(self, message: Message, target: object = None) -> Any:
         """Return the payload of `message` as `target`.
 
         Raises:
@@ -98,7 +98,7 @@ class DefaultMessageConverter:
             return payload
         return _converted(payload, target, wanted, message)
 
-    def _from_json(self, message: Message, target: Any) -> Any:
+    def _from_json(self, message: Message, target: object) -> Any:
         if is_open(target) and self._json.named_type(message, target) is None:
             return self._json.from_message(message, pydantic.JsonValue)
         if target is str or target is bytes:

@@ -62,7 +62,7 @@ class JsonMessageConverter:
         encoding: str = "UTF-8",
         encoding_property_name: str | None = None,
     ) -> None:
-        self.target_type = MessageType(target_type)
+        self.target_type: MessageType = MessageType(target_type)
         self.type_id_property_name = type_id_property_name
         self.encoding = encoding
         self.encoding_property_name = encoding_property_name
@@ -87,7 +87,7 @@ class JsonMessageConverter:
             message.properties[self.type_id_property_name] = self._type_ids.id_of(type(payload))
         return message
 
-    def from_message(self, message: Message, target: Any = None) -> Any:
+    def from_message(self, message: Message, target: object = None) -> Any:
         """Return the payload as `target`, or as the type that the message names.
 
         The message chooses where `target` is open (None, `object`, `Any`), and among the subclasses
@@ -107,7 +107,7 @@ class JsonMessageConverter:
         name = self.type_id_property_name
         return name is not None and name in message.properties
 
-    def named_type(self, message: Message, target: Any) -> Any:
+    def named_type(self, message: Message, target: object) -> Any:
         """Return the type that `message` names, if it may be read as that; else None.
 
         Where `target` is open, that is any type allowed; else `target`'s subclasses or members.
@@ -144,7 +144,7 @@ class JsonMessageConverter:
                 content_type="application/json",
             ) from error
 
-    def _type_of(self, message: Message, target: Any) -> Any:
+    def _type_of(self, message: Message, target: object) -> Any:
         if not self.has_type_id(message):
             if not is_open(target):
                 return target

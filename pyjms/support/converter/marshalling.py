@@ -31,7 +31,7 @@ class Marshaller(Protocol):
         """Return `value` as bytes."""
         ...
 
-    def unmarshal(self, data: bytes, target: Any) -> Any:
+    def unmarshal(self, data: bytes, target: object) -> Any:
         """Return the object in `data`, of type `target`; None: whatever the data says."""
         ...
 
@@ -56,8 +56,8 @@ class MarshallingMessageConverter:
         target_type: MessageType = MessageType.BYTES,
     ) -> None:
         self.marshaller = marshaller
-        self.unmarshaller = marshaller if unmarshaller is None else unmarshaller
-        self.target_type = MessageType(target_type)
+        self.unmarshaller: Marshaller = marshaller if unmarshaller is None else unmarshaller
+        self.target_type: MessageType = MessageType(target_type)
 
     def to_message(self, payload: object, session: Session) -> Message:
         """Return `payload` as a message.
@@ -77,7 +77,7 @@ class MarshallingMessageConverter:
             ) from error
         return session.create_bytes_message(data)
 
-    def from_message(self, message: Message, target: Any = None) -> Any:
+    def from_message(self, message: Message, target: object = None) -> Any:
         """Return the payload as `target`.
 
         Raises:
@@ -123,6 +123,6 @@ class MsgspecMarshaller:
         data: bytes = self._format.encode(value)
         return data
 
-    def unmarshal(self, data: bytes, target: Any) -> Any:
+    def unmarshal(self, data: bytes, target: object) -> Any:
         """Return the value in `data`, validated as `target`."""
         return self._format.decode(data, type=Any if target is None else target)

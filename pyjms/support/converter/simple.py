@@ -43,12 +43,12 @@ class SimpleMessageConverter:
             f"Cannot convert object of type [{type(payload).__qualname__}] to JMS message. "
             "Supported message payloads are: str, bytes, Mapping[str, ...].",
             target=type(payload),
-            hint=None
+            hint=""
             if payload is not None
             else 'send an empty text "", or a message: lambda session: session.create_message()',
         )
 
-    def from_message(self, message: Message, target: Any = None) -> Any:
+    def from_message(self, message: Message, target: object = None) -> Any:
         """Return the payload; `target` is ignored."""
         del target
         for kind, extract in _EXTRACTORS.items():

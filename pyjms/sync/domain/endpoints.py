@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyjms.jms.destination import Queue, Topic
 from pyjms.sync.attributes import Attribute
 from pyjms.sync.session import MessageConsumer, MessageProducer
@@ -14,7 +16,7 @@ class QueueSender(MessageProducer):
 
     __slots__ = ()
 
-    queue = Attribute[Queue | None](
+    queue: Attribute[Queue | None] = Attribute[Queue | None](
         "The queue of every send; None: each `send` names one.", read_only=True
     )
 
@@ -24,9 +26,9 @@ class TopicPublisher(MessageProducer):
 
     __slots__ = ()
 
-    publish = MessageProducer.send
+    publish: Final = MessageProducer.send
 
-    topic = Attribute[Topic | None](
+    topic: Attribute[Topic | None] = Attribute[Topic | None](
         "The topic of every message; None: each `publish` names one.", read_only=True
     )
 
@@ -36,7 +38,9 @@ class QueueReceiver(MessageConsumer):
 
     __slots__ = ()
 
-    queue = Attribute[Queue]("The queue that the messages come from.", read_only=True)
+    queue: Attribute[Queue] = Attribute[Queue](
+        "The queue that the messages come from.", read_only=True
+    )
 
 
 class TopicSubscriber(MessageConsumer):
@@ -44,7 +48,9 @@ class TopicSubscriber(MessageConsumer):
 
     __slots__ = ()
 
-    topic = Attribute[Topic]("The topic that the messages come from.", read_only=True)
-    no_local = Attribute[bool](
+    topic: Attribute[Topic] = Attribute[Topic](
+        "The topic that the messages come from.", read_only=True
+    )
+    no_local: Attribute[bool] = Attribute[bool](
         "Whether messages published by the own connection are left out.", read_only=True
     )

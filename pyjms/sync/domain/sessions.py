@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyjms.jms import api, domain
 from pyjms.sync.domain.endpoints import (
     QueueReceiver,
@@ -24,8 +26,8 @@ class QueueSession(Session):
 
     __slots__ = ()
 
-    create_sender = blocking_as(lambda: QueueSender, domain.QueueSession.create_sender)
-    create_receiver = blocking_as(lambda: QueueReceiver, domain.QueueSession.create_receiver)
+    create_sender: Final = blocking_as(lambda: QueueSender, domain.QueueSession.create_sender)
+    create_receiver: Final = blocking_as(lambda: QueueReceiver, domain.QueueSession.create_receiver)
 
 
 class TopicSession(Session):
@@ -37,8 +39,12 @@ class TopicSession(Session):
 
     __slots__ = ()
 
-    create_publisher = blocking_as(lambda: TopicPublisher, domain.TopicSession.create_publisher)
-    create_subscriber = blocking_as(lambda: TopicSubscriber, domain.TopicSession.create_subscriber)
+    create_publisher: Final = blocking_as(
+        lambda: TopicPublisher, domain.TopicSession.create_publisher
+    )
+    create_subscriber: Final = blocking_as(
+        lambda: TopicSubscriber, domain.TopicSession.create_subscriber
+    )
     create_durable_subscriber = blocking_as(
         lambda: TopicSubscriber, api.Session.create_durable_subscriber
     )

@@ -64,11 +64,15 @@ class JmsTransactionManager(ReusableFacade[CoreManager]):
 
     __slots__ = ()
 
-    connection_factory = Attribute[Any]("Templates with the same factory object join.")
-    default_timeout = Attribute[float | None](
+    connection_factory: Attribute[Any] = Attribute[Any](
+        "Templates with the same factory object join."
+    )
+    default_timeout: Attribute[float | None] = Attribute[float | None](
         "Seconds that a transaction may take unless it has its own timeout; None: no limit."
     )
-    synchronization = Attribute[bool]("Whether synchronizations can be registered.")
+    synchronization: Attribute[bool] = Attribute[bool](
+        "Whether synchronizations can be registered."
+    )
 
     def __init__(
         self,
@@ -77,7 +81,7 @@ class JmsTransactionManager(ReusableFacade[CoreManager]):
         default_timeout: float | None = None,
         synchronization: bool = False,
     ) -> None:
-        self.core = CoreManager(
+        self.core: CoreManager = CoreManager(
             core_of(connection_factory),
             default_timeout=default_timeout,
             synchronization=synchronization,
@@ -134,8 +138,8 @@ class ResourceTransactionManager(ReusableFacade[CoreResource[T]], Generic[T]):
     def __init__(
         self,
         begin: Callable[[], T],
-        commit: Callable[[T], Any],
-        rollback: Callable[[T], Any],
+        commit: Callable[[T], object],
+        rollback: Callable[[T], object],
     ) -> None:
         self.core = CoreResource(
             partial(call_in_thread, begin),
@@ -177,7 +181,7 @@ class ChainedTransactionManager(ReusableFacade[CoreChain]):
     __slots__ = ("_managers",)
 
     def __init__(self, *managers: Any) -> None:
-        self.core = CoreChain(*(core_of(each) for each in managers))
+        self.core: CoreChain = CoreChain(*(core_of(each) for each in managers))
         self._managers = managers
         self.loop = current_loop()
         if len({each.token for each in self._loops()}) > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Final, Unpack
 
 from pyjms.client.options.client_options import ConnectionFactoryKeywords
 from pyjms.client.xa import XAConnectionFactory as CoreXAConnectionFactory
@@ -40,16 +40,18 @@ class XAResource(Facade[xa.XAResource]):
     XA_OK = xa.XAResource.XA_OK
     XA_RDONLY = xa.XAResource.XA_RDONLY
 
-    start = blocking(xa.XAResource.start)
-    end = blocking(xa.XAResource.end)
-    prepare = blocking(xa.XAResource.prepare)
-    commit = blocking(xa.XAResource.commit)
-    rollback = blocking(xa.XAResource.rollback)
-    forget = blocking(xa.XAResource.forget)
-    recover = blocking(xa.XAResource.recover)
+    start: Final = blocking(xa.XAResource.start)
+    end: Final = blocking(xa.XAResource.end)
+    prepare: Final = blocking(xa.XAResource.prepare)
+    commit: Final = blocking(xa.XAResource.commit)
+    rollback: Final = blocking(xa.XAResource.rollback)
+    forget: Final = blocking(xa.XAResource.forget)
+    recover: Final = blocking(xa.XAResource.recover)
 
-    transaction_timeout = Attribute[int]("0: brokers limit no branch in time.", read_only=True)
-    set_transaction_timeout = forwarding(xa.XAResource.set_transaction_timeout)
+    transaction_timeout: Attribute[int] = Attribute[int](
+        "0: brokers limit no branch in time.", read_only=True
+    )
+    set_transaction_timeout: Final = forwarding(xa.XAResource.set_transaction_timeout)
 
     def is_same_rm(self, other: XAResource) -> bool:
         """Return whether `other` belongs to the same broker. Blocks.
@@ -82,7 +84,7 @@ class XAConnection(Connection):
 
     __slots__ = ()
 
-    create_xa_session = blocking_as(lambda: XASession, xa.XAConnection.create_xa_session)
+    create_xa_session: Final = blocking_as(lambda: XASession, xa.XAConnection.create_xa_session)
 
     def create_session(
         self,
@@ -103,7 +105,9 @@ class XAConnectionFactory(ConnectionFactory):
 
     __slots__ = ()
 
-    xa_ack_mode = Attribute[AcknowledgeMode]("How sessions acknowledge outside of branches.")
+    xa_ack_mode: Attribute[AcknowledgeMode] = Attribute[AcknowledgeMode](
+        "How sessions acknowledge outside of branches."
+    )
 
     def __init__(
         self,
@@ -112,10 +116,12 @@ class XAConnectionFactory(ConnectionFactory):
         xa_ack_mode: AcknowledgeMode = AcknowledgeMode.TRANSACTED,
         **options: Unpack[ConnectionFactoryKeywords],
     ) -> None:
-        self.core = CoreXAConnectionFactory(url, xa_ack_mode=xa_ack_mode, **options)
+        self.core: CoreXAConnectionFactory = CoreXAConnectionFactory(
+            url, xa_ack_mode=xa_ack_mode, **options
+        )
         self.loop = current_loop()
 
     create_connection = blocking_as(lambda: XAConnection, api.ConnectionFactory.create_connection)
-    create_xa_connection = blocking_as(
+    create_xa_connection: Final = blocking_as(
         lambda: XAConnection, CoreXAConnectionFactory.create_xa_connection
     )

@@ -62,7 +62,7 @@ class TransportEnds:
     def __init__(self, client: RequestTransport) -> None:
         self.client = client
         self.at_client = client.listener = EndListener()
-        self.at_peer = EndListener()
+        self.at_peer: EndListener = EndListener()
         self._peer: PeerTransport | None = None
 
     @property

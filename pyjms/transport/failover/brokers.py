@@ -22,7 +22,7 @@ from pyjms.transport.uri import COMPOSITE_SCHEMES, TransportURI
 
 __all__ = ["BrokerList"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _PLAIN: Final = frozenset({"tcp", "nio", "auto", "auto+nio"})
 _ENCRYPTED: Final = frozenset({"ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl"})

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
 
 import anyio
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
@@ -31,7 +32,7 @@ from pyjms.wire.openwire.commands import ConnectionControl
 
 __all__ = ["Connector", "CreateTransport", "TakeOver"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 CreateTransport = Callable[[TransportURI], RequestTransport]
 TakeOver = Callable[[Peer], Awaitable[None]]
@@ -45,7 +46,7 @@ class Connector:
         self, brokers: BrokerList, options: FailoverOptions, create: CreateTransport
     ) -> None:
         self.brokers = brokers
-        self.outage_log = OutageLog(str(brokers))
+        self.outage_log: OutageLog = OutageLog(str(brokers))
         self._options = options
         self._create = create
         self._backups: list[Peer] = []

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from pyjms._logger import get_logger
 from pyjms.errors import ConnectionFailedException
@@ -45,7 +45,7 @@ from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorComma
 
 __all__ = ["Replay"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _ANSWERED = (ProducerInfo, ConsumerInfo, DestinationInfo)
 

@@ -50,8 +50,8 @@ class ClientState:
         self.sessions: dict[SessionId, SessionInfo] = {}
         self.producers: dict[ProducerId, ProducerInfo] = {}
         self.consumers: dict[ConsumerId, ConsumerInfo] = {}
-        self.transactions = OpenTransactions()
-        self.pulls = OpenPulls()
+        self.transactions: OpenTransactions = OpenTransactions()
+        self.pulls: OpenPulls = OpenPulls()
         self.cached: dict[MessageId | None, ActiveMQMessage] = {}
         """With trackMessages: the latest messages sent without waiting for a response."""
         self._cached_bytes = 0

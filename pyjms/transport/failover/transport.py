@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import anyio
 
@@ -51,7 +52,7 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = ["FailoverTransport"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class FailoverTransport(ReconnectingTransport):

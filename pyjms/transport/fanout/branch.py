@@ -27,8 +27,8 @@ class Branch:
     def __init__(self, uri: TransportURI, transport: ReconnectingTransport) -> None:
         self.uri = uri
         self.transport = transport
-        self.is_connected = False
-        self.has_failed = False
+        self.is_connected: bool = False
+        self.has_failed: bool = False
         """Whether it has given up."""
         self.owner: BranchOwner | None = None
         transport.listener = self

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 import anyio
 
@@ -45,7 +46,7 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = ["FanoutTransport"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _OF_CONSUMERS = (ConsumerInfo, MessageAck, MessagePull)
 

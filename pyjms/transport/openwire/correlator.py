@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Final
 
 from anyio.lowlevel import checkpoint
 
@@ -24,7 +25,7 @@ from pyjms.wire.openwire.schema import CURRENT_VERSION
 
 __all__ = ["RequestTransport", "ResponseCorrelator"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _LAST_ID = 0x7FFF_FFFF  # command ids are i32 on the wire; the next one is 1 again
 

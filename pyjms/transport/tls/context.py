@@ -11,6 +11,7 @@ import functools
 import ssl
 import threading
 from pathlib import Path
+from typing import Final
 
 from anyio import to_thread
 
@@ -23,7 +24,7 @@ from pyjms.transport.tls.stores import load_key, load_trust
 
 __all__ = ["TlsContext", "shared_context"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _CHECK_PERIOD = 1.0
 """Seconds between two looks at the files."""

@@ -138,8 +138,8 @@ class SegmentCursor:
         self, file_id: int = 1, offset: int = 0, max_file_length: int = MAX_FILE_LENGTH
     ) -> None:
         """Continue at `offset` (the `end` of a reader) in segment `file_id`."""
-        self.file_id = file_id
-        self.offset = offset
+        self.file_id: int = file_id
+        self.offset: int = offset
         self.max_file_length: int = max_file_length
 
     def fits(self, size: int) -> bool:

@@ -121,7 +121,7 @@ class SegmentReader:
         self._start = start
         self.file_id = file_id
         self.skipped: list[Skipped] = []
-        self.end = 0
+        self.end: int = 0
 
     def release(self) -> None:
         """Release the bytes (an mmap cannot be closed before); idempotent."""

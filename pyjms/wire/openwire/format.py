@@ -69,7 +69,7 @@ class OpenWireFormat:
         unfinished_frame: UnfinishedFrame | None = None,
     ) -> None:
         """Create a format; large frames that arrive in part are counted in `unfinished_frame`."""
-        self.settings = settings or WireFormatSettings()
+        self.settings: WireFormatSettings = settings or WireFormatSettings()
         self.negotiated: NegotiatedSettings | None = None
         self._version = self.settings.version
         self._tight = False

@@ -74,12 +74,12 @@ class Reader(ABC):
         self, frame: bytes, version: int, stack_trace: bool, cache: ReadCache | None = None
     ) -> None:
         self.frame = frame
-        self.pos = 0
+        self.pos: int = 0
         self.version = version
         self.stack_trace = stack_trace
         self.cache = cache
-        self.depth = 0
-        self.elements = 0
+        self.depth: int = 0
+        self.elements: int = 0
 
     def read_frame(self) -> Structure | None:
         """Return the structure whose type byte is the first byte; None for the null frame.

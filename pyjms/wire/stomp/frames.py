@@ -55,8 +55,8 @@ class Frame:
         fault: str | None = None,
     ) -> None:
         self.command: str = command
-        self.headers = {} if headers is None else headers
-        self.body = body
+        self.headers: dict[str, str] = {} if headers is None else headers
+        self.body: bytes = body
         self.fault: str | None = fault
 
     def __eq__(self, other: object) -> bool:
@@ -66,7 +66,7 @@ class Frame:
             == (other.command, other.headers, other.body, other.fault)
         )  # fmt: skip
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: Final = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"Frame({self.command!r}, {len(self.headers)} headers, {len(self.body)} bytes)"

@@ -26,7 +26,7 @@ from pyjms.spark.jms.ranges.requests import (
 
 __all__ = ["QueueLease"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _RETRY_PERIOD: Final = 30.0
 """Seconds to wait for the broker, and for a lease that the previous reader still has."""
@@ -42,10 +42,10 @@ class QueueLease:
 
     def __init__(self, options: JmsOptions) -> None:
         self.token: str = secrets.token_hex(16)
-        self.epoch = 0
-        self.first = 0
-        self.next = 0
-        self.average = 1
+        self.epoch: int = 0
+        self.first: int = 0
+        self.next: int = 0
+        self.average: int = 1
         """Bytes of a message, on average."""
         self._options = options
         self._queue = options.target.physical_name

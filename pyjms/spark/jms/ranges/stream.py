@@ -6,7 +6,7 @@ How it works is described in the package's docstring. (spark-pipeline 3.2, 3.3, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RangeStreamReader"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -25,7 +25,7 @@ from pyjms.spark.jms.sink.sending import send_rows
 
 __all__ = ["discard", "epoch_queue", "publish", "stage_queue", "stage_rows"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _BATCH: Final = "PyJMSBatch"
 _STAGE: Final = "PyJMSStage"

@@ -21,7 +21,7 @@ from pyjms.spark.jms.sink.rows import Outgoing
 
 __all__ = ["RowTransaction", "send_rows"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _ROWS_PER_CALL: Final = 500
 
@@ -43,7 +43,7 @@ class RowTransaction:
         self._is_transacted = transacted
         self._session: ActiveMQSession | None = None
         self._producer: ActiveMQMessageProducer | None = None
-        self.sent = 0
+        self.sent: int = 0
 
     async def send(self, rows: list[Any]) -> None:
         """Send some rows.

@@ -20,7 +20,7 @@ from pyjms.spark.files import write_atomically
 
 __all__ = ["LateIds"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _FILE_NAME: Final = re.compile(r"late-\d{20}\.json")
 _DAY_MS: Final = 24 * 3600 * 1000

@@ -20,7 +20,7 @@ else:
 
 __all__ = ["SpoolLock"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _FILE: Final = "lock"
 _RETRY_INTERVAL: Final = 0.1

@@ -26,7 +26,7 @@ from pyjms.spark.jms.streaming import BatchLimit
 
 __all__ = ["Pull", "Puller"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _NEXT_MESSAGE_TIMEOUT: Final = 0.02
 """Seconds to wait for another message after the first: prefetched ones arrive at once."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RowsPartition", "SpoolStreamReader"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _FIRST_TIMEOUT_NOW: Final = 2.0
 """Seconds that AvailableNow waits for a first message, which a new consumer gets with a delay."""

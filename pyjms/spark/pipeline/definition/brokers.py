@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import anyio
 
@@ -26,7 +26,7 @@ from pyjms.transport.uri import TransportURI
 
 __all__ = ["BrokerLocation", "broker_of", "running_embedded_broker", "uses_embedded_broker"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class BrokerLocation(NamedTuple):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RUNNER_CONF", "SparkEngine"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 RUNNER_CONF: Final[Mapping[str, str]] = {
     "spark.log.level": "ERROR",  # pyjms logs what Spark would warn about

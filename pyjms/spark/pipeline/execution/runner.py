@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PipelineRunner"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -75,11 +75,11 @@ class PipelineRunner:
         spark: SparkSession | None = None,
     ) -> None:
         self.settings = settings
-        self.pipelines = choose_pipelines(pipelines, ())
-        self.health = PipelineHealth()
+        self.pipelines: list[Pipeline] = choose_pipelines(pipelines, ())
+        self.health: PipelineHealth = PipelineHealth()
         root = Path(settings.spark.checkpoint_root).absolute()
         self._folders = {p.name: root / p.checkpoint_name for p in self.pipelines}
-        self.status = StatusFiles(self._folders)
+        self.status: StatusFiles = StatusFiles(self._folders)
         self._listeners: list[PipelineListener] = [
             PipelineLog(),
             self.status,

@@ -7,7 +7,7 @@ query has ended are ignored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pyjms._logger import get_logger
 from pyjms.spark.pipeline.execution.failures import Failure, classify_failure
@@ -22,7 +22,7 @@ __all__ = [
     "wait_for_end",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class Query(Protocol):

@@ -75,7 +75,7 @@ from pyjms.spark.pipeline.reporting.progress import Progress, backlog_of, batch_
 
 __all__ = ["RunInThread", "Supervisor", "SupervisorContext"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class Supervisor:
         self, pipeline: Pipeline, checkpoint: Path, context: SupervisorContext, *, once: bool
     ) -> None:
         self.pipeline = pipeline
-        self.has_failed = False
+        self.has_failed: bool = False
         self._checkpoint = checkpoint
         self._context = context
         self._once = once

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from pyjms._logger import get_logger
 
@@ -28,7 +28,7 @@ __all__ = [
     "notify",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class Range(NamedTuple):

@@ -16,7 +16,7 @@ from pyjms.spark.pipeline.reporting import events
 
 __all__ = ["PipelineLog"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _SUMMARY_INTERVAL: Final = 30.0
 

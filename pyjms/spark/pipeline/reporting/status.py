@@ -21,7 +21,7 @@ from pyjms.spark.pipeline.reporting import events
 
 __all__ = ["STATUS_FILE", "PipelineStatus", "StatusFiles", "read_status", "read_statuses"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 STATUS_FILE: Final = "pyjms-status.json"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
@@ -61,7 +61,7 @@ class StoreHarness:
         """Whether a restart keeps messages: False if the adapter says `is_volatile`."""
         return not getattr(self.adapter, "is_volatile", False)
 
-    done = staticmethod(wait_for)
+    done: Final = staticmethod(wait_for)
 
     def make(self) -> Any:
         """Return a new adapter on the same data, not started."""
