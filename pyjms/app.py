@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Final, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 import anyio
 from dependency_injector import containers, providers
@@ -92,7 +92,7 @@ class JmsApplication:
         error_handler: ErrorHandler | None = None,
     ) -> None:
         self.settings: PyjmsSettings = settings or load_settings(Path(config) if config else None)
-        self.container = make_container(container, self.settings)
+        self.container: Any = make_container(container, self.settings)
         self.stop_timeout: float = (
             self.settings.lifecycle.timeout_per_shutdown_phase
             if stop_timeout is None

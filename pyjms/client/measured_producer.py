@@ -8,7 +8,7 @@ from pyjms.client.interfaces import ClientSession
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
-from pyjms.management.jms_stats import JMSSessionStats
+from pyjms.management.jms_stats import JMSProducerStats, JMSSessionStats
 from pyjms.wire.openwire.commands import ProducerId
 
 __all__ = ["MeasuredProducer", "new_producer"]
@@ -26,7 +26,8 @@ class MeasuredProducer(ActiveMQMessageProducer):
     ) -> None:
         super().__init__(session, producer_id, destination)
         name = None if destination is None else destination.physical_name
-        self.stats = self._measured = stats.add_producer(str(producer_id), name)
+        self._measured = stats.add_producer(str(producer_id), name)
+        self.stats: JMSProducerStats | None = self._measured
 
     async def send(self, *args: Any, **options: Any) -> None:
         await super().send(*args, **options)

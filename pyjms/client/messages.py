@@ -57,7 +57,7 @@ class CommandSource:
     __slots__ = ("command",)
 
     def __init__(self, command: commands.ActiveMQMessage) -> None:
-        self.command = command
+        self.command: commands.ActiveMQMessage = command
 
     def decode_properties(self) -> dict[str, object]:
         """Return the application's properties.

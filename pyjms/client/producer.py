@@ -31,7 +31,7 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.jms import api
-from pyjms.jms.api import AsyncCallback, CompletionListener, destination_first
+from pyjms.jms.api import AsyncCallback, CompletionListener, MessageTransformer, destination_first
 from pyjms.jms.blob import BlobMessage
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import DEFAULT_PRIORITY, Message
@@ -75,7 +75,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         """
         self.disable_message_id = False
         self.disable_message_timestamp: bool = options.disable_time_stamps_by_default
-        self.transformer = session.transformer
+        self.transformer: MessageTransformer | None = session.transformer
         """Replaces the messages that are sent; None: no transformer."""
         self._delivery_mode = _PERSISTENT
         self._priority = DEFAULT_PRIORITY

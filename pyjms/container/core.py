@@ -14,13 +14,21 @@ from typing import Any
 
 from dependency_injector import containers, providers
 
+from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.container import factories
 from pyjms.container.around.interceptors import TemplateInterceptors
+from pyjms.container.by_broker import ByBroker
 from pyjms.core.jms_client import JmsClient
+from pyjms.core.messaging_template import JmsMessagingTemplate
+from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException
+from pyjms.jms.api import ConnectionFactory
+from pyjms.listener.factory import DefaultJmsListenerContainerFactory
 from pyjms.listener.registry import JmsListenerEndpointRegistry
+from pyjms.observability.instrumentation import Instrumentation
 from pyjms.settings import PyjmsSettings
+from pyjms.support.converter import MessageConverter
 from pyjms.support.destination import SimpleDestinationResolver
 
 __all__ = ["ApplicationContainer", "make_container", "named_like"]
@@ -42,21 +50,25 @@ class ApplicationContainer(containers.DeclarativeContainer):
     tracer_provider: Any = providers.Object(None)
     meter_provider: Any = providers.Object(None)
     metrics_registry: Any = providers.Object(None)
-    instrumentations = providers.Singleton(
+    instrumentations: providers.Singleton[list[Instrumentation]] = providers.Singleton(
         factories.instrumentations, settings, tracer_provider, meter_provider, metrics_registry
     )
     template_interceptors: providers.Singleton[TemplateInterceptors] = providers.Singleton(
         TemplateInterceptors, send_interceptors, instrumentations
     )
-    message_converter = providers.Singleton(factories.message_converter, settings)
+    message_converter: providers.Singleton[MessageConverter] = providers.Singleton(
+        factories.message_converter, settings
+    )
     destination_resolver: providers.Singleton[SimpleDestinationResolver] = providers.Singleton(
         SimpleDestinationResolver
     )
-    native_connection_factory = providers.Singleton(factories.native_connection_factory, settings)
-    connection_factory = providers.Singleton(
+    native_connection_factory: providers.Singleton[ClientConnectionFactory] = providers.Singleton(
+        factories.native_connection_factory, settings
+    )
+    connection_factory: providers.Singleton[ConnectionFactory] = providers.Singleton(
         factories.connection_factory, native_connection_factory, settings
     )
-    jms_template = providers.Singleton(
+    jms_template: providers.Singleton[JmsTemplate] = providers.Singleton(
         factories.template,
         connection_factory,
         settings,
@@ -64,17 +76,17 @@ class ApplicationContainer(containers.DeclarativeContainer):
         destination_resolver,
         template_interceptors,
     )
-    jms_messaging_template = providers.Singleton(
+    jms_messaging_template: providers.Singleton[JmsMessagingTemplate] = providers.Singleton(
         factories.messaging_template, jms_template, settings
     )
     jms_client: providers.Singleton[JmsClient] = providers.Singleton(JmsClient, jms_template)
-    native_connection_factories = providers.Singleton(
-        factories.native_connection_factories, settings
+    native_connection_factories: providers.Singleton[ByBroker[ClientConnectionFactory]] = (
+        providers.Singleton(factories.native_connection_factories, settings)
     )
-    connection_factories = providers.Singleton(
+    connection_factories: providers.Singleton[ByBroker[ConnectionFactory]] = providers.Singleton(
         factories.connection_factories, native_connection_factories, settings
     )
-    jms_templates = providers.Singleton(
+    jms_templates: providers.Singleton[ByBroker[JmsTemplate]] = providers.Singleton(
         factories.templates,
         connection_factories,
         settings,
@@ -82,18 +94,20 @@ class ApplicationContainer(containers.DeclarativeContainer):
         destination_resolver,
         template_interceptors,
     )
-    listener_connection_factory = providers.Singleton(
+    listener_connection_factory: providers.Singleton[ConnectionFactory] = providers.Singleton(
         factories.listener_connection_factory,
         native_connection_factory,
         connection_factory,
         settings,
     )
-    jms_listener_container_factory = providers.Singleton(
-        factories.listener_container_factory,
-        listener_connection_factory,
-        settings,
-        message_converter,
-        destination_resolver,
+    jms_listener_container_factory: providers.Singleton[DefaultJmsListenerContainerFactory] = (
+        providers.Singleton(
+            factories.listener_container_factory,
+            listener_connection_factory,
+            settings,
+            message_converter,
+            destination_resolver,
+        )
     )
     listener_registry: providers.Singleton[JmsListenerEndpointRegistry] = providers.Singleton(
         JmsListenerEndpointRegistry

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from pyjms._logger import get_logger
 from pyjms.annotation.idempotent import idempotent_mark
@@ -38,7 +38,7 @@ __all__ = [
     "wanted_retry",
 ]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _CONSUMED_ON_RECEIPT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
 

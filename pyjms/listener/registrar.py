@@ -50,7 +50,7 @@ class JmsListenerEndpointRegistrar:
     """
 
     def __init__(self) -> None:
-        self.container_factory: Any | None = None
+        self.container_factory: object = None
         self.container_factory_name: str | None = None
         self.argument_resolvers: list[ArgumentResolver] = []
         self.endpoint_registry: JmsListenerEndpointRegistry | None = None
@@ -59,7 +59,7 @@ class JmsListenerEndpointRegistrar:
         self.handlers: list[tuple[Callable[..., object], JmsListenerMark]] = []
         """The handlers that were added, with their marks."""
 
-    def register_endpoint(self, endpoint: JmsListenerEndpoint, factory: Any | None = None) -> None:
+    def register_endpoint(self, endpoint: JmsListenerEndpoint, factory: object = None) -> None:
         """Add an endpoint, with the factory of its container.
 
         Raises:

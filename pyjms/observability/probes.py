@@ -8,6 +8,7 @@ costs nothing. (spring-jms 8.1.9)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import anyio
 
@@ -18,7 +19,7 @@ from pyjms.observability.health import BrokerHealth
 
 __all__ = ["BrokerProbes"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _VALID_FOR = 1.0
 """Seconds for which an answer is given again: many callers are no load on the brokers."""

@@ -108,7 +108,7 @@ class CloseableFacade(Facade[C], Generic[C]):
     listener: BlockingListener | None
     _worker: Worker | None
 
-    def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
+    def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
         """Set what the object stands for, and register its threads with those of the owner."""
         super().attach(core, loop, owner)
         parent = owner.threads if isinstance(owner, CloseableFacade) else None

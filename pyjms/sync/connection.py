@@ -26,7 +26,7 @@ from pyjms.sync.callbacks.server_sessions import (
 from pyjms.sync.closing import CloseableFacade
 from pyjms.sync.context import JMSContext
 from pyjms.sync.domain import QueueSession, TopicSession
-from pyjms.sync.facade import ReusableFacade, blocking, blocking_as
+from pyjms.sync.facade import ReusableFacade, blocking, blocking_as, implemented_by
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import Session
 from pyjms.sync.shared_loop import current_loop
@@ -190,7 +190,10 @@ class CreatingFactory(QueueConnectionFactory[F], TopicConnectionFactory[F], Gene
 
     __slots__ = ()
 
-    create_connection = blocking_as(lambda: Connection, api.ConnectionFactory.create_connection)
+    @implemented_by(blocking_as(lambda: Connection, api.ConnectionFactory.create_connection))
+    def create_connection(self) -> None:
+        """Open a connection."""
+
     create_context: Final = blocking_as(lambda: JMSContext, api.ConnectionFactory.create_context)
 
 

@@ -15,7 +15,7 @@ from pyjms.listener.container.simple import SimpleMessageListenerContainer as Co
 from pyjms.listener.container.state import ContainerState
 from pyjms.listener.task_executor import AsyncTaskExecutor
 from pyjms.sync.attributes import Attribute, attributes_of
-from pyjms.sync.facade import Facade, blocking, core_of, loop_of
+from pyjms.sync.facade import Facade, GivenFactory, blocking, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import close_at_exit
 
@@ -39,7 +39,7 @@ class _Container(Facade[_C], Generic[_C]):
 
     KIND: ClassVar[type[AbstractMessageListenerContainer]]
 
-    connection_factory = Attribute[Any]("Opens the connections.", on_loop=True)
+    connection_factory: Attribute[Any] = Attribute[Any]("Opens the connections.", on_loop=True)
     state = Attribute[ContainerState]("The state of the container's life cycle.", read_only=True)
     is_active = Attribute[bool](
         "Whether the container is initialised and not shut down.", read_only=True
@@ -60,7 +60,7 @@ class _Container(Facade[_C], Generic[_C]):
         "Number of consumers that are active now.", read_only=True
     )
 
-    def __init__(self, connection_factory: Any, **options: Any) -> None:
+    def __init__(self, connection_factory: GivenFactory, **options: Any) -> None:
         """Create the container with the options of the one of the same name in `pyjms.aio`."""
         self.loop = loop_of(connection_factory)
         cores = {name: self.take(name, value) for name, value in options.items()}

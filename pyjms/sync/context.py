@@ -85,7 +85,7 @@ class JMSProducer(SessionPart[api.JMSProducer]):
     set_type: Final = _chained(api.JMSProducer.set_type)
     property_exists: Final = forwarding(api.JMSProducer.property_exists)
 
-    def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
+    def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
         """Set what the object stands for; its completion thread ends with the context."""
         super().attach(core, loop, owner)
         assert isinstance(owner, CloseableFacade)
@@ -121,7 +121,7 @@ class JMSConsumer(MessageConsumer):
     core: api.JMSConsumer
     _bodies: deque[tuple[Any, Any]]
 
-    def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
+    def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
         """Set what the object stands for."""
         super().attach(core, loop, owner)
         self._bodies = deque()

@@ -6,33 +6,39 @@ import functools
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar, copy_context
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 from pyjms._wakeup import LoopHandle
 from pyjms.core.callback_threads import is_on_a_loop
 from pyjms.errors import IllegalStateException
+from pyjms.jms.api import ConnectionFactory
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import current_loop
 from pyjms.sync.tracebacks import trim
 
 __all__ = [
     "Facade",
+    "GivenFactory",
     "ReusableFacade",
     "SessionGuard",
     "SessionPart",
     "blocking",
     "blocking_as",
     "core_of",
+    "implemented_by",
     "like",
     "loop_of",
     "sessions_in_use",
 ]
 
+GivenFactory: TypeAlias = "Facade[object] | ConnectionFactory"
+"""A blocking factory (or template), or outside of a loop one of coroutines."""
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound="Facade[Any]")
+F = TypeVar("F", bound="Facade[object]")
 
 
 class Facade(Generic[T_co]):
@@ -47,11 +53,11 @@ class Facade(Generic[T_co]):
     core: T_co
     _guard: SessionGuard
     _loop: LoopHandle
-    _given: dict[str, Facade[Any]]
+    _given: dict[str, Facade[object]]
 
     @classmethod
     def of(
-        cls, core: Any, loop: LoopHandle | None = None, owner: Facade[Any] | None = None
+        cls, core: object, loop: LoopHandle | None = None, owner: Facade[object] | None = None
     ) -> Self:
         """Return the blocking object for `core`, which was created by that of `owner`.
 
@@ -61,10 +67,10 @@ class Facade(Generic[T_co]):
         facade.attach(core, loop or current_loop(), owner)
         return facade
 
-    def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
+    def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
         """Set what the object stands for; subclasses add their own state."""
         del owner
-        self.core = core
+        self.core = cast("T_co", core)
         self.loop = loop
 
     @property
@@ -79,13 +85,13 @@ class Facade(Generic[T_co]):
     def call(
         self,
         function: Callable[..., Coroutine[Any, Any, R]],
-        *args: Any,
+        *args: object,
         keep: Callable[[R], object] | None = None,
     ) -> R:
         """Run `function(*args)` on the loop, as `call_on_loop`. Blocks."""
         return call_on_loop(self.loop, function, *args, keep=keep)
 
-    def take(self, name: str, value: Any) -> Any:
+    def take(self, name: str, value: object) -> object:
         """Return what to set on the core as attribute `name`: of a blocking object its core."""
         if not isinstance(value, Facade):
             return value
@@ -94,7 +100,7 @@ class Facade(Generic[T_co]):
         self._given[name] = value
         return value.core
 
-    def as_given(self, name: str, value: Any) -> Any:
+    def as_given(self, name: str, value: object) -> object:
         """Return the blocking object that was set as attribute `name`, if `value` is its core."""
         facade = getattr(self, "_given", {}).get(name)
         return facade if facade is not None and facade.core is value else value
@@ -155,7 +161,7 @@ class SessionPart(Facade[T_co], Generic[T_co]):
 
     __slots__ = ()
 
-    def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
+    def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
         """Set what the object stands for; it shares the guard of the session that created it."""
         super().attach(core, loop, owner)
         self._guard = owner.guard if isinstance(owner, SessionPart) else SessionGuard(core)
@@ -168,7 +174,7 @@ class SessionPart(Facade[T_co], Generic[T_co]):
     def call(
         self,
         function: Callable[..., Coroutine[Any, Any, R]],
-        *args: Any,
+        *args: object,
         keep: Callable[[R], object] | None = None,
     ) -> R:
         """Run `function(*args)` on the loop. Blocks.
@@ -207,7 +213,7 @@ class ReusableFacade(Facade[T_co], Generic[T_co]):
         self._loop = loop
 
 
-def core_of(factory: Any) -> Any:
+def core_of(factory: object) -> Any:
     """Return the coroutine object behind a blocking factory; another object as it is.
 
     Whoever uses what it returns refuses texts and classes.
@@ -227,7 +233,7 @@ def core_of(factory: Any) -> Any:
     return factory
 
 
-def loop_of(factory: Any) -> LoopHandle:
+def loop_of(factory: object) -> LoopHandle:
     """Return the loop of a blocking object; for anything else the current one."""
     return factory.loop if isinstance(factory, Facade) else current_loop()
 
@@ -266,6 +272,15 @@ def blocking_as(
         return facade().of(core, self.loop, self)
 
     return like(function, call)
+
+
+def implemented_by(method: Callable[P, R]) -> Callable[[Callable[..., object]], Callable[P, R]]:
+    """Return the decorator that puts `method` in place of a function of the same name.
+
+    What a class body assigns is an attribute to type checkers, which subclasses cannot override;
+    what it defines is a method.
+    """
+    return lambda _named: method
 
 
 def like(function: Callable[..., Any], call: Callable[P, R]) -> Callable[P, R]:

@@ -15,7 +15,7 @@ from pyjms.connection.transaction_aware import (
 from pyjms.jms.api import ExceptionListener
 from pyjms.sync.attributes import Attribute
 from pyjms.sync.connection import CreatingFactory
-from pyjms.sync.facade import blocking, core_of, loop_of
+from pyjms.sync.facade import GivenFactory, blocking, core_of, loop_of
 from pyjms.sync.shared_loop import close_at_exit
 
 __all__ = [
@@ -37,7 +37,9 @@ class _SharingFactory(CreatingFactory[C], Generic[C]):
 
     KIND: ClassVar[type[CoreSingle]]
 
-    target_connection_factory = Attribute[Any]("Opens the connection.")
+    target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
+        "Opens the connection."
+    )
     client_id = Attribute[str | None]("The client id, set on the connection when it is opened.")
     exception_listener = Attribute[ExceptionListener | None](
         "Called on the loop with the exceptions that the connection reports: it must not block."
@@ -47,7 +49,7 @@ class _SharingFactory(CreatingFactory[C], Generic[C]):
     )
     is_running = Attribute[bool]("Whether there is an open connection.", read_only=True)
 
-    def __init__(self, target: Any, **options: Any) -> None:
+    def __init__(self, target: GivenFactory, **options: Any) -> None:
         self.core = cast("C", self.KIND(core_of(target), **options))
         self.loop = loop_of(target)
         self.target_connection_factory = target
@@ -100,10 +102,10 @@ class UserCredentialsConnectionFactoryAdapter(CreatingFactory[CoreCredentials]):
 
     __slots__ = ()
 
-    target: Attribute[Any] = Attribute[Any]("Opens the connections.")
+    target: Attribute[GivenFactory] = Attribute[GivenFactory]("Opens the connections.")
 
     def __init__(
-        self, target: Any, *, user_name: str | None = None, password: str | None = None
+        self, target: GivenFactory, *, user_name: str | None = None, password: str | None = None
     ) -> None:
         self.core: CoreCredentials = CoreCredentials(
             core_of(target), user_name=user_name, password=password
@@ -133,12 +135,14 @@ class DelegatingConnectionFactory(CreatingFactory[CoreDelegating]):
 
     __slots__ = ()
 
-    target_connection_factory: Attribute[Any] = Attribute[Any]("Opens the connections.")
+    target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
+        "Opens the connections."
+    )
     should_stop_connections: Attribute[bool] = Attribute[bool](
         "Whether started connections are stopped before they are closed."
     )
 
-    def __init__(self, target: Any, *, should_stop_connections: bool = False) -> None:
+    def __init__(self, target: GivenFactory, *, should_stop_connections: bool = False) -> None:
         self.core: CoreDelegating = CoreDelegating(
             core_of(target), should_stop_connections=should_stop_connections
         )
@@ -160,12 +164,16 @@ class TransactionAwareConnectionFactoryProxy(CreatingFactory[CoreTransactionAwar
 
     __slots__ = ()
 
-    target_connection_factory: Attribute[Any] = Attribute[Any]("The factory of the transactions.")
+    target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
+        "The factory of the transactions."
+    )
     synched_local_transaction_allowed: Attribute[bool] = Attribute[bool](
         "Whether sessions join the transactions of other factories."
     )
 
-    def __init__(self, target: Any, *, synched_local_transaction_allowed: bool = False) -> None:
+    def __init__(
+        self, target: GivenFactory, *, synched_local_transaction_allowed: bool = False
+    ) -> None:
         self.core: CoreTransactionAware = CoreTransactionAware(
             core_of(target), synched_local_transaction_allowed=synched_local_transaction_allowed
         )

@@ -16,7 +16,7 @@ from pyjms.core.redrive import redrive as redrive_on_loop
 from pyjms.core.scheduling.scheduler import JmsScheduler as CoreScheduler
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination
 from pyjms.sync.attributes import Attribute
-from pyjms.sync.facade import ReusableFacade, blocking, core_of, loop_of
+from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
 from pyjms.sync.template import JmsTemplate
 
 __all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate", "JmsScheduler", "redrive"]
@@ -35,9 +35,11 @@ class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
     default_destination: Attribute[Destination | str | None] = Attribute[Destination | str | None](
         "The destination if none is given."
     )
-    jms_template: Attribute[Any] = Attribute[Any]("Sends and receives.", read_only=True)
+    jms_template: Attribute[JmsTemplate] = Attribute[JmsTemplate](
+        "Sends and receives.", read_only=True
+    )
 
-    def __init__(self, template: Any, **options: Any) -> None:
+    def __init__(self, template: GivenFactory, **options: Any) -> None:
         self.core: CoreMessagingTemplate = CoreMessagingTemplate(core_of(template), **options)
         self.loop = loop_of(template)
 
@@ -94,7 +96,7 @@ class JmsClient(ReusableFacade[CoreClient]):
 
     __slots__ = ()
 
-    def __init__(self, template: Any, **options: Any) -> None:
+    def __init__(self, template: GivenFactory, **options: Any) -> None:
         self.core: CoreClient = CoreClient(core_of(template), **options)
         self.loop = loop_of(template)
 
@@ -111,7 +113,7 @@ class JmsScheduler(ReusableFacade[CoreScheduler]):
 
     __slots__ = ()
 
-    def __init__(self, template: Any) -> None:
+    def __init__(self, template: GivenFactory) -> None:
         self.core: CoreScheduler = CoreScheduler(core_of(template))
         self.loop = loop_of(template)
 

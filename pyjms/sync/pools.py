@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Self, Unpack
+from typing import ClassVar, Final, Self, Unpack
 
 from pyjms.connection.pool.factory import JmsPoolConnectionFactory as CoreJmsPool
 from pyjms.connection.pool.factory import PooledConnectionFactory as CorePooled
@@ -10,7 +10,7 @@ from pyjms.connection.pool.options import PoolKeywords, PoolOptions
 from pyjms.connection.pool.statistics import PoolStats
 from pyjms.sync.attributes import Attribute
 from pyjms.sync.connection import CreatingFactory
-from pyjms.sync.facade import blocking, core_of, loop_of
+from pyjms.sync.facade import GivenFactory, blocking, core_of, loop_of
 from pyjms.sync.shared_loop import close_at_exit
 
 __all__ = ["JmsPoolConnectionFactory", "PooledConnectionFactory"]
@@ -27,7 +27,9 @@ class PooledConnectionFactory(CreatingFactory[CorePooled]):
 
     KIND: ClassVar[type[CorePooled]] = CorePooled
 
-    target_connection_factory: Attribute[Any] = Attribute[Any]("Opens the connections.")
+    target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
+        "Opens the connections."
+    )
     options: Attribute[PoolOptions] = Attribute[PoolOptions]("The options; times are seconds.")
     stats: Attribute[PoolStats] = Attribute[PoolStats]("What the pool has done.")
     num_connections: Attribute[int] = Attribute[int](
@@ -37,7 +39,7 @@ class PooledConnectionFactory(CreatingFactory[CorePooled]):
         "Whether there is an open connection.", read_only=True
     )
 
-    def __init__(self, target: Any, **options: Unpack[PoolKeywords]) -> None:
+    def __init__(self, target: GivenFactory, **options: Unpack[PoolKeywords]) -> None:
         self.core: CorePooled = self.KIND(core_of(target), **options)
         self.loop = loop_of(target)
         self.target_connection_factory = target

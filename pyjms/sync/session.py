@@ -26,7 +26,7 @@ from pyjms.sync.closing import (
     CompletionThread,
     ThreadedListener,
 )
-from pyjms.sync.facade import Facade, SessionPart, blocking, blocking_as, like
+from pyjms.sync.facade import Facade, SessionPart, blocking, blocking_as, implemented_by, like
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.tracebacks import trim
 
@@ -62,7 +62,7 @@ class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.Mess
 
     _completions: CompletionThread
 
-    def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
+    def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
         """Set what the object stands for."""
         super().attach(core, loop, owner)
         self._completions = CompletionThread(core, self.threads, self.guard)
@@ -123,7 +123,7 @@ class MessageConsumer(SessionPart[api.MessageConsumer], CloseableFacade[api.Mess
     )
     is_closed: Attribute[bool] = Attribute[bool]("Whether the consumer is closed.", read_only=True)
 
-    def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
+    def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
         """Set what the object stands for."""
         super().attach(core, loop, owner)
         self._available_listener = None
@@ -230,9 +230,11 @@ class Session(SessionPart[api.Session], CloseableFacade[api.Session]):
 
     create_producer: Final = blocking_as(lambda: MessageProducer, api.Session.create_producer)
     create_consumer: Final = blocking_as(lambda: MessageConsumer, api.Session.create_consumer)
-    create_durable_subscriber = blocking_as(
-        lambda: MessageConsumer, api.Session.create_durable_subscriber
-    )
+
+    @implemented_by(blocking_as(lambda: MessageConsumer, api.Session.create_durable_subscriber))
+    def create_durable_subscriber(self) -> None:
+        """Create the consumer of a durable subscription."""
+
     create_shared_consumer: Final = blocking_as(
         lambda: MessageConsumer, api.Session.create_shared_consumer
     )

@@ -16,7 +16,7 @@ from pyjms.errors import DestinationResolutionException
 from pyjms.jms.destination import Destination, Queue
 from pyjms.sync.attributes import Attribute, attributes_of
 from pyjms.sync.connection import Connection
-from pyjms.sync.facade import ReusableFacade, blocking, core_of, loop_of
+from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import MessageProducer, QueueBrowser, Session
 
@@ -42,7 +42,9 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
 
     connection_factory: Attribute[Any] = Attribute[Any]("Opens the connections.")
 
-    def __init__(self, connection_factory: Any, **options: Unpack[TemplateOptions]) -> None:
+    def __init__(
+        self, connection_factory: GivenFactory, **options: Unpack[TemplateOptions]
+    ) -> None:
         self.core: CoreTemplate = CoreTemplate(core_of(connection_factory), **options)
         self.loop = loop_of(connection_factory)
         self.connection_factory = connection_factory

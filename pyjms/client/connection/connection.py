@@ -98,8 +98,8 @@ class ActiveMQConnection(ConsumingConnection):
         password: str | None = None,
     ) -> None:
         self.transport = transport
-        self.oneway = transport.oneway
-        self.send_now = transport.flush
+        self.oneway: Final = transport.oneway
+        self.send_now: Final = transport.flush
         self.options = options
         self.connection_id: ConnectionId = ConnectionId(connection_id)
         self.exception_listener: ExceptionListener | None = None
@@ -119,10 +119,10 @@ class ActiveMQConnection(ConsumingConnection):
         self.is_started: bool = False
         self.failure: Exception | None = None
         temporaries = TemporaryDestinations(self, self._has_consumer_of)
-        self.create_temporary = temporaries.create
-        self.delete_temporary = temporaries.delete
-        self.check_sendable = temporaries.check_sendable
-        self.check_consumable = temporaries.check_consumable
+        self.create_temporary: Final = temporaries.create
+        self.delete_temporary: Final = temporaries.delete
+        self.check_sendable: Final = temporaries.check_sendable
+        self.check_consumable: Final = temporaries.check_consumable
         self._tasks = OwnedTasks(self.connection_id, self.fail)
         self._handshake = ConnectionHandshake(
             self,

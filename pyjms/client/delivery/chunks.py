@@ -15,7 +15,7 @@ by itself. There is no duplicate audit: after a failover another session may get
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import anyio
 
@@ -23,7 +23,11 @@ from pyjms._logger import get_logger
 from pyjms._wakeup import Waiter
 from pyjms.client.delivery.ack_ledger import AckLedger, AutoAckLedger
 from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
-from pyjms.client.delivery.deferred_ledgers import DeferredAckLedger, IndividualAckLedger
+from pyjms.client.delivery.deferred_ledgers import (
+    DeferredAckLedger,
+    IndividualAckLedger,
+    LedgerChoice,
+)
 from pyjms.client.duplicates import MessageAudit
 from pyjms.client.interfaces import ClientSession
 from pyjms.enums import AcknowledgeMode
@@ -82,7 +86,7 @@ def choose_chunk_ledger(session: ClientSession, info: ConsumerInfo) -> AckLedger
 class ChunkConsumer(ActiveMQMessageConsumer):
     """The messages that one session was given by a connection consumer."""
 
-    choose_ledger = staticmethod(choose_chunk_ledger)
+    choose_ledger: ClassVar[LedgerChoice] = staticmethod(choose_chunk_ledger)
     distributor: DistributingConsumer
 
     def take(self, dispatches: list[MessageDispatch]) -> None:

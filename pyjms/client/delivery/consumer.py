@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from threading import get_ident
-from typing import Final
+from typing import ClassVar, Final
 
 from anyio.lowlevel import checkpoint
 
@@ -16,7 +16,7 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.client.blobs import PolicyTransfer
 from pyjms.client.delivery.availability import Announcements, check_message_listener
-from pyjms.client.delivery.deferred_ledgers import choose_ledger
+from pyjms.client.delivery.deferred_ledgers import LedgerChoice, choose_ledger
 from pyjms.client.delivery.duplicate_deliveries import is_delivered_again
 from pyjms.client.delivery.prefetch import (
     DispatchBuffer,
@@ -35,7 +35,7 @@ from pyjms.client.options import RedeliveryPolicy
 from pyjms.client.transformers import transformed_delivery
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
-from pyjms.jms.api import MessageAvailableListener, MessageListener
+from pyjms.jms.api import MessageAvailableListener, MessageListener, MessageTransformer
 from pyjms.jms.blob import BlobMessage
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Acknowledger, Message
@@ -57,7 +57,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
 
     is_closed = False
     on_closed: Callable[[], Awaitable[None]] | None = None  # awaited at the end of `close`
-    choose_ledger = staticmethod(choose_ledger)
+    choose_ledger: ClassVar[LedgerChoice] = staticmethod(choose_ledger)
     stats: JMSConsumerStats | None = None
     """What it has received; None if `stats_enabled` is off."""
 
@@ -70,7 +70,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.session = session
         policies = options.redelivery_policy_map
         self.redelivery_policy: RedeliveryPolicy = policies.entry_for(info.destination)
-        self.ledger = self.choose_ledger(session, info)
+        self.ledger: Final = self.choose_ledger(session, info)
         self.last_delivered_sequence_id: int = -1
         self._own_queue = own_queue(info.destination)
         self.is_queued = False
@@ -87,7 +87,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self._acknowledger: Acknowledger = session.acks.acknowledger_for(
             self.ledger.acknowledger_of_one
         )
-        self.transformer = session.transformer
+        self.transformer: MessageTransformer | None = session.transformer
         """Replaces the messages that are delivered; None: no transformer."""
         self._listener: MessageListener | None = None
         self._announcements: Announcements | None = None

@@ -6,6 +6,7 @@ See `ack_ledger` for the rules and their invariants. (activemq-broker A5, A6; ac
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from pyjms.client.delivery.ack_ledger import (
     AckLedger,
@@ -19,7 +20,10 @@ from pyjms.client.interfaces import ClientSession
 from pyjms.enums import AcknowledgeMode
 from pyjms.wire.openwire.commands import AckType, ConsumerInfo, MessageDispatch
 
-__all__ = ["DeferredAckLedger", "IndividualAckLedger", "choose_ledger"]
+__all__ = ["DeferredAckLedger", "IndividualAckLedger", "LedgerChoice", "choose_ledger"]
+
+LedgerChoice: TypeAlias = "staticmethod[[ClientSession, ConsumerInfo], AckLedger]"
+"""What chooses the rule of a consumer, in its class."""
 
 _LAZY_SHARE = 0.5  # of the prefetch
 

@@ -67,7 +67,7 @@ class MeasuredConsumer(ActiveMQMessageConsumer):
     def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
         assert session.stats is not None
-        self.stats = self._measured = session.stats.add_consumer(
+        self._measured = session.stats.add_consumer(
             str(self.consumer_id),
             self.destination.physical_name,
             durable=info.subscription_name is not None,

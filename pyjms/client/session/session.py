@@ -36,6 +36,7 @@ from pyjms.client.session.registration import FirstPull, register
 from pyjms.client.session.resources import SessionResources
 from pyjms.client.session.running import SessionRuns
 from pyjms.client.session.shared_subscriptions import SharedSubscriptions
+from pyjms.client.session.transaction import SessionTransaction
 from pyjms.client.session.unit_of_work import UnitOfWork
 from pyjms.client.session.unstarted_warning import UnstartedWarning
 from pyjms.client.tasks import OwnedTasks
@@ -47,7 +48,7 @@ from pyjms.errors import (
     JMSException,
     RequestTimeoutException,
 )
-from pyjms.jms.api import MessageListener
+from pyjms.jms.api import MessageListener, MessageTransformer
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import (
     ConsumerId,
@@ -79,12 +80,14 @@ class ActiveMQSession(UnitOfWork):
     ) -> None:
         self.connection = connection
         self.session_id = session_id
-        self.stats = connection.stats.add_session(str(session_id)) if connection.stats else None
-        self.transformer = connection.transformer
+        self.stats: Final = (
+            connection.stats.add_session(str(session_id)) if connection.stats else None
+        )
+        self.transformer: MessageTransformer | None = connection.transformer
         """The message transformer of new producers and consumers."""
         self.consumer_class = consumer_kind(self, self.consumer_class)
         self.resources: SessionResources = SessionResources(connection, self.stats)
-        self.transaction = self.new_transaction(mode)
+        self.transaction: SessionTransaction = self.new_transaction(mode)
         self.dispatcher: ListenerDispatcher = ListenerDispatcher(
             session_id, connection.send_now, connection.fail
         )
@@ -101,7 +104,7 @@ class ActiveMQSession(UnitOfWork):
         self.reorders: bool = options.non_blocking_redelivery or options.message_priority_supported
         """Whether messages may be delivered in another order than the broker's."""
         self.acks: SessionAcks = SessionAcks(connection, mode, self.resources, self.check_open)
-        self.send_ack = self.acks.sender
+        self.send_ack: Final = self.acks.sender
         self._mode = mode
         self._is_transacted = mode == AcknowledgeMode.TRANSACTED
         self._on_close = on_close

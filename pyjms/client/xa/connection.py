@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.xa.branches import BranchConnection, table_of_this_loop
@@ -22,7 +22,7 @@ class ActiveMQXAConnection(ActiveMQConnection, XAConnection):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.branches = table_of_this_loop()
+        self.branches: Final = table_of_this_loop()
         self.manager: ResourceManager = ResourceManager(self)
         self.xa_ack_mode = AcknowledgeMode.TRANSACTED
         self.url = ""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pyjms.client.delivery import ActiveMQMessageConsumer
+from pyjms.client.delivery.deferred_ledgers import LedgerChoice
 from pyjms.client.xa.ledger import choose_branch_ledger
 from pyjms.client.xa.transaction import BranchTransaction
 from pyjms.wire.openwire.commands import MessageDispatch
@@ -13,7 +16,7 @@ __all__ = ["BranchMessageConsumer"]
 class BranchMessageConsumer(ActiveMQMessageConsumer):
     """Delivers messages only where its session may receive: in a branch, or by its own mode."""
 
-    choose_ledger = staticmethod(choose_branch_ledger)
+    choose_ledger: ClassVar[LedgerChoice] = staticmethod(choose_branch_ledger)
 
     @property
     def _branches(self) -> BranchTransaction:

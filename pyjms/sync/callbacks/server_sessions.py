@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from anyio import to_thread
 
@@ -81,7 +81,7 @@ class SimpleServerSessionPool(CloseableFacade[CorePool]):
 
     def __init__(
         self,
-        connection: Any,
+        connection: Facade[object],
         create_listener: Callable[[Session], BlockingListener],
         *,
         size: int = 1,

@@ -11,7 +11,7 @@ from pyjms.sync.domain.endpoints import (
     TopicPublisher,
     TopicSubscriber,
 )
-from pyjms.sync.facade import blocking_as
+from pyjms.sync.facade import blocking_as, implemented_by
 from pyjms.sync.session import Session
 
 __all__ = ["QueueSession", "TopicSession"]
@@ -45,6 +45,7 @@ class TopicSession(Session):
     create_subscriber: Final = blocking_as(
         lambda: TopicSubscriber, domain.TopicSession.create_subscriber
     )
-    create_durable_subscriber = blocking_as(
-        lambda: TopicSubscriber, api.Session.create_durable_subscriber
-    )
+
+    @implemented_by(blocking_as(lambda: TopicSubscriber, api.Session.create_durable_subscriber))
+    def create_durable_subscriber(self) -> None:
+        """Create the consumer of a durable subscription."""

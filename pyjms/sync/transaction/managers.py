@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pyjms._wakeup import LoopHandle
 from pyjms.connection.managers import ChainedStatus, ResourceTransactionStatus
@@ -24,7 +24,7 @@ from pyjms.core.callback_threads import call_in_thread
 from pyjms.errors import IllegalStateException
 from pyjms.sync.attributes import Attribute
 from pyjms.sync.callbacks.callers_thread import CallersThread
-from pyjms.sync.facade import ReusableFacade, core_of, loop_of
+from pyjms.sync.facade import Facade, GivenFactory, ReusableFacade, core_of, loop_of
 from pyjms.sync.shared_loop import current_loop
 
 __all__ = ["ChainedTransactionManager", "JmsTransactionManager", "ResourceTransactionManager"]
@@ -64,7 +64,7 @@ class JmsTransactionManager(ReusableFacade[CoreManager]):
 
     __slots__ = ()
 
-    connection_factory: Attribute[Any] = Attribute[Any](
+    connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
         "Templates with the same factory object join."
     )
     default_timeout: Attribute[float | None] = Attribute[float | None](
@@ -76,7 +76,7 @@ class JmsTransactionManager(ReusableFacade[CoreManager]):
 
     def __init__(
         self,
-        connection_factory: Any,
+        connection_factory: GivenFactory,
         *,
         default_timeout: float | None = None,
         synchronization: bool = False,
@@ -141,7 +141,7 @@ class ResourceTransactionManager(ReusableFacade[CoreResource[T]], Generic[T]):
         commit: Callable[[T], object],
         rollback: Callable[[T], object],
     ) -> None:
-        self.core = CoreResource(
+        self.core: CoreResource[T] = CoreResource(
             partial(call_in_thread, begin),
             partial(call_in_thread, commit),
             partial(call_in_thread, rollback),
@@ -180,7 +180,7 @@ class ChainedTransactionManager(ReusableFacade[CoreChain]):
 
     __slots__ = ("_managers",)
 
-    def __init__(self, *managers: Any) -> None:
+    def __init__(self, *managers: Facade[object]) -> None:
         self.core: CoreChain = CoreChain(*(core_of(each) for each in managers))
         self._managers = managers
         self.loop = current_loop()

@@ -11,7 +11,7 @@ from pyjms.jms import api
 from pyjms.jms.transaction import xa
 from pyjms.sync.attributes import Attribute, forwarding
 from pyjms.sync.connection import Connection, ConnectionFactory
-from pyjms.sync.facade import Facade, blocking, blocking_as
+from pyjms.sync.facade import Facade, blocking, blocking_as, implemented_by
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import Session
 from pyjms.sync.shared_loop import current_loop
@@ -121,7 +121,10 @@ class XAConnectionFactory(ConnectionFactory):
         )
         self.loop = current_loop()
 
-    create_connection = blocking_as(lambda: XAConnection, api.ConnectionFactory.create_connection)
+    @implemented_by(blocking_as(lambda: XAConnection, api.ConnectionFactory.create_connection))
+    def create_connection(self) -> None:
+        """Open a connection."""
+
     create_xa_connection: Final = blocking_as(
         lambda: XAConnection, CoreXAConnectionFactory.create_xa_connection
     )

@@ -323,7 +323,8 @@ class FailoverTransport(ReconnectingTransport):
         self._use(peer)
 
     def _use(self, peer: Peer) -> None:
-        transport = self.next = peer.transport
+        transport = peer.transport
+        self.next = transport
         self._peer, self._current = peer, transport
         transport.listener = self
         if self._is_paused:
