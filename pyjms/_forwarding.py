@@ -64,7 +64,7 @@ class DelegatedAttribute(Generic[V]):
     ) -> None:
         self.__doc__ = doc
         self._target = target
-        self.name = ""
+        self.name: str = ""
         self._read_only = read_only
 
     def __set_name__(self, owner: type, name: str) -> None:

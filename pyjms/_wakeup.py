@@ -161,7 +161,7 @@ class Turn:
         self._early: list[Callable[[], object]] = []
         self._is_open = False
         self._has_sent = False  # in this pass of the loop; `_next_pass` is under way
-        self.number = 0
+        self.number: int = 0
         """The number of the current turn, from 1; 0 outside of any."""
         self._count = 0
 

@@ -18,7 +18,7 @@ class Problems:
         self.found: list[ConfigurationException] = []
         self.unchecked: list[str] = []
         """A sentence about each part that other problems kept from being checked."""
-        self.lacks_files = False
+        self.lacks_files: bool = False
         """A file could not be read: what it would have set is unknown."""
         self.paths: set[Path] = set()
         """The values that have an error already."""

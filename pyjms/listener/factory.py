@@ -84,7 +84,9 @@ class DefaultJmsListenerContainerFactory(_ContainerFactory):
     Spring: DefaultJmsListenerContainerFactory.
     """
 
-    KIND = DefaultMessageListenerContainer
+    KIND: ClassVar[Callable[..., AbstractMessageListenerContainer]] = (
+        DefaultMessageListenerContainer
+    )
 
     def __init__(
         self, connection_factory: ConnectionFactory, **options: Unpack[DefaultOptions]
@@ -99,7 +101,7 @@ class SimpleJmsListenerContainerFactory(_ContainerFactory):
     Spring: SimpleJmsListenerContainerFactory.
     """
 
-    KIND = SimpleMessageListenerContainer
+    KIND: ClassVar[Callable[..., AbstractMessageListenerContainer]] = SimpleMessageListenerContainer
 
     def __init__(
         self, connection_factory: ConnectionFactory, **options: Unpack[SimpleOptions]

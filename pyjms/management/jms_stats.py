@@ -96,7 +96,7 @@ class JMSSessionStats(JMSEndpointStats):
     """Statistics of a session. ActiveMQ: JMSSessionStatsImpl."""
 
     KIND = "session"
-    NAMES = (*JMSEndpointStats.NAMES, "durable_subscription_count")
+    NAMES: tuple[str, ...] = (*JMSEndpointStats.NAMES, "durable_subscription_count")
 
     def __init__(self, name: str, parent: JMSConnectionStats) -> None:
         super().__init__(name, parent)

@@ -5,7 +5,7 @@ The containers themselves run on the loop of their connection factory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, cast
 
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default import DefaultMessageListenerContainer as CoreDefault
@@ -40,23 +40,25 @@ class _Container(Facade[_C], Generic[_C]):
     KIND: ClassVar[type[AbstractMessageListenerContainer]]
 
     connection_factory: Attribute[Any] = Attribute[Any]("Opens the connections.", on_loop=True)
-    state = Attribute[ContainerState]("The state of the container's life cycle.", read_only=True)
-    is_active = Attribute[bool](
+    state: Attribute[ContainerState] = Attribute[ContainerState](
+        "The state of the container's life cycle.", read_only=True
+    )
+    is_active: Attribute[bool] = Attribute[bool](
         "Whether the container is initialised and not shut down.", read_only=True
     )
-    is_running = Attribute[bool](
+    is_running: Attribute[bool] = Attribute[bool](
         "Whether the container is started and not stopped.", read_only=True
     )
-    is_auto_startup = Attribute[bool](
+    is_auto_startup: Attribute[bool] = Attribute[bool](
         "Whether an application starts this container automatically.", read_only=True
     )
-    is_registered_with_destination = Attribute[bool](
+    is_registered_with_destination: Attribute[bool] = Attribute[bool](
         "Whether there is at least one consumer that is kept between receives.", read_only=True
     )
-    scheduled_consumer_count = Attribute[int](
+    scheduled_consumer_count: Attribute[int] = Attribute[int](
         "Number of consumers: active, idle or paused.", read_only=True
     )
-    active_consumer_count = Attribute[int](
+    active_consumer_count: Attribute[int] = Attribute[int](
         "Number of consumers that are active now.", read_only=True
     )
 
@@ -73,15 +75,15 @@ class _Container(Facade[_C], Generic[_C]):
         self.take("connection_factory", connection_factory)
         close_at_exit(self.core, self.loop, "shutdown")
 
-    initialize = blocking(AbstractMessageListenerContainer.initialize)
-    start = blocking(AbstractMessageListenerContainer.start)
-    wait_until_listening = blocking(AbstractMessageListenerContainer.wait_until_listening)
-    stop = blocking(AbstractMessageListenerContainer.stop)
-    pause = blocking(AbstractMessageListenerContainer.pause)
-    resume = blocking(AbstractMessageListenerContainer.resume)
-    scale = blocking(AbstractMessageListenerContainer.scale)
-    shutdown = blocking(AbstractMessageListenerContainer.shutdown)
-    destroy = blocking(AbstractMessageListenerContainer.destroy)
+    initialize: Final = blocking(AbstractMessageListenerContainer.initialize)
+    start: Final = blocking(AbstractMessageListenerContainer.start)
+    wait_until_listening: Final = blocking(AbstractMessageListenerContainer.wait_until_listening)
+    stop: Final = blocking(AbstractMessageListenerContainer.stop)
+    pause: Final = blocking(AbstractMessageListenerContainer.pause)
+    resume: Final = blocking(AbstractMessageListenerContainer.resume)
+    scale: Final = blocking(AbstractMessageListenerContainer.scale)
+    shutdown: Final = blocking(AbstractMessageListenerContainer.shutdown)
+    destroy: Final = blocking(AbstractMessageListenerContainer.destroy)
 
     def __enter__(self) -> Self:
         self.start()
@@ -99,7 +101,7 @@ class DefaultMessageListenerContainer(_Container[CoreDefault], _DefaultPropertie
 
     __slots__ = ()
 
-    KIND = CoreDefault
+    KIND: ClassVar[type[AbstractMessageListenerContainer]] = CoreDefault
 
     is_recovering: Attribute[bool] = Attribute[bool](
         "Whether the connection is lost and not yet re-established.", read_only=True
@@ -117,7 +119,7 @@ class SimpleMessageListenerContainer(_Container[CoreSimple], _Properties):
 
     __slots__ = ()
 
-    KIND = CoreSimple
+    KIND: ClassVar[type[AbstractMessageListenerContainer]] = CoreSimple
 
     concurrency: Attribute[str] = Attribute[str](
         'The number of consumers; of "2-4" the upper number counts.'

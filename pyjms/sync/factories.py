@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
 from pyjms.connection.caching import CachingConnectionFactory as CoreCaching
 from pyjms.connection.credentials import UserCredentialsConnectionFactoryAdapter as CoreCredentials
@@ -40,14 +40,18 @@ class _SharingFactory(CreatingFactory[C], Generic[C]):
     target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
         "Opens the connection."
     )
-    client_id = Attribute[str | None]("The client id, set on the connection when it is opened.")
-    exception_listener = Attribute[ExceptionListener | None](
+    client_id: Attribute[str | None] = Attribute[str | None](
+        "The client id, set on the connection when it is opened."
+    )
+    exception_listener: Attribute[ExceptionListener | None] = Attribute[ExceptionListener | None](
         "Called on the loop with the exceptions that the connection reports: it must not block."
     )
-    reconnect_on_exception = Attribute[bool](
+    reconnect_on_exception: Attribute[bool] = Attribute[bool](
         "Whether the connection is closed when it reports an exception, and opened by the next use."
     )
-    is_running = Attribute[bool]("Whether there is an open connection.", read_only=True)
+    is_running: Attribute[bool] = Attribute[bool](
+        "Whether there is an open connection.", read_only=True
+    )
 
     def __init__(self, target: GivenFactory, **options: Any) -> None:
         self.core = cast("C", self.KIND(core_of(target), **options))
@@ -55,10 +59,10 @@ class _SharingFactory(CreatingFactory[C], Generic[C]):
         self.target_connection_factory = target
         close_at_exit(self.core, self.loop, "destroy")
 
-    start = blocking(CoreSingle.start)
-    stop = blocking(CoreSingle.stop)
-    destroy = blocking(CoreSingle.destroy)
-    reset_connection = blocking(CoreSingle.reset_connection)
+    start: Final = blocking(CoreSingle.start)
+    stop: Final = blocking(CoreSingle.stop)
+    destroy: Final = blocking(CoreSingle.destroy)
+    reset_connection: Final = blocking(CoreSingle.reset_connection)
 
 
 class SingleConnectionFactory(_SharingFactory[CoreSingle]):
@@ -69,7 +73,7 @@ class SingleConnectionFactory(_SharingFactory[CoreSingle]):
 
     __slots__ = ()
 
-    KIND = CoreSingle
+    KIND: ClassVar[type[CoreSingle]] = CoreSingle
 
 
 class CachingConnectionFactory(_SharingFactory[CoreCaching]):
@@ -80,7 +84,7 @@ class CachingConnectionFactory(_SharingFactory[CoreCaching]):
 
     __slots__ = ()
 
-    KIND = CoreCaching
+    KIND: ClassVar[type[CoreSingle]] = CoreCaching
 
     session_cache_size: Attribute[int] = Attribute[int](
         "Idle sessions to keep for each acknowledge mode."

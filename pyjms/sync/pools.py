@@ -67,4 +67,4 @@ class JmsPoolConnectionFactory(PooledConnectionFactory):
 
     __slots__ = ()
 
-    KIND = CoreJmsPool
+    KIND: ClassVar[type[CorePooled]] = CoreJmsPool

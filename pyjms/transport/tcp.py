@@ -23,7 +23,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
@@ -50,7 +50,7 @@ from pyjms.wire.format import SharingWireFormat, WireFormat
 
 __all__ = ["CLOSE_TIMEOUT", "TcpTransport", "open_socket"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that `stop()` lets a slow peer take what is queued."""
@@ -128,8 +128,8 @@ class TcpTransport(Transport[C]):
         self.unsent_budget: UnsentBudget | None = None
         """What counts the long values that wait to be written; set it before `start()`."""
         self.options = options
-        self.received_bytes = 0
-        self.sent_commands = 0
+        self.received_bytes: int = 0
+        self.sent_commands: int = 0
         self._stream = stream
         self._connect = connect
         self._secure = secure

@@ -21,7 +21,7 @@ from pyjms.errors import ConnectionFailedException
 
 __all__ = ["UnsentBudget", "UnsentParts"]
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _SHORT_PATIENCE: Final = 1.0
 """Seconds that a value may take while there are twice as many as allowed."""
@@ -51,7 +51,7 @@ class UnsentBudget:
     def __init__(self, limit: int, write_timeout: float) -> None:
         self.limit = limit
         self.write_timeout = write_timeout
-        self.used = 0
+        self.used: int = 0
         """Bytes of the values that wait. One that several connections have to send counts once."""
         self._values: dict[int, _Value] = {}  # by the value's id
         self._waiting: dict[UnsentParts, float] = {}  # to the begin of its value, oldest first
@@ -128,9 +128,9 @@ class UnsentParts:
     def __init__(self) -> None:
         self.waiting: deque[memoryview] = deque()
         """What is to be sent. Take from it by `sent` and `take` only."""
-        self.size = 0
+        self.size: int = 0
         """The number of bytes that are to be sent."""
-        self.taken = 0
+        self.taken: int = 0
         """The number of bytes that were sent since the budget has begun to count a value."""
         self._values: deque[bytes | None] = deque()  # of each part; None: no long value
         self._budget: UnsentBudget | None = None

@@ -41,10 +41,10 @@ class CoalescingWriter:
     def __init__(
         self, stream: ByteSendStream, high_water: int = HIGH_WATER, low_water: int = LOW_WATER
     ) -> None:
-        self.buffer = bytearray()
-        self.unsent = UnsentParts()
+        self.buffer: bytearray = bytearray()
+        self.unsent: UnsentParts = UnsentParts()
         """Long values and what comes before them; `buffer` follows."""
-        self.sending = 0
+        self.sending: int = 0
         """The number of bytes that are being sent."""
         self.may_answer = False
         """Whether the peer has sent something since our last send, and may await a response."""

@@ -36,7 +36,7 @@ class Completion:
     __slots__ = ("_callbacks", "done", "error")
 
     def __init__(self) -> None:
-        self.done = False
+        self.done: bool = False
         self.error: Exception | None = None
         self._callbacks: list[Callable[[Completion], None]] = []
 

@@ -76,10 +76,10 @@ class DestinationStatistics:
     )
 
     def __init__(self) -> None:
-        self.inflight = 0
-        self.messages = 0
-        self.consumers = 0
-        self.producers = 0
+        self.inflight: int = 0
+        self.messages: int = 0
+        self.consumers: int = 0
+        self.producers: int = 0
         self.reset()
 
     def reset(self) -> None:
@@ -96,14 +96,14 @@ class DestinationStatistics:
         """For how long sends have waited for space."""
         self.total_size: int = 0
         """Of all messages in `enqueues`."""
-        self.max_size = 0
-        self.min_size = NO_MINIMUM
+        self.max_size: int = 0
+        self.min_size: int = NO_MINIMUM
         self.timed: int = 0
         """The number of messages in `total_time`."""
         self.total_time: int = 0
         """From the arrival of each message to its first dispatch."""
-        self.max_time = 0
-        self.min_time = NO_MINIMUM
+        self.max_time: int = 0
+        self.min_time: int = NO_MINIMUM
 
     def new_extreme_size(self, size: int) -> None:
         """Note a message that is smaller or larger than all before it."""

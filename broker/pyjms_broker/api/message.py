@@ -123,7 +123,7 @@ class MessageReference:
             raise JMSException("A message without a message id was sent")
         content = message.content
         properties = message.marshalled_properties
-        self.message = message
+        self.message: ActiveMQMessage = message
         self.message_id: MessageId = message_id
         self.destination: RegionDestination = destination.base
         self.expiration: int = message.expiration
@@ -135,15 +135,15 @@ class MessageReference:
         """The consumer that it is dispatched to: queues lock a message to one consumer."""
         self.acked: bool = False
         """Queues only: whether it is acknowledged in a transaction that is still open."""
-        self.dropped = False
+        self.dropped: bool = False
         """Whether it is no longer in its destination."""
         self.position: Position | None = None
         """Its position in the store, once the store has assigned one."""
         self.dead_letter: Completion = COMPLETED
         """Done when its dead letter is stored: the message must not leave its store before."""
-        self.raw_is_numbered = False
+        self.raw_is_numbered: bool = False
         """Whether the marshalled form contains the broker's number: a store has written it."""
-        self.reference_count = 0
+        self.reference_count: int = 0
         """Topics only: how many holders keep it in memory."""
         self.size: int = (
             minimum_size

@@ -19,7 +19,7 @@ class MemoryUsage:
 
     def __init__(self, name: str, limit: int = 0, parent: MemoryUsage | None = None) -> None:
         self.name: str = name
-        self.limit = limit
+        self.limit: int = limit
         self.parent = parent
         self.used: int = 0
         self.waiters: deque[Callable[[], None]] = deque()

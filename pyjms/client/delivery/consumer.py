@@ -55,7 +55,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
     For one task at a time, except `close`, which any task on the loop may call.
     """
 
-    is_closed = False
+    is_closed: property | bool = False
     on_closed: Callable[[], Awaitable[None]] | None = None  # awaited at the end of `close`
     choose_ledger: ClassVar[LedgerChoice] = staticmethod(choose_ledger)
     stats: JMSConsumerStats | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.interfaces import ClientConnection
 from pyjms.client.session import ActiveMQSession
 from pyjms.client.xa.branches import BranchConnection, BranchTable
@@ -32,7 +33,7 @@ class BranchingConnection(ClientConnection, BranchConnection, Protocol):
 class ActiveMQXASession(ActiveMQSession, XASession):
     """A session of an `ActiveMQXAConnection`, which creates it."""
 
-    consumer_class = BranchMessageConsumer
+    consumer_class: type[ActiveMQMessageConsumer] = BranchMessageConsumer
     takes_chunks = False
     transaction: BranchTransaction
 

@@ -11,7 +11,7 @@ class PoolStats(Statistics):
     """Statistics of a PooledConnectionFactory, always on: each call costs a few counts."""
 
     KIND = "pool"
-    NAMES = (
+    NAMES: tuple[str, ...] = (
         "connections", "created_connections", "expired_connections", "failed_connections",
         "borrowed_connections", "sessions", "active_sessions", "created_sessions",
         "discarded_sessions", "refused_sessions", "session_wait_time",

@@ -38,18 +38,20 @@ class _Producer(MessageProducer):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.target!r}>"
 
-    destination = DelegatedAttribute[Destination | None](_target, read_only=True)
+    destination: Final = DelegatedAttribute[Destination | None](_target, read_only=True)
     delivery_mode = DelegatedAttribute[DeliveryMode](_target, read_only=False)
     priority = DelegatedAttribute[int](_target, read_only=False)
     time_to_live = DelegatedAttribute[float](_target, read_only=False)
     delivery_delay = DelegatedAttribute[float](_target, read_only=False)
     disable_message_id = DelegatedAttribute[bool](_target, read_only=False)
     disable_message_timestamp = DelegatedAttribute[bool](_target, read_only=False)
-    stats = DelegatedAttribute[Any](_target, read_only=True)  # ActiveMQ's
-    transformer = DelegatedAttribute[Any](_target, read_only=False)
-    send_timeout = DelegatedAttribute[float | None](_target, read_only=False)
-    send = _overloaded(MessageProducer.send)
-    close = delegated(MessageProducer.close, _target)
+    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](_target, read_only=True)  # ActiveMQ's
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](_target, read_only=False)
+    send_timeout: DelegatedAttribute[float | None] = DelegatedAttribute[float | None](
+        _target, read_only=False
+    )
+    send: Final = _overloaded(MessageProducer.send)
+    close: Final = delegated(MessageProducer.close, _target)
 
 
 class QueueSender(_Producer):
@@ -81,16 +83,16 @@ class _Consumer(MessageConsumer):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.target!r}>"
 
-    is_closed = DelegatedAttribute[bool](_target, read_only=True)
-    destination = DelegatedAttribute[Destination](_target, read_only=True)
-    message_selector = DelegatedAttribute[str | None](_target, read_only=True)
-    message_listener = DelegatedAttribute[MessageListener | None](_target, read_only=True)
-    stats = DelegatedAttribute[Any](_target, read_only=True)  # ActiveMQ's
-    transformer = DelegatedAttribute[Any](_target, read_only=False)
-    set_message_listener = delegated(MessageConsumer.set_message_listener, _target)
-    receive = delegated(MessageConsumer.receive, _target)
-    receive_checked = delegated(MessageConsumer.receive_checked, _target)
-    close = delegated(MessageConsumer.close, _target)
+    is_closed: Final = DelegatedAttribute[bool](_target, read_only=True)
+    destination: Final = DelegatedAttribute[Destination](_target, read_only=True)
+    message_selector: Final = DelegatedAttribute[str | None](_target, read_only=True)
+    message_listener: Final = DelegatedAttribute[MessageListener | None](_target, read_only=True)
+    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](_target, read_only=True)  # ActiveMQ's
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](_target, read_only=False)
+    set_message_listener: Final = delegated(MessageConsumer.set_message_listener, _target)
+    receive: Final = delegated(MessageConsumer.receive, _target)
+    receive_checked: Final = delegated(MessageConsumer.receive_checked, _target)
+    close: Final = delegated(MessageConsumer.close, _target)
 
     async def set_message_available_listener(
         self, listener: MessageAvailableListener | None

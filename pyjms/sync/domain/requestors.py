@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyjms.jms import domain
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.domain.requestors import Requestor
@@ -19,7 +21,7 @@ class _Requestor(SessionPart[Requestor], CloseableFacade[Requestor]):
 
     session: Session
 
-    request = blocking(Requestor.request)
+    request: Final = blocking(Requestor.request)
 
     def _over(self, session: Session, core: Requestor) -> None:
         self.attach(core, session.loop, session)

@@ -61,7 +61,8 @@ class TransportEnds:
 
     def __init__(self, client: RequestTransport) -> None:
         self.client = client
-        self.at_client = client.listener = EndListener()
+        self.at_client: EndListener = EndListener()
+        client.listener = self.at_client
         self.at_peer: EndListener = EndListener()
         self._peer: PeerTransport | None = None
 

@@ -61,7 +61,7 @@ class KahaTraceCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 0
-    FIELDS: ClassVar = (KahaField("message", 1, STRING, True),)
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (KahaField("message", 1, STRING, True),)
     message: str
 
 
@@ -73,7 +73,7 @@ class KahaAddMessageCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 1
-    FIELDS: ClassVar = (
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
         _TRANSACTION,
         _SECOND_DESTINATION,
         _MESSAGE_ID,
@@ -98,7 +98,7 @@ class KahaRemoveMessageCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 2
-    FIELDS: ClassVar = (
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
         _TRANSACTION,
         _SECOND_DESTINATION,
         _MESSAGE_ID,
@@ -117,7 +117,7 @@ class KahaPrepareCommand(KahaCommand):
     """Prepares an XA transaction."""
 
     CODE: ClassVar[int] = 3
-    FIELDS: ClassVar = (_OWN_TRANSACTION,)
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (_OWN_TRANSACTION,)
     transaction_info: KahaTransactionInfo
 
 
@@ -126,7 +126,7 @@ class KahaCommitCommand(KahaCommand):
     """Commits a transaction: its records take effect here."""
 
     CODE: ClassVar[int] = 4
-    FIELDS: ClassVar = (_OWN_TRANSACTION,)
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (_OWN_TRANSACTION,)
     transaction_info: KahaTransactionInfo
 
 
@@ -135,7 +135,7 @@ class KahaRollbackCommand(KahaCommand):
     """Rolls a transaction back: its records have no effect."""
 
     CODE: ClassVar[int] = 5
-    FIELDS: ClassVar = (_OWN_TRANSACTION,)
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (_OWN_TRANSACTION,)
     transaction_info: KahaTransactionInfo
 
 
@@ -144,7 +144,7 @@ class KahaRemoveDestinationCommand(KahaCommand):
     """Removes a destination with all its messages."""
 
     CODE: ClassVar[int] = 6
-    FIELDS: ClassVar = (_DESTINATION,)
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (_DESTINATION,)
     destination: KahaDestination
 
 
@@ -156,7 +156,7 @@ class KahaSubscriptionCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 7
-    FIELDS: ClassVar = (
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
         _DESTINATION,
         KahaField("subscription_key", 2, STRING, True),
         KahaField("retroactive", 3, BOOL),
@@ -176,7 +176,7 @@ class KahaProducerAuditCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 8
-    FIELDS: ClassVar = (KahaField("audit", 1, BYTES, True),)
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (KahaField("audit", 1, BYTES, True),)
     audit: bytes = field(repr=False)
 
 
@@ -188,7 +188,7 @@ class KahaAckMessageFileMapCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 9
-    FIELDS: ClassVar = (KahaField("ack_message_file_map", 1, BYTES, True),)
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (KahaField("ack_message_file_map", 1, BYTES, True),)
     ack_message_file_map: bytes = field(repr=False)
 
 
@@ -197,7 +197,9 @@ class KahaUpdateMessageCommand(KahaCommand):
     """Replaces a message of a destination."""
 
     CODE: ClassVar[int] = 10
-    FIELDS: ClassVar = (KahaField("message", 1, STRUCTURE, True, KahaAddMessageCommand),)
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
+        KahaField("message", 1, STRUCTURE, True, KahaAddMessageCommand),
+    )
     message: KahaAddMessageCommand
 
 
@@ -206,7 +208,7 @@ class KahaAddScheduledJobCommand(KahaCommand):
     """Adds a job to a scheduler; `payload` is the message as a loose frame with its size."""
 
     CODE: ClassVar[int] = 11
-    FIELDS: ClassVar = (
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
         _SCHEDULER,
         _JOB_ID,
         KahaField("start_time", 3, INT64, True),
@@ -233,7 +235,7 @@ class KahaRescheduleJobCommand(KahaCommand):
     """Records that a job was sent, and when it is due next."""
 
     CODE: ClassVar[int] = 12
-    FIELDS: ClassVar = (
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
         _SCHEDULER,
         _JOB_ID,
         KahaField("execution_time", 3, INT64, True),
@@ -252,7 +254,11 @@ class KahaRemoveScheduledJobCommand(KahaCommand):
     """Removes a job."""
 
     CODE: ClassVar[int] = 13
-    FIELDS: ClassVar = (_SCHEDULER, _JOB_ID, KahaField("next_execution_time", 3, INT64, True))
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
+        _SCHEDULER,
+        _JOB_ID,
+        KahaField("next_execution_time", 3, INT64, True),
+    )
     scheduler: str
     job_id: str
     next_execution_time: int
@@ -263,7 +269,7 @@ class KahaRemoveScheduledJobsCommand(KahaCommand):
     """Removes the jobs due from `start_time` to `end_time`, both included."""
 
     CODE: ClassVar[int] = 14
-    FIELDS: ClassVar = (
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
         _SCHEDULER,
         KahaField("start_time", 2, INT64, True),
         KahaField("end_time", 3, INT64, True),
@@ -278,7 +284,7 @@ class KahaDestroySchedulerCommand(KahaCommand):
     """Removes a scheduler with its jobs."""
 
     CODE: ClassVar[int] = 15
-    FIELDS: ClassVar = (_SCHEDULER,)
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (_SCHEDULER,)
     scheduler: str
 
 
@@ -290,7 +296,7 @@ class KahaRewrittenDataFileCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 16
-    FIELDS: ClassVar = (
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
         KahaField("source_data_file_id", 1, INT32, True),
         KahaField("rewrite_type", 2, INT32),
         KahaField("skip_if_source_exists", 3, BOOL),

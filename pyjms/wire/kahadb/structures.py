@@ -86,7 +86,10 @@ class DestinationType(IntEnum):
 class KahaDestination(KahaStructure):
     """A destination. `type` is the number of a DestinationType, not checked."""
 
-    FIELDS: ClassVar = (KahaField("type", 1, INT32, True), KahaField("name", 2, STRING, True))
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
+        KahaField("type", 1, INT32, True),
+        KahaField("name", 2, STRING, True),
+    )
     type: int
     name: str
 
@@ -100,7 +103,10 @@ class KahaDestination(KahaStructure):
 class KahaLocation(KahaStructure):
     """The location of a record, as a field of another one."""
 
-    FIELDS: ClassVar = (KahaField("log_id", 1, INT32, True), KahaField("offset", 2, INT32, True))
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
+        KahaField("log_id", 1, INT32, True),
+        KahaField("offset", 2, INT32, True),
+    )
     log_id: int
     offset: int
 
@@ -112,7 +118,7 @@ class KahaLocalTransactionId(KahaStructure):
     (activemq-persistence K29)
     """
 
-    FIELDS: ClassVar = (
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
         KahaField("connection_id", 1, STRING, True),
         KahaField("transaction_id", 1, INT64, True),
     )
@@ -124,7 +130,7 @@ class KahaLocalTransactionId(KahaStructure):
 class KahaXATransactionId(KahaStructure):
     """A branch of a distributed transaction."""
 
-    FIELDS: ClassVar = (
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
         KahaField("format_id", 1, INT32, True),
         KahaField("branch_qualifier", 2, BYTES, True),
         KahaField("global_transaction_id", 3, BYTES, True),
@@ -138,7 +144,7 @@ class KahaXATransactionId(KahaStructure):
 class KahaTransactionInfo(KahaStructure):
     """The transaction that a record belongs to: a local or an XA one."""
 
-    FIELDS: ClassVar = (
+    FIELDS: ClassVar[tuple[KahaField, ...]] = (
         KahaField("local_transaction_id", 1, STRUCTURE, False, KahaLocalTransactionId),
         KahaField("xa_transaction_id", 2, STRUCTURE, False, KahaXATransactionId),
         KahaField("previous_entry", 3, STRUCTURE, False, KahaLocation),

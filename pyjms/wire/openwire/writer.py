@@ -66,14 +66,14 @@ class Writer(ABC):
         *,
         is_sharing: bool = False,
     ) -> None:
-        self.out = bytearray()
+        self.out: bytearray = bytearray()
         self.shared: list[tuple[int, bytes]] = []
         """What was left out, and where in `out`, with which the frame ends, it belongs."""
         self.is_sharing = is_sharing
         self.version = version
         self.stack_trace = stack_trace
         self.cache = cache
-        self.depth = 0
+        self.depth: int = 0
 
     def frame(self, value: Structure | None) -> bytes:
         """Return type byte and body of `value`, without a size.

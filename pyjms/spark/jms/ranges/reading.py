@@ -36,7 +36,10 @@ class RangePartition(InputPartition):
 
     def __init__(self, token: str | None, epoch: int, start: int, end: int) -> None:
         super().__init__((start, end))
-        self.token, self.epoch, self.start, self.end = token, epoch, start, end
+        self.token: str | None = token
+        self.epoch: int = epoch
+        self.start: int = start
+        self.end: int = end
 
 
 def read_range(options: JmsOptions, partition: RangePartition) -> Iterator[pa.RecordBatch]:

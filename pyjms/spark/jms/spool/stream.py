@@ -43,7 +43,9 @@ class RowsPartition(InputPartition):
 
     def __init__(self, path: str, start: int, stop: int) -> None:
         super().__init__((path, start, stop))
-        self.path, self.start, self.stop = path, start, stop
+        self.path: str = path
+        self.start: int = start
+        self.stop: int = stop
 
 
 class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
