@@ -77,6 +77,8 @@ async def called_back(session: Session) -> None:
         RequestTimeoutException: they had not after 15 seconds; a lost broker may never respond.
         IllegalStateException: called by one of them.
     """
+    if not getattr(session, "has_outstanding_sends", True):
+        return  # a time-out costs more than the close of a cached session
     with _clock.timeout(_CALLBACK_TIMEOUT):
         await session.wait_for_completions()
         return

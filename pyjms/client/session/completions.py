@@ -137,6 +137,11 @@ class SendCompletions:
                 hint="send another object, or wait for its completion listener",
             )
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a callback has yet to come, or to return."""
+        return self._is_calling or bool(self.outstanding)
+
     async def wait(self, producer_id: ProducerId | None = None) -> None:
         """Wait until all callbacks (of a producer) have returned. Call `check` first."""
         while self._has_outstanding(producer_id):

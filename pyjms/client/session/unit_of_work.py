@@ -48,6 +48,11 @@ class UnitOfWork(LocalCreations):
         self.use.check_receives("recover()", self.resources)
         self.resources.roll_back()
 
+    @property
+    def has_outstanding_sends(self) -> bool:
+        """Whether a completion listener has yet to return: `wait_for_completions` would wait."""
+        return self.completions.is_busy
+
     async def wait_for_completions(self) -> None:
         await self._finish_sends("wait_for_completions()")
 
