@@ -19,7 +19,7 @@ __all__ = ["activemq_name", "read_properties_of", "written_properties"]
 
 _NOT_SENT: Final = ("network_ttl", "remote_user_name", "remote_password")
 """The first is sent as its two parts; the others are for this connection, not for the way back."""
-_MOST: Final = 1 << 20
+_MOST: Final = 64 << 10
 """Characters of the text that a remote broker may send."""
 _ESCAPED: Final = re.compile(r"[\\\n\r\t\f]|^ ")
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
