@@ -383,6 +383,17 @@ async def test_a_connector_may_give_up(network: Network, caplog: Any) -> None:
         await source.stop()
 
 
+@pytest.mark.parametrize("scheme", ["masterslave", "failover"])
+async def test_one_broker_at_several_addresses(network: Network, scheme: str) -> None:
+    source, target = network.broker("a"), network.broker("b")
+    await network.start(target)
+    addresses = f"{scheme}:(vm://nobody?create=false,{target.vm_uri}?create=false)"
+    uri = addresses if scheme == "masterslave" else f"static:({addresses}?randomize=false)"
+    connector = source.add_network_connector(uri)
+    await network.start(source)
+    assert [each.remote_name for each in connector.bridges] == [target.broker_name]
+
+
 def test_what_a_uri_names() -> None:
     (one,) = read_remotes("tcp://a:1")
     assert str(one) == "tcp://a:1"
