@@ -26,6 +26,8 @@ __all__ = ["BROKER"]
 
 _Broker: TypeAlias = Managed[ManagedBroker]
 _NAMES: Final = "[Ljavax.management.ObjectName;"
+_VERSION: Final = version(DISTRIBUTION)
+"""That of this process: an upgrade on the disk counts after a restart."""
 _FORCED: Final = 1.0
 """Seconds: removals by an operator are forced (activemq-broker D9)."""
 
@@ -142,7 +144,7 @@ def _producers(
 _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute("BrokerId", STRING, "The id of this run.", lambda b: str(b.it.broker_id)),
     Attribute("BrokerName", STRING, "The name.", lambda b: b.it.broker_name),
-    Attribute("BrokerVersion", STRING, "The version of pyjms.", lambda _: version(DISTRIBUTION)),
+    Attribute("BrokerVersion", STRING, "The version of pyjms.", lambda _: _VERSION),
     Attribute("Uptime", STRING, "Time since the start.", _uptime_text),
     Attribute("UptimeMillis", LONG, "The same in ms.", lambda b: int(b.it.uptime * 1000)),
     Attribute(
