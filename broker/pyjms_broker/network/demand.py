@@ -7,7 +7,6 @@ all of its subscribers by itself. (activemq-edges NW2, NW3, NW7, NW8)
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Protocol, TypeAlias
 
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
@@ -67,16 +66,13 @@ class Demand:
         self.durables |= other.durables
         self.is_static |= other.is_static
 
-    def serves_any(self, consumers: Collection[ConsumerId | None]) -> bool:
-        """Whether it serves one of these, by whatever way. (ActiveMQ networkConsumerPath)"""
-        return any(each in consumers for each in self.local.network_consumer_path or ())
-
 
 class DemandTable:
     """The subscriptions of all bridges of one broker."""
 
     def __init__(self) -> None:
         self._demands: set[Demand] = set()
+        self._by_consumer: dict[ConsumerId | None, set[Demand]] = {}
         self._owners: set[DemandOwner] = set()
 
     def join(self, owner: DemandOwner) -> None:
@@ -87,28 +83,40 @@ class DemandTable:
         """Forget a bridge and its subscriptions."""
         self._owners.discard(owner)
         left = {demand for demand in self._demands if demand.owner is owner}
-        self._demands -= left
+        for demand in left:
+            self._discard(demand)
         if left:
             self._reconsider(owner)
 
     def add(self, demand: Demand) -> None:
         """Record a subscription."""
         self._demands.add(demand)
+        for each in demand.local.network_consumer_path or ():
+            self._by_consumer.setdefault(each, set()).add(demand)
 
     def remove(self, demand: Demand) -> None:
         """Forget a subscription that has ended."""
         if demand in self._demands:
-            self._demands.discard(demand)
+            self._discard(demand)
             self._reconsider(demand.owner)
 
     def serving(self, candidate: Demand) -> list[Demand]:
         """Return the subscriptions of other bridges that serve the consumer of a new one."""
-        consumers = frozenset(candidate.local.network_consumer_path or ())
-        return [
-            demand
-            for demand in self._demands
-            if demand.owner is not candidate.owner and demand.serves_any(consumers)
-        ]
+        found = {
+            demand: None
+            for each in candidate.local.network_consumer_path or ()
+            for demand in self._by_consumer.get(each, ())
+        }
+        return [demand for demand in found if demand.owner is not candidate.owner]
+
+    def _discard(self, demand: Demand) -> None:
+        self._demands.discard(demand)
+        for each in demand.local.network_consumer_path or ():
+            of_consumer = self._by_consumer.get(each)
+            if of_consumer is not None:
+                of_consumer.discard(demand)
+                if not of_consumer:
+                    del self._by_consumer[each]
 
     def _reconsider(self, cause: DemandOwner) -> None:
         for owner in list(self._owners):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
@@ -18,6 +18,7 @@ from pyjms.wire.openwire.commands import (
     RemoveSubscriptionInfo,
 )
 from pyjms_broker.api.copying import copy_command
+from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.demand import Demand, DemandTable
 from pyjms_broker.network.ends import BridgeEnd
@@ -25,10 +26,17 @@ from pyjms_broker.network.permitted import PermittedDestinations
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.subscription.bridge_filter import appended, is_too_long
 
-__all__ = ["Between", "BridgeSubscriptions", "durable_name"]
+__all__ = ["MAXIMUM_CONSUMERS", "Between", "BridgeSubscriptions", "durable_name"]
 
 logger = get_logger(__name__)
 
+MAXIMUM_CONSUMERS: Final = 100_000
+"""Consumers, and durable subscriptions of a topic, that a remote broker may report.
+
+Anybody may introduce himself as a broker. ActiveMQ has no limit.
+"""
+_MAXIMUM_PATTERNS: Final = 1000
+"""Subscriptions to patterns and composites: each new consumer is compared with all of them."""
 _NOTHING_DELIVERED = -1
 _PRIORITIES = (-128, 127)
 
@@ -62,9 +70,12 @@ class BridgeSubscriptions:
         self._table = table
         self._permitted = PermittedDestinations(attributes)
         self._by_local: dict[ConsumerId | None, Demand] = {}
+        self._by_destination: dict[Destination, dict[Demand, None]] = {}
+        self._patterns: dict[Demand, None] = {}
         self._by_remote: dict[ConsumerId, Demand] = {}
         self._suppressed: dict[ConsumerId, ConsumerInfo] = {}
         """Remote consumers that another bridge serves."""
+        self._has_warned = False
         table.join(self)
 
     def of_consumer(self, local_id: ConsumerId | None) -> Demand | None:
@@ -78,6 +89,8 @@ class BridgeSubscriptions:
     def close(self) -> None:
         """Forget everything: the bridge ends, and its subscriptions with its connection."""
         self._by_local.clear()
+        self._by_destination.clear()
+        self._patterns.clear()
         self._by_remote.clear()
         self._suppressed.clear()
         self._table.leave(self)
@@ -88,7 +101,14 @@ class BridgeSubscriptions:
         consumer_id = info.consumer_id
         if consumer_id is None or consumer_id in self._by_remote or not self._is_wanted(info):
             return
+        if self._is_exceeded(len(self._by_remote) + len(self._suppressed), MAXIMUM_CONSUMERS):
+            return
         if self._joins(info, consumer_id):
+            return
+        if self._is_exceeded(len(self._by_local), MAXIMUM_PER_CONNECTION) or (
+            _is_pattern(info.destination)
+            and self._is_exceeded(len(self._patterns), _MAXIMUM_PATTERNS)
+        ):
             return
         demand = self._new_demand(info, consumer_id)
         if self._is_served_elsewhere(demand):
@@ -130,7 +150,7 @@ class BridgeSubscriptions:
         """Subscribe whether or not there are remote consumers."""
         if not self._permitted.includes(destination):
             return
-        if any(demand.local.destination == destination for demand in self._by_local.values()):
+        if self._by_destination.get(destination):
             return
         info = ConsumerInfo(
             self._local.next_consumer_id(),
@@ -160,6 +180,19 @@ class BridgeSubscriptions:
             and self._permitted.includes(info.destination)
         )
 
+    def _is_exceeded(self, count: int, limit: int) -> bool:
+        """Whether one more is too many; that is logged once."""
+        if count < limit:
+            return False
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "The bridge to %s has %d consumers, its limit; it forwards nothing for others",
+                self._between.remote_id,
+                count,
+            )
+        return True
+
     # conduits
     def _is_conduit(self, info: ConsumerInfo) -> bool:
         assert info.destination is not None
@@ -174,9 +207,13 @@ class BridgeSubscriptions:
         """Let a conduit that exists serve the consumer, too; return whether there is one."""
         if not self._is_conduit(info):
             return False
-        joined = [each for each in self._by_local.values() if self._can_join(info, each)]
+        own = self._by_destination.get(info.destination, {}) if info.destination else {}
+        candidates = {**own, **self._patterns}
+        joined = [each for each in candidates if self._can_join(info, each)]
         for demand in joined:
-            if info.subscription_name is not None:
+            if info.subscription_name is not None and not self._is_exceeded(
+                len(demand.durables), MAXIMUM_CONSUMERS
+            ):
                 demand.durables.add((info.client_id, info.subscription_name))
             if info.subscription_name is None or self._attributes.dynamic_only:
                 demand.consumers[consumer_id] = info
@@ -202,12 +239,12 @@ class BridgeSubscriptions:
         """
         if not demand.can_be_conduit:
             return []
+        assert demand.local.destination is not None
         return [
             each
-            for each in self._by_local.values()
+            for each in self._by_destination.get(demand.local.destination, {})
             if each.can_be_conduit
             and not each.is_closing
-            and each.local.destination == demand.local.destination
             and (demand.is_durable or not each.is_durable)
         ]
 
@@ -260,7 +297,12 @@ class BridgeSubscriptions:
         return local
 
     def _subscribe(self, demand: Demand) -> None:
+        destination = demand.local.destination
+        assert destination is not None
         self._by_local[demand.local.consumer_id] = demand
+        self._by_destination.setdefault(destination, {})[demand] = None
+        if _is_pattern(destination):
+            self._patterns[demand] = None
         self._table.add(demand)
         logger.debug("Bridge to %s: forwards %s", self._between.remote_id, demand.local.destination)
 
@@ -295,10 +337,20 @@ class BridgeSubscriptions:
 
     def _forget(self, demand: Demand) -> bool:
         found = self._by_local.pop(demand.local.consumer_id, None)
+        destination = demand.local.destination
+        of_destination = self._by_destination.get(destination, {}) if destination else {}
+        of_destination.pop(demand, None)
+        if destination is not None and not of_destination:
+            self._by_destination.pop(destination, None)
+        self._patterns.pop(demand, None)
         for each in [each for each in demand.consumers if self._by_remote.get(each) is demand]:
             del self._by_remote[each]
         self._table.remove(demand)
         return found is not None
+
+
+def _is_pattern(destination: Destination | None) -> bool:
+    return destination is not None and (destination.is_pattern or destination.is_composite)
 
 
 def _ignore(error: Exception) -> None:
