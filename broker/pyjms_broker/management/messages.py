@@ -30,6 +30,7 @@ __all__ = [
     "as_item",
     "browse",
     "browse_limit",
+    "content_of",
     "is_selected",
     "original_destination",
     "selected",
@@ -93,13 +94,18 @@ def as_item(reference: MessageReference) -> dict[str, object]:
     for kind, read_body in _BODIES.items():
         if isinstance(message, kind):
             try:
-                item.update(read_body(_content(message)))
+                item.update(read_body(content_of(message)))
             except JMSException as error:
                 item["Text"] = f"The body cannot be read: {type(error).__name__}"
     return item
 
 
-def _content(message: ActiveMQMessage) -> bytes:
+def content_of(message: ActiveMQMessage) -> bytes:
+    """Return the bytes of a message's body, inflated if they are compressed.
+
+    Raises:
+        JMSException: they cannot be inflated, or would be too many.
+    """
     content = bytes(message.content or b"")
     if not message.compressed or not content:
         return content

@@ -54,6 +54,7 @@ __all__ = [
     "SegmentCursor",
     "batch_size",
     "encode_batch",
+    "has_only_zeros",
     "preallocation",
     "segment_name",
     "segment_number",
@@ -66,6 +67,7 @@ BATCH_CONTROL_TYPE: Final = 2
 BATCH_CONTROL_HEAD: Final = b"\0\0\0\x1c\x02WRITE BATCH"
 BATCH_CONTROL_SIZE: Final = 28
 END_MARKER: Final = b"-qMa4"
+_ZEROS: Final = bytes(65536)
 MAX_FILE_LENGTH: Final = 33554432
 MAX_WRITE_BATCH_SIZE: Final = 4194304
 
@@ -182,3 +184,12 @@ def segment_number(name: str) -> int | None:
     """Return the number of the segment with this file name; None if it is not a segment's."""
     found = _SEGMENT_NAME.fullmatch(name)
     return int(found[1]) if found else None
+
+
+def has_only_zeros(view: memoryview, start: int, end: int) -> bool:
+    """Return whether all bytes from `start` to before `end` are zero."""
+    step = len(_ZEROS)
+    return all(
+        view[at : min(at + step, end)] == _ZEROS[: min(step, end - at)]
+        for at in range(start, end, step)
+    )

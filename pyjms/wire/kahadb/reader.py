@@ -52,6 +52,7 @@ from pyjms.wire.kahadb.journal import (
     RECORD_HEAD,
     USER_TYPE,
     Location,
+    has_only_zeros,
 )
 from pyjms.wire.kahadb.structures import (
     KahaCommand,
@@ -63,7 +64,6 @@ Bytes = bytes | bytearray | memoryview | mmap
 
 _SIZES: Final = struct.Struct(">iq")
 _CHUNK: Final = 65536
-_ZEROS: Final = bytes(_CHUNK)
 _WRONG_CHECKSUM: Final = "checksum"
 
 
@@ -207,10 +207,7 @@ class SegmentReader:
         # The end marker of preallocation; the one after the last batch may be missing.
         last = length - len(END_MARKER)
         end = last if last >= at and bytes(view[last:]) == END_MARKER else length
-        return all(
-            view[i : min(i + _CHUNK, end)] == _ZEROS[: min(_CHUNK, end - i)]
-            for i in range(at, end, _CHUNK)
-        )
+        return has_only_zeros(view, at, end)
 
     def _find(self, start: int) -> int:
         """Return the offset of the next batch control record, or the end of the bytes."""

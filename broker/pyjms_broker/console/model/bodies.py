@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyjms.errors import JMSException
-from pyjms.wire.limits import MAX_PROPERTY_VALUES, inflate, inflate_sized
+from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import (
     ActiveMQBlobMessage,
     ActiveMQBytesMessage,
@@ -22,6 +22,7 @@ from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
 )
 from pyjms.wire.openwire.primitives import decode_map, decode_text
+from pyjms_broker.management.messages import content_of
 
 __all__ = ["LIMIT", "Body", "read_body", "type_name"]
 
@@ -54,18 +55,11 @@ def read_body(message: ActiveMQMessage) -> Body:
     for kind, (name, read) in _KINDS.items():
         if isinstance(message, kind):
             try:
-                return read(name, _content(message), message)
+                return read(name, content_of(message), message)
             except (JMSException, ValueError) as error:
                 size = len(message.content or b"")
                 return Body(name, size, note=f"It cannot be read: {type(error).__name__}.")
     return Body("Message", len(message.content or b""), note="Messages of this kind have no body.")
-
-
-def _content(message: ActiveMQMessage) -> bytes:
-    content = bytes(message.content or b"")
-    if not message.compressed or not content:
-        return content
-    return inflate_sized(content) if isinstance(message, ActiveMQBytesMessage) else inflate(content)
 
 
 def _limited(size: int) -> str:

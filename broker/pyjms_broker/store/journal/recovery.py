@@ -25,12 +25,12 @@ appended there: the next batch begins a new segment. (activemq-persistence K18)
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pyjms._logger import get_logger
 from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
 from pyjms.wire.kahadb.errors import KahaDBFormatError
-from pyjms.wire.kahadb.journal import END_MARKER, Location
+from pyjms.wire.kahadb.journal import END_MARKER, Location, has_only_zeros
 from pyjms.wire.kahadb.reader import SegmentReader, Skipped
 from pyjms_broker.store.journal.disk import Disk
 from pyjms_broker.store.journal.segment_files import SegmentFiles
@@ -39,9 +39,6 @@ from pyjms_broker.store.journal.settings import JournalSettings, PreallocationSc
 __all__ = ["Recovered", "recover"]
 
 logger = get_logger(__name__)
-
-_CHUNK: Final = 1 << 16
-_ZEROS: Final = bytes(_CHUNK)
 
 
 class Recovered(NamedTuple):
@@ -106,11 +103,7 @@ def _is_clear(data: bytes, end: int) -> bool:
         stop -= len(END_MARKER)
     if data[end : end + len(END_MARKER)] == END_MARKER:
         end += len(END_MARKER)
-    view = memoryview(data)
-    return all(
-        view[at : min(at + _CHUNK, stop)] == _ZEROS[: min(_CHUNK, stop - at)]
-        for at in range(end, stop, _CHUNK)
-    )
+    return has_only_zeros(memoryview(data), end, stop)
 
 
 def _cut(
