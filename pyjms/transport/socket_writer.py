@@ -196,7 +196,7 @@ class LayeredSocketWriter(SocketWriter):
         """Encode what is to be sent next; return whether there is anything."""
         buffer = self.buffer
         if self.unsent.waiting:
-            self._encoded = self._layer.send(self.unsent.take(_LAYER_CHUNK))
+            self._encoded = self._layer.send(self.next_unsent(_LAYER_CHUNK))
         elif len(buffer) > _LAYER_CHUNK:
             self._encoded = self._layer.send(buffer[:_LAYER_CHUNK])
             del buffer[:_LAYER_CHUNK]

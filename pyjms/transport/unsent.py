@@ -164,10 +164,13 @@ class UnsentParts:
             self._remove_first()
 
     def take(self, size: int) -> bytes:
-        """Remove and return at most `size` bytes."""
-        data = bytes(self.waiting[0][:size])
-        self.sent(len(data))
-        return data
+        """Remove and return `size` bytes, or what there is."""
+        data = bytearray()
+        while self.waiting and len(data) < size:
+            part = self.waiting[0][: size - len(data)]
+            data += part
+            self.sent(len(part))
+        return bytes(data)
 
     def clear(self) -> None:
         """Remove everything. Idempotent."""

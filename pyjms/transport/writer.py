@@ -113,9 +113,18 @@ class CoalescingWriter:
 
     def _next_chunk(self) -> bytes:
         if self.unsent.waiting:
-            return self.unsent.take(_CHUNK)
+            return self.next_unsent(_CHUNK)
         data = bytes(self.buffer)
         self.buffer.clear()
+        return data
+
+    def next_unsent(self, size: int) -> bytes:
+        """Remove and return `size` bytes, of long values and what follows them."""
+        data = self.unsent.take(size)
+        if not self.unsent.waiting:
+            rest = size - len(data)
+            data += self.buffer[:rest]
+            del self.buffer[:rest]
         return data
 
     async def drained(self) -> None:
