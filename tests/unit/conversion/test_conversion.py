@@ -409,6 +409,9 @@ def test_plugins(convert: Callable[..., Any]) -> None:
              <forcePersistencyModeBrokerPlugin persistenceFlag="true"/>
              <destinationPathSeparatorPlugin pathSeparator="|"/>
              <traceBrokerPathPlugin/>
+             <destinationsPlugin location="list"/>
+             <virtualSelectorCacheBrokerPlugin persistFile="file" persistInterval="60000"/>
+             <runtimeConfigurationPlugin checkPeriod="1000"/>
              <bean xmlns="http://www.springframework.org/schema/beans"
                class="org.apache.activemq.broker.util.RedeliveryPlugin">
                <property name="sendToDlqIfMaxRetriesExceeded" value="false"/>
@@ -429,6 +432,9 @@ def test_plugins(convert: Callable[..., Any]) -> None:
         {"type": "force_persistency_mode", "persistence_flag": True},
         {"type": "destination_path_separator", "path_separator": "|"},
         {"type": "trace_broker_path"},
+        {"type": "destinations", "location": "list"},
+        {"type": "virtual_selector_cache", "persist_file": "file", "persist_interval": "1m"},
+        {"type": "runtime_configuration", "check_period": "1s"},
         {"type": "redelivery", "send_to_dlq_if_max_retries_exceeded": False},
         {
             "type": "redelivery",
