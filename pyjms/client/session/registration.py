@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from pyjms._wakeup import Waiter
 from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.session.resources import SessionResources
+from pyjms.errors import JMSException, RequestTimeoutException
 from pyjms.wire.openwire.commands import Response
 
 __all__ = ["FirstPull", "register"]
@@ -37,7 +38,9 @@ async def register(consumer: _C, resources: SessionResources, pull: FirstPull | 
             await connection.request(consumer.info)
         else:
             await _register_and_pull(consumer, pull)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, JMSException) and not isinstance(error, RequestTimeoutException):
+            consumer.is_removed_by_broker = True  # it has never been registered there
         consumer.dispose()
         resources.drop_consumer(consumer)
         raise

@@ -475,3 +475,20 @@ async def test_a_loop_over_a_consumer_does_not_hide_errors(client: Any) -> None:
     await client.settle()
     with pytest.raises(ConnectionFailedException):
         [m async for m in consumer]
+
+
+@pytest.mark.parametrize("pulls", [False, True])
+async def test_a_consumer_that_the_broker_refuses_is_no_failure_of_the_connection(
+    client: Any, pulls: bool
+) -> None:
+    """It is not registered, so it is not removed either: the broker would report an error."""
+    failures: list[BaseException] = []
+    async with await client.factory().create_connection() as other:
+        other.exception_listener = failures.append
+        await other.start()
+        session = await other.create_session()
+        create = session.create_pull_consumer if pulls else session.create_consumer
+        with pytest.raises(JMSException, match="reserved for the broker"):
+            await create(Queue("PyJMS.x"))
+        await session.create_consumer(Queue("q"))  # an answer comes after errors sent before
+        assert failures == []
