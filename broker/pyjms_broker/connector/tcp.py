@@ -20,7 +20,7 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream
 from pyjms import _clock
 from pyjms._fork import inherits, let_go_of_socket
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConfigurationException
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
@@ -158,9 +158,7 @@ class TcpConnector(TransportConnector):
 
     async def stop(self) -> None:
         self.stopping = True
-        for task in self._accepting:
-            task.cancel()
-            await task.wait()
+        await end_tasks(*self._accepting)
         self._accepting = []
         await self._close_listeners()
         await self.stop_connections()

@@ -6,7 +6,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import JMSException
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.bridge import LoopBackError, NetworkBridge
@@ -99,9 +99,7 @@ class _BridgeKeeper:
 
     async def stop(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await task.wait()
+        await end_tasks(task)
 
     async def _run(self) -> None:
         retrying = AsyncRetrying(

@@ -14,7 +14,7 @@ import anyio
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.transport.base import Transport
 from pyjms.transport.openwire import ResponseCorrelator
@@ -107,10 +107,7 @@ class DuplexBridges:
 
     async def stop(self) -> None:
         """End all bridges. Idempotent."""
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            await task.wait()
+        await end_tasks(*self._tasks)
 
 
 class ReverseBridge(NetworkBridge):

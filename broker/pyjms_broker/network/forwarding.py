@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException
 from pyjms.wire.openwire.commands import (
     AckType,
@@ -103,9 +103,7 @@ class Forwarder:
 
     async def stop(self) -> None:
         """End the wait for a remote broker that reads too slowly."""
-        if self._waiting is not None:
-            self._waiting.cancel()
-            await self._waiting.wait()
+        await end_tasks(self._waiting)
 
     def _onward(self, message: ActiveMQMessage, dispatch: MessageDispatch) -> ActiveMQMessage:
         destination = dispatch.destination or message.destination

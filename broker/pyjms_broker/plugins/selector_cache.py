@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms.selector import compile_selector
@@ -97,8 +97,7 @@ class VirtualSelectorCacheBroker(BrokerFilter):
 
     async def stop(self) -> None:
         if self._writer is not None:
-            self._writer.cancel()
-            await self._writer.wait()
+            await end_tasks(self._writer)
             self._writer = None
             await self._write()
         await super().stop()

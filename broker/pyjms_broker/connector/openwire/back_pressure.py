@@ -26,7 +26,7 @@ from typing import Final
 
 from anyio import lowlevel
 
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.transport.openwire import OpenWireTransport
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.connector.base import BrokerHost
@@ -199,7 +199,4 @@ class BackPressure:
 
     async def stop(self) -> None:
         """Stop waiting for the client to read, and for others."""
-        for task in (self._draining, self._turn):
-            if task is not None:
-                task.cancel()
-                await task.wait()
+        await end_tasks(self._draining, self._turn)

@@ -33,7 +33,7 @@ import anyio
 from pyjms import _clock
 from pyjms._forwarding import DelegatedAttribute
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, LocalProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.transport.openwire import OpenWireTransport
@@ -228,10 +228,7 @@ class BrokerConnection:
     async def _stop(self, error: Exception | None) -> None:
         try:
             self.release(error)
-            for task in (self._start_task, self._delayed_stop):
-                if task is not None:
-                    task.cancel()
-                    await task.wait()
+            await end_tasks(self._start_task, self._delayed_stop)
             await self._back_pressure.stop()
             await self._transport.stop()
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConfigurationException
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.filter import BrokerFilter
@@ -37,10 +37,8 @@ class RuntimeConfigurationBroker(BrokerFilter):
 
     async def stop(self) -> None:
         self._stopped = True
-        if self._watch is not None:
-            self._watch.cancel()
-            await self._watch.wait()
-            self._watch = None
+        await end_tasks(self._watch)
+        self._watch = None
         await super().stop()
 
     def check_every(self, period: float) -> None:
