@@ -75,10 +75,10 @@ def test_the_configuration_may_come_from_activemq(tmp_path: Path) -> None:
     assert not (path / "users.properties").exists()
 
     other = tmp_path / "other"
-    (tmp_path / "x.xml").write_text("<broker>\n<networkConnectors/></broker>", encoding="utf-8")
+    (tmp_path / "x.xml").write_text("<broker>\n<proxyConnectors/></broker>", encoding="utf-8")
     result = CliRunner().invoke(app, ["create", str(other), "--amqconf", str(tmp_path / "x.xml")])
     assert result.exit_code == 1
-    assert "x.xml:2: <networkConnectors>: not converted" in result.stderr
+    assert "x.xml:2: <proxyConnectors>: not converted" in result.stderr
     assert (other / "broker.yaml").exists()
 
 
