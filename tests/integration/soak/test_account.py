@@ -90,6 +90,28 @@ BROKEN = {
         down
         open strict strict/s 0 again whole 5.5
         back strict strict/s 0 5.5""",
+    "lost behind an acknowledgement in doubt, with JMSRedelivered": f"""{sent("unanswered", 0)}
+        open unanswered unanswered/s 0 first
+        end unanswered unanswered/s 0
+        open unanswered unanswered/s 0 again
+        failed reader/unanswered-steady-0 ConnectionFailedException""",
+    "lost behind an acknowledgement in doubt, by another's failure": f"""{sent("unanswered", 0)}
+        open unanswered unanswered/s 0 again
+        end unanswered unanswered/s 0
+        open unanswered unanswered/s 0 first
+        failed reader/mortal-steady-0 ConnectionFailedException""",
+    "lost behind an acknowledgement in doubt, long before a failure": f"""{sent("unanswered", 0)}
+        open unanswered unanswered/s 0 again
+        end unanswered unanswered/s 0
+        open unanswered unanswered/s 0 first
+        20 s
+        failed reader/unanswered-steady-0 ConnectionFailedException""",
+    "acknowledged, and a dead letter, after a restart": f"""{sent("mortal", 0)}
+        down
+        got mortal-dead mortal/s 0 first
+        open mortal mortal/s 0 again
+        end mortal mortal/s 0
+        done mortal mortal/s 0""",
     "lost behind an acknowledgement in doubt, long after a pause": f"""{sent("strict", 0)}
         open strict strict/s 0 first
         end strict strict/s 0
@@ -237,6 +259,19 @@ PERMITTED = {
         batch strict/s 0 1
         got strict strict/s 0 first
         got strict strict/s 1 first""",
+    "received late, over a connection that the broker had ended": f"""{sent("unanswered", 0)}
+        open unanswered unanswered/s 0 again
+        end unanswered unanswered/s 0
+        open unanswered unanswered/s 0 first
+        failed reader/unanswered-steady-0 ConnectionFailedException""",
+    "a dead letter that a failing broker had not stored": f"""{sent("mortal", 0)}
+        open mortal mortal/s 0 first
+        back mortal mortal/s 0
+        got mortal-dead mortal/s 0 first
+        down
+        open mortal mortal/s 0 again
+        end mortal mortal/s 0
+        done mortal mortal/s 0""",
     "a dead letter": f"""{sent("mortal", 0)}
         open mortal mortal/s 0 first
         back mortal mortal/s 0

@@ -37,6 +37,12 @@ never `done`), and would report messages as lost that were handled:
   then to the first one again, which refuses it as a duplicate. So it ends as a dead letter, and the
   dead letters of such a queue are consumed, too. One that no consumer has ever acknowledged is
   a finding: only a duplicate may be refused there (`Endpoint.refuses_duplicates_only`).
+- The broker ends a connection whose client was silent for too long, and delivers its messages
+  again, while the client still handles one that it had received. That is known by its failure soon
+  after, and by the missing JMSRedelivered: what was delivered again has it.
+
+A message that becomes a dead letter while the disk fails may be delivered again after the restart:
+neither the dead letter, which may have been consumed already, nor what it replaces is on the disk.
 """
 
 from __future__ import annotations
@@ -122,6 +128,10 @@ class Lane:
     """How often the consumer's connection had been lost when that came."""
     ended: set[int] = field(default_factory=set)
     """The numbers that a consumer has acknowledged, answered or not."""
+    late: dict[int, Event] = field(default_factory=dict)
+    """Deliveries without JMSRedelivered after an acknowledgement, if they are the last ones."""
+    answered: dict[int, float] = field(default_factory=dict)
+    """When the acknowledgements of messages with dead letters were answered."""
 
     def grow(self, number: int) -> None:
         missing = number + 1 - len(self.state)
@@ -148,6 +158,8 @@ class Account:
         self._lanes: dict[tuple[str, str], Lane] = {}
         self._cuts: Counter[str] = Counter()
         self._downs: list[float] = []
+        self._failures: list[Event] = []
+        self._dead_since: dict[tuple[str, str, int], float] = {}
         self._pauses: list[Pause] = []
         self._doubles: list[Double] = []
         self._gaps: list[Gap] = []
@@ -157,6 +169,7 @@ class Account:
             "never": self._never, "batch": self._batch, "got": self._got, "open": self._opened,
             "end": self._ending, "done": self._done, "back": self._back, "cut": self._cut,
             "down": self._down, "disturb": self._disturbed, "resumed": self._resumed,
+            "failed": self._failures.append,
         }  # fmt: skip
 
     def take(self, events: Iterable[Event]) -> None:
@@ -213,6 +226,12 @@ class Account:
         if number >= len(sent) or sent[number] == UNTRIED:
             self._find("never sent", name, producer, number)
         before = lane.state[number]
+        lane.late.pop(number, None)
+        if before == MAYBE and flag == "first":
+            lane.late[number] = event
+        if endpoint.dead_letters_of is not None:
+            key = (endpoint.dead_letters_of, producer, number)
+            self._dead_since.setdefault(key, event.time)
         if before == UNSEEN:
             self._first(endpoint, lane, producer, number)
         elif before == FINAL and self._is_old(event):
@@ -259,6 +278,8 @@ class Account:
         lane = self._lanes[name, producer]
         if state in (MAYBE, FINAL):
             lane.ended.add(int(number))
+        if state == FINAL and (name, producer, int(number)) in self._dead_since:
+            lane.answered[int(number)] = event.time
         if lane.state[int(number)] not in (HANDLED, FINAL):
             lane.state[int(number)] = state
 
@@ -299,6 +320,8 @@ class Account:
 
     def close(self) -> None:
         """Judge what can be judged only when all events are known."""
+        for (name, _), lane in self._lanes.items():
+            self._judge_late(name, lane)
         for double in self._doubles:
             self._judge_double(double)
         for gap in self._gaps:
@@ -309,6 +332,22 @@ class Account:
         self._judge_completeness()
         for batch in self._batches:
             self._judge_batch(batch)
+
+    def _judge_late(self, endpoint: str, lane: Lane) -> None:
+        """Let deliveries take nothing back that came over connections that were lost by then."""
+        for number, event in lane.late.items():
+            if lane.state[number] in (OPEN, BACK) and any(
+                failure.source == event.source
+                and failure.fields[0].startswith(f"reader/{endpoint}-")
+                and event.time <= failure.time <= event.time + STALE
+                for failure in self._failures
+            ):
+                lane.state[number] = MAYBE
+                self.counts["received late"] += 1
+
+    def _failed_between(self, first: float, second: float) -> bool:
+        """Whether the broker was down in between."""
+        return any(first < down < second for down in self._downs)
 
     def _judge_double(self, double: Double) -> None:
         endpoint, producer, number, first, second = double
@@ -337,6 +376,10 @@ class Account:
         handled, dead = lane.state, dead_letters.state
         for number, status in enumerate(self._sent[producer]):
             if handled[number] == FINAL and dead[number]:
+                since = self._dead_since[endpoint.name, producer, number]
+                if self._failed_between(since, lane.answered.get(number, 0.0)):
+                    self.counts["dead letter doubled over a restart"] += 1
+                    continue
                 self._find("acknowledged, and a dead letter", endpoint.name, producer, number)
             if dead[number] and endpoint.refuses_duplicates_only and number not in lane.ended:
                 self._find("refused, and no duplicate", endpoint.name, producer, number)
