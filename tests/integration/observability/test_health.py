@@ -225,8 +225,9 @@ async def test_a_sender_is_ready_again_when_its_broker_comes_back(jms_clock: Any
             assert (await application.probe()).ready
 
 
-@pytest.mark.fact("spring-jms 8.1.9")
+@pytest.mark.fact("spring-jms 8.1.9", "spring-jms 8/management.health.jms.start-timeout")
 async def test_a_broker_that_does_not_answer_is_down_after_the_timeout(jms_clock: Any) -> None:
+    assert PyjmsSettings().health.probe_timeout == 5.0
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         async with sender(f"tcp://127.0.0.1:{port}", probe_timeout="7s") as application:
@@ -247,6 +248,7 @@ async def test_a_broker_that_does_not_answer_is_down_after_the_timeout(jms_clock
             ]
 
 
+@pytest.mark.fact("spring-jms 8/management.health.jms.enabled")
 async def test_embedded_brokers_are_not_asked_nor_others_without_a_timeout() -> None:
     async with JmsApplication(settings=PyjmsSettings()) as application:
         assert (await application.probe()).brokers == ()
