@@ -45,7 +45,12 @@ class AsyncSqlIdempotencyStore:
         for given in arguments:
             database = given() if isinstance(given, async_scoped_session) else given
             if isinstance(database, AsyncSession | AsyncConnection):
-                return Claim.NEW if await self._is_new(database, key) else Claim.DUPLICATE
+                is_ours = not database.in_transaction()
+                if await self._is_new(database, key):
+                    return Claim.NEW
+                if is_ours:  # the handler, which would end it, is not called
+                    await database.rollback()
+                return Claim.DUPLICATE
         if self._sessions is None:
             raise ConfigurationException(
                 "AsyncSqlIdempotencyStore: the handler has no AsyncSession among its arguments",

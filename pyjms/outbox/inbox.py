@@ -188,8 +188,12 @@ class SqlIdempotencyStore:
         for given in arguments:
             if isinstance(given, Session | Connection | scoped_session):
                 database = given() if isinstance(given, scoped_session) else given
-                is_new = record(database, key, listener=self._listener)
-                return Claim.NEW if is_new else Claim.DUPLICATE
+                is_ours = not database.in_transaction()
+                if record(database, key, listener=self._listener):
+                    return Claim.NEW
+                if is_ours:  # the handler, which would end it, is not called
+                    database.rollback()
+                return Claim.DUPLICATE
         if self._sessions is None:
             raise ConfigurationException(
                 "SqlIdempotencyStore: the handler has no SQLAlchemy Session among its arguments",
