@@ -176,7 +176,7 @@ async def test_concurrent_requests_share_one_queue_and_get_their_own_replies(
     url: str, correlation: str | None, by: str
 ) -> None:
     async with CachingConnectionFactory(ConnectionFactory(url)) as factory:
-        template = JmsTemplate(factory, receive_timeout=5.0)
+        template = JmsTemplate(factory, receive_timeout=60.0)
         answers: dict[int, Any] = {}
 
         async def ask(number: int) -> None:
