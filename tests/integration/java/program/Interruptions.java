@@ -65,7 +65,7 @@ final class Interruptions {
                     }
                     FailoverTransport transport = connection.getTransport().narrow(FailoverTransport.class);
                     new Thread(() -> cut(transport)).start();
-                    if (!resumed.await(Probe.PATIENCE, TimeUnit.MILLISECONDS)) {
+                    if (!resumed.await(4 * Probe.PATIENCE, TimeUnit.MILLISECONDS)) {
                         seen.add("not resumed");
                     }
                 } catch (Exception error) {
@@ -75,7 +75,7 @@ final class Interruptions {
                     throw new IllegalStateException("listener fails");
                 }
             });
-            second.await(Probe.PATIENCE, TimeUnit.MILLISECONDS);
+            second.await(4 * Probe.PATIENCE, TimeUnit.MILLISECONDS);
             Thread.sleep(Probe.SHORT);
         } finally {
             connection.close();
