@@ -1,8 +1,4 @@
-"""A listener whose connection is lost, and restored, during its call: as with the Java client.
-
-What it has handled is consumed once, what it failed on comes again; neither is a dead letter.
-(tests/integration/java/test_interruptions.py has what the Java client does)
-"""
+"""A listener whose connection is lost, and restored, during its call."""
 
 from __future__ import annotations
 
