@@ -34,6 +34,7 @@ _PAGES: Final[dict[tuple[str, str], _Page]] = {
     ("GET", "/subscribers"): clients.subscribers_page,
     ("GET", "/connections"): clients.connections,
     ("GET", "/connection"): clients.connection,
+    ("GET", "/network"): clients.network,
     ("GET", "/scheduled"): clients.scheduled,
     ("GET", "/browse"): messages.browse,
     ("GET", "/message"): messages.message,

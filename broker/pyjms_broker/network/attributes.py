@@ -112,6 +112,11 @@ class NetworkConnectorAttributes:
     excluded_destinations: tuple[Destination, ...] = ()
 
     @property
+    def dispatch_async(self) -> bool:
+        """Whether what bridges consume waits for no other consumer; it is so for all consumers."""
+        return True
+
+    @property
     def messages_hops(self) -> int:
         """How many brokers a message may pass; -1: any number."""
         return self.network_ttl if self.message_ttl is None else self.message_ttl

@@ -286,6 +286,7 @@ class BridgeSubscriptions:
     def _finished(self, local: ConsumerInfo) -> ConsumerInfo:
         attributes = self._attributes
         local.network_subscription = True
+        local.dispatch_async = attributes.dispatch_async
         local.prefetch_size = attributes.prefetch_size
         local.additional_predicate = NetworkBridgeFilter(
             self._between.remote_id, attributes.messages_hops, attributes.consumers_hops

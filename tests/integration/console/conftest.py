@@ -8,6 +8,7 @@ import pytest
 
 from pyjms_broker.service import BrokerService
 from tests.kit.console import Console, console_of, furnished
+from tests.kit.networks import network
 from tests.kit.raw_client import RawClient
 
 

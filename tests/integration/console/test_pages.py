@@ -12,8 +12,8 @@ from tests.kit.console import HOSTILE, Console, notice_of
 from tests.kit.raw_client import RawClient
 
 PAGES = (
-    *("", "queues", "topics", "subscribers", "connections", "scheduled", "dead-letters"),
-    *("send", "warnings", "search"),
+    *("", "queues", "topics", "subscribers", "connections", "network", "scheduled"),
+    *("dead-letters", "send", "warnings", "search"),
 )
 
 

@@ -31,6 +31,7 @@ async def test_a_network_connector_and_its_bridges(network: Network) -> None:
     assert shown["Name"] == "to-b"
     assert (shown["MessageTTL"], shown["ConsumerTTL"], shown["Duplex"]) == (3, 1, True)
     assert "Password" not in shown
+    assert shown["DispatchAsync"] is forwarded(source)[0].dispatch_async is True
     (bridge,) = source.networks.bridges
     await until(lambda: bridge.dequeue_count == 1)
     shown = bridge_of(source, "networkConnectors")

@@ -13,8 +13,14 @@ from pyjms_broker.console.actions.clients import CLIENT_ACTIONS
 from pyjms_broker.console.actions.destinations import DESTINATION_ACTIONS
 from pyjms_broker.console.actions.form import Action, Form, Question
 from pyjms_broker.console.actions.messages import MESSAGE_ACTIONS
+from pyjms_broker.console.actions.networks import NETWORK_ACTIONS
 
 __all__ = ["ACTIONS", "Action", "Form", "Question"]
 
-ACTIONS: Final[dict[str, Action]] = {**DESTINATION_ACTIONS, **CLIENT_ACTIONS, **MESSAGE_ACTIONS}
+ACTIONS: Final[dict[str, Action]] = {
+    **DESTINATION_ACTIONS,
+    **CLIENT_ACTIONS,
+    **MESSAGE_ACTIONS,
+    **NETWORK_ACTIONS,
+}
 """By the last part of the path."""

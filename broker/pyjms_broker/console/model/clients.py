@@ -15,6 +15,7 @@ from pyjms_broker.management.object_name import ObjectName
 __all__ = [
     "ConnectorRow",
     "Subscribers",
+    "below",
     "connection_view",
     "connectors",
     "consumers_of",
@@ -46,7 +47,8 @@ def values_of(view: View[Any], names: Iterable[str]) -> Values:
     return {"view": view.name.text, **{name: view.get(name) for name in names}}
 
 
-def _below(**keys: str) -> str:
+def below(**keys: str) -> str:
+    """Return the pattern of the names below the broker with these keys."""
     written = "".join(f",{key}={value}" for key, value in keys.items())
     return f"{DOMAIN}:type=Broker,brokerName=*{written}"
 
@@ -62,7 +64,7 @@ class ConnectorRow:
 
 def connectors(management: Management) -> list[ConnectorRow]:
     """Return all connectors with their connections, sorted by name and client id."""
-    pattern = _below(
+    pattern = below(
         connector="clientConnectors",
         connectorName="*",
         connectionViewType="clientId",
@@ -121,7 +123,7 @@ class Subscribers:
 def subscribers(management: Management, *, everything: bool = False) -> Subscribers:
     """Return the subscriptions of topics; `everything`: those of advisory topics, too."""
     result = Subscribers([], [], [])
-    for view in management.find(_below(endpoint="Consumer") + ",*"):
+    for view in management.find(below(endpoint="Consumer") + ",*"):
         if not view.get("DestinationTopic"):
             continue
         if not everything and str(view.get("DestinationName")).startswith("ActiveMQ.Advisory."):
@@ -180,7 +182,7 @@ def durable_subscription(management: Management, client_id: str, name: str) -> V
     Raises:
         InstanceNotFoundException: there is none of that name.
     """
-    for view in management.find(_below(endpoint="Consumer") + ",*"):
+    for view in management.find(below(endpoint="Consumer") + ",*"):
         key = (view.get("Durable"), view.get("ClientId"), view.get("SubscriptionName"))
         if key == (True, client_id, name):
             return view

@@ -1,4 +1,4 @@
-"""Subscribers, connections, one connection, and scheduled messages."""
+"""Subscribers, connections, one connection, networks of brokers, and scheduled messages."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from pyjms_broker.console.model.clients import (
     values_of,
 )
 from pyjms_broker.console.model.jobs import job_page
+from pyjms_broker.console.model.networks import bridges, network_connectors
 from pyjms_broker.console.pages.query import flag, number, required
 
-__all__ = ["connection", "connections", "scheduled", "subscribers_page"]
+__all__ = ["connection", "connections", "network", "scheduled", "subscribers_page"]
 
 _JOBS = 50
 
@@ -37,12 +38,24 @@ async def subscribers_page(console: Console, request: Request) -> Response:
 
 
 async def connections(console: Console, request: Request) -> Response:
-    """Show the connectors and their connections."""
+    """Show the connectors with their connections, and the network connectors."""
     return console.page(
         request,
         "connections.html",
         title="Connections",
         connectors=connectors(console.management),
+        network_connectors=network_connectors(console.management),
+    )
+
+
+async def network(console: Console, request: Request) -> Response:
+    """Show the bridges to other brokers."""
+    return console.page(
+        request,
+        "network.html",
+        title="Network",
+        bridges=bridges(console.management),
+        has_connectors=bool(console.tree.host.networks.connectors),
     )
 
 

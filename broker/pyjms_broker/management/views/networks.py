@@ -44,6 +44,9 @@ NETWORK_CONNECTOR: Final[ViewKind[Any]] = ViewKind(
             BOOLEAN,
             "Whether local consumers come first.",
         ),
+        _option(
+            "DispatchAsync", "dispatch_async", BOOLEAN, "Whether no consumer waits for another."
+        ),
         _option("DynamicOnly", "dynamic_only", BOOLEAN, "Whether durables need a consumer."),
         _option("Duplex", "duplex", BOOLEAN, "Whether it forwards both ways."),
         _option(

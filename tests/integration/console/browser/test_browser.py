@@ -15,9 +15,9 @@ from tests.kit.raw_client import RawClient
 pytestmark = pytest.mark.browser
 
 PAGES = (
-    *("", "queues", "topics", "subscribers", "connections", "scheduled", "dead-letters"),
-    *("send", "warnings", "search?q=or", "browse?queue=orders", "queue?name=orders"),
-    *("topic?name=news", "confirm?action=purge&kind=queue&name=orders"),
+    *("", "queues", "topics", "subscribers", "connections", "network", "scheduled"),
+    *("dead-letters", "send", "warnings", "search?q=or", "browse?queue=orders"),
+    *("queue?name=orders", "topic?name=news", "confirm?action=purge&kind=queue&name=orders"),
 )
 
 
@@ -49,8 +49,8 @@ async def linked_pages(page: Page) -> list[str]:
 async def test_every_page_opens_from_the_menu(page: Page) -> None:
     await page.goto("/")
     for text in (
-        *("Home", "Queues", "Topics", "Subscribers", "Connections", "Scheduled"),
-        *("Dead letters", "Send", "Warnings"),
+        *("Home", "Queues", "Topics", "Subscribers", "Connections", "Network"),
+        *("Scheduled", "Dead letters", "Send", "Warnings"),
     ):
         link = page.locator("nav.menu a").filter(has_text=text).first
         await link.click()
