@@ -72,6 +72,7 @@ class MeasuredConsumer(ActiveMQMessageConsumer):
             self.destination.physical_name,
             durable=info.subscription_name is not None,
         )
+        self.stats: JMSConsumerStats | None = self._measured
         self._buffer = MeasuredBuffer(self._buffer, self._measured)
 
     def receive_buffered(self) -> Message | None:

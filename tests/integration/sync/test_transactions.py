@@ -271,6 +271,15 @@ def test_chained_managers_commit_in_reverse(
         ChainedTransactionManager()
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C interrupts, also where the tests run in the background and ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_rollback_follows_an_interruption(database: Database) -> None:
     """Ctrl-C in a callback: the transaction is rolled back in this thread, then it is raised."""
     recording = Recording("before_commit", lambda: signal.raise_signal(signal.SIGINT))
@@ -285,6 +294,7 @@ def test_a_rollback_follows_an_interruption(database: Database) -> None:
     assert database.texts() == ["b"]
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_second_interruption_ends_the_wait() -> None:
     """It is raised at once; what is left of the rollback happens in another thread."""
 
