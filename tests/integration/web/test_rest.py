@@ -11,7 +11,11 @@ import pytest
 from pyjms.aio import ConnectionFactory, JmsTemplate, TextMessage
 from pyjms.enums import DeliveryMode
 from pyjms.jms.destination import Topic
+from pyjms.testing.clock import VirtualClock
 from pyjms_broker.settings.plugins.authorization import AuthorizationSettings
+from pyjms_broker.web.errors import WebError
+from pyjms_broker.web.rest.clients import RestClients
+from pyjms_broker.web.user import NOBODY
 from tests.kit.security import simple, user
 from tests.kit.waiting import until
 from tests.kit.web import WebBroker, web_broker
@@ -27,6 +31,12 @@ async def size(broker: WebBroker, queue: str) -> Any:
     name = f"*:type=Broker,brokerName=*,destinationType=Queue,destinationName={queue}"
     found = broker.service.management.find(name)
     return found[0].get("QueueSize") if found else None
+
+
+def consumers(broker: WebBroker) -> int:
+    """Return how many consumers the queue q has."""
+    name = "*:type=Broker,brokerName=*,destinationType=Queue,destinationName=q"
+    return sum(v.get("ConsumerCount") for v in broker.service.management.find(name))  # type: ignore[misc]
 
 
 @pytest.mark.fact("activemq-edges W6")
@@ -121,6 +131,75 @@ async def test_a_named_client_keeps_its_consumer() -> None:
         assert again.status_code == 404
 
 
+async def test_an_idle_client_with_a_name_holds_one_message() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        path = "/api/message/q?type=queue&readTimeout=10"
+        assert (await client.get(f"{path}&clientId=c")).status_code == 204
+        for text in ("one", "two", "three"):
+            await client.post("/api/message/q?type=queue", data={"body": text})
+        assert [(await client.get(path)).text for _ in range(3)] == ["two", "three", ""]
+        assert (await client.get(f"{path}&clientId=c")).text == "one"
+
+
+async def test_a_client_that_the_broker_has_ended_is_made_anew() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        path = "/api/message/q?type=queue&clientId=c&readTimeout=20000"
+        name = "*:type=Broker,connectionViewType=clientId,*"
+        failed: list[Any] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def read() -> None:
+                failed.append(await client.get(path))
+
+            tasks.start_soon(read)
+            await until(lambda: broker.service.management.find(name))
+            await until(lambda: consumers(broker))
+            await broker.service.management.find(name)[0].invoke("stop")
+        assert failed[0].status_code == 500
+        assert "The JMS connection has failed" in failed[0].json()["error"]
+        await client.post("/api/message/q?type=queue", data={"body": "x"})
+        assert (await client.get(path)).text == "x"
+
+
+async def test_there_are_no_more_named_clients_than_200_however_fast_they_come() -> None:
+    async with web_broker() as broker:
+        clients = RestClients(broker.service)
+        refused: list[int] = []
+
+        async def use(number: int) -> None:
+            try:
+                async with clients.client(NOBODY, f"c{number}"):
+                    pass
+            except WebError as error:
+                refused.append(error.status)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(205):
+                tasks.start_soon(use, number)
+        assert refused == [503] * 5
+        assert len(clients) == len(broker.service.connections.by_id) == 200
+        await clients.close()
+
+
+@pytest.mark.parametrize("parameter", ["", "&readTimeout=3600000"])
+async def test_a_request_waits_for_20_seconds_at_most(parameter: str) -> None:
+    statuses: list[int] = []
+    async with VirtualClock() as clock, web_broker() as broker, broker.client() as client:
+        async with anyio.create_task_group() as tasks:
+
+            async def read() -> None:
+                answer = await client.get(f"/api/message/q?type=queue{parameter}")
+                statuses.append(answer.status_code)
+
+            tasks.start_soon(read)
+            await until(lambda: consumers(broker))
+            await clock.advance(19.9)
+            assert consumers(broker) == 1
+            assert statuses == []
+            await clock.advance(0.2)
+        assert statuses == [204]
+
+
 async def test_one_shot_closes_the_consumer() -> None:
     async with web_broker() as broker, broker.client() as client:
         await client.get("/api/message/q?type=queue&clientId=c&readTimeout=10&oneShot=true")
@@ -151,14 +230,9 @@ async def test_a_client_that_leaves_takes_nothing() -> None:
         host, port = broker.url.removeprefix("http://").split(":")
         stream = await anyio.connect_tcp(host, int(port))
         await stream.send(b"GET /api/message/q?type=queue HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        name = "*:type=Broker,brokerName=*,destinationType=Queue,destinationName=q"
-
-        def consumers() -> int:
-            return sum(v.get("ConsumerCount") for v in broker.service.management.find(name))  # type: ignore[misc]
-
-        await until(consumers)
+        await until(lambda: consumers(broker))
         await stream.aclose()
-        await until(lambda: not consumers())
+        await until(lambda: not consumers(broker))
         async with broker.client() as client:
             await client.post("/api/message/q?type=queue", data={"body": "x"})
         assert await size(broker, "q") == 1

@@ -44,6 +44,11 @@ class RestClient:
         self.busy = False
         self.used = _clock.now()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the broker has ended the connection, for example at an operator's wish."""
+        return self._connection.failure is not None
+
     async def consumer(
         self, destination: Destination, selector: str | None
     ) -> ActiveMQMessageConsumer:
@@ -126,21 +131,31 @@ class RestClients:
     async def _of_name(self, user: WebUser, client_id: str) -> RestClient:
         key = user.name, client_id
         found = self._named.get(key)
-        if found is not None:
+        if found is not None and not found.has_failed:
             return found
+        if found is not None:
+            del self._named[key]
+            await found.close()
+        self._check_number()
+        made = await self._connected(user)
+        try:
+            if key not in self._named:  # else another request was faster
+                self._check_number()  # others were made meanwhile
+            found = self._named.setdefault(key, made)
+        finally:
+            if self._named.get(key) is not made:
+                await made.close()
+        if self._sweeping is None or self._sweeping.done:
+            self._sweeping = spawn(self._sweep, name="REST clients")
+        return found
+
+    def _check_number(self) -> None:
         if len(self._named) >= _MAXIMUM:
             raise WebError(
                 503,
                 f"There are {_MAXIMUM} clients with a clientId",
                 "close some with POST and action=unsubscribe, or leave clientId out",
             )
-        made = await self._connected(user)
-        found = self._named.setdefault(key, made)
-        if found is not made:  # another request was faster
-            await made.close()
-        if self._sweeping is None or self._sweeping.done:
-            self._sweeping = spawn(self._sweep, name="REST clients")
-        return found
 
     async def _connected(self, user: WebUser) -> RestClient:
         factory = ConnectionFactory(

@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from pyjms.errors import JMSException
 from pyjms.jms import Message
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
@@ -83,9 +84,15 @@ class _MessageRoutes:
         return Response(status_code=204) if message is None else response_of(message, given)
 
     async def _message(self, request: Request, receive: object, wait: float) -> Message | None:
-        """Wait for a message, at most until the client leaves or the broker stops."""
+        """Wait for a message, at most until the client leaves or the broker stops.
+
+        Raises:
+            JMSException: the connection has failed.
+            ClientDisconnect: the client has left.
+        """
         assert callable(receive)
         message: Message | None = None
+        failure: JMSException | None = None
         left = False
         async with anyio.create_task_group() as tasks:
 
@@ -101,10 +108,15 @@ class _MessageRoutes:
 
             tasks.start_soon(watch)
             tasks.start_soon(stop)
-            message = await receive(max(wait, 0.001))
+            try:
+                message = await receive(max(wait, 0.001))
+            except JMSException as error:
+                failure = error  # raised in here, it would become a group of errors
             tasks.cancel_scope.cancel()
         if left:
             raise ClientDisconnect
+        if failure is not None:
+            raise failure
         return message
 
 
