@@ -84,14 +84,13 @@ def copy_tree() -> None:
         )
 
 
-def compile_tree(modules: list[str], *, quick: bool) -> None:
-    """Compile the modules; `quick`: what the C compiler makes of them is not optimized."""
+def compile_tree(modules: list[str]) -> None:
     command = [sys.executable, "-m", "mypyc", "--strict", *modules]
     done = subprocess.run(
         command,
         check=False,
         cwd=TREE,
-        env={**os.environ, "MYPYC_OPT_LEVEL": "0" if quick else "1", "MYPYC_DEBUG_LEVEL": "0"},
+        env={**os.environ, "MYPYC_OPT_LEVEL": "1", "MYPYC_DEBUG_LEVEL": "0"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -105,6 +104,7 @@ def compile_tree(modules: list[str], *, quick: bool) -> None:
 def run_tests() -> int:
     ignored = [f"--ignore={path}" for path in UNRELATED]
     shared_out = ["-n", "auto", "--dist", "loadgroup", "--max-worker-restart", "0"]
+    shared_out += ["--reruns", os.environ.get("RERUNS", "0"), "-rR"]
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", *shared_out, *ignored, *TESTS]
     return subprocess.run(command, check=False, cwd=TREE).returncode
 
@@ -140,7 +140,7 @@ def print_rates(*, quick: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="no optimization, figures of a moment")
+    parser.add_argument("--quick", action="store_true", help="figures of a moment")
     parser.add_argument("--keep", action="store_true", help="use the tree that is there already")
     arguments = parser.parse_args()
     if c_compiler() is None or importlib.util.find_spec("mypyc") is None:
@@ -150,7 +150,7 @@ def main() -> None:
     if not (arguments.keep and (TREE / "pyproject.toml").exists()):
         start = time.monotonic()
         copy_tree()
-        compile_tree(modules, quick=arguments.quick)
+        compile_tree(modules)
         print(f"{len(modules)} modules compiled in {time.monotonic() - start:.0f} s")
     prove_compiled(modules)
     failed = run_tests()
