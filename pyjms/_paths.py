@@ -1,11 +1,13 @@
-"""Tells paths from URIs: folders in settings are paths of mounted file systems."""
+"""Paths: told from URIs, since folders in settings are paths; and files replaced as a whole."""
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Final
 
-__all__ = ["uri_scheme"]
+__all__ = ["replace_text", "uri_scheme"]
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 """A scheme of at least two letters: a single one is a drive of Windows."""
@@ -15,3 +17,21 @@ def uri_scheme(text: str) -> str | None:
     """Return the scheme of `text` if it is a URI, or None if it is a path."""
     found = _URI.match(text)
     return None if found is None else found[1]
+
+
+def replace_text(file: Path, text: str) -> None:
+    """Write a file as a whole: whoever reads it gets the old text or the new one. Blocks.
+
+    Its folder is created if it is not there.
+
+    Raises:
+        OSError: it cannot be written; the old text stays.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -18,6 +18,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.region.base_destination import ADVISORY_TYPE
 
 __all__ = ["AdvisoryProducer"]
 
@@ -54,7 +55,7 @@ class AdvisoryProducer:
             producer_id=self.producer_id,
             destination=topic,
             message_id=MessageId(None, self.producer_id, next(self._sequence)),
-            type="Advisory",
+            type=ADVISORY_TYPE,
             marshalled_properties=encode_map(
                 {
                     "originBrokerName": self._broker_name,

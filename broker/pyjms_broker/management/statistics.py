@@ -30,6 +30,7 @@ from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.views.counters import minimum, reset_statistics, totals
 from pyjms_broker.policy.wildcard import matches
+from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.queue.queue import Queue as BrokerQueue
 
 __all__ = ["MOST_REPLIES", "ManagedPlugin", "StatisticsBroker", "StatisticsBrokerPlugin"]
@@ -115,7 +116,7 @@ class StatisticsBroker(BrokerFilter):
             destination=request.reply_to,
             message_id=message_id,
             correlation_id=request.correlation_id,
-            type="Advisory",
+            type=ADVISORY_TYPE,
             priority=4,
             persistent=False,
             response_required=request.response_required,

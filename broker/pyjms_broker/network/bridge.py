@@ -9,7 +9,7 @@ first failure of either; the network connector then starts another one. (activem
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import anyio
 
@@ -44,18 +44,17 @@ from pyjms_broker.network.permitted import advisory_topic
 from pyjms_broker.network.properties import written_properties
 from pyjms_broker.network.remotes import Remote
 from pyjms_broker.network.subscriptions import Between, BridgeSubscriptions, durable_name
+from pyjms_broker.region.base_destination import ADVISORY_TYPE
+from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNSET
 from pyjms_broker.region.subscription.bridge_filter import appended, is_too_long
 from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
 
-__all__ = ["ADVISORY", "Login", "LoopBackError", "NetworkBridge"]
+__all__ = ["Login", "LoopBackError", "NetworkBridge"]
 
 logger = get_logger(__name__)
 
-_UNUSED: Final = -1
 Login: TypeAlias = tuple[str | None, str | None]
 """User and password."""
-ADVISORY: Final = "Advisory"
-"""The JMSType of advisories."""
 
 
 class LoopBackError(ConfigurationException):
@@ -268,7 +267,7 @@ class NetworkBridge:
         Not cancellable.
         """
         with anyio.CancelScope(shield=True):
-            last_sent = _UNUSED
+            last_sent = LAST_DELIVERED_UNSET
             if self._subscriptions is not None:
                 self._subscriptions.close()
             if self._forwarder is not None:
@@ -279,7 +278,7 @@ class NetworkBridge:
             if self._inbound is not None:
                 await self._inbound.stop()
             if self._remote is not None:
-                await self._remote.stop(_UNUSED)
+                await self._remote.stop(LAST_DELIVERED_UNSET)
 
     # from the local broker
     def _on_local(self, command: Command) -> None:
@@ -307,7 +306,7 @@ class NetworkBridge:
         if isinstance(command, MessageDispatch):
             if command.message is not None and command.consumer_id == self._advisory_consumer:
                 self.on_advisory(command.message)
-        elif isinstance(command, ActiveMQMessage) and command.type == ADVISORY:
+        elif isinstance(command, ActiveMQMessage) and command.type == ADVISORY_TYPE:
             self.on_advisory(command)  # ActiveMQ forwards them over a duplex connection
         elif isinstance(command, ConnectionErrorCommand):
             self.fail(from_throwable(command.exception))
@@ -379,7 +378,7 @@ class NetworkBridge:
 
 async def _stopped(end: BridgeEnd) -> None:
     with anyio.CancelScope(shield=True):
-        await end.stop(_UNUSED)
+        await end.stop(LAST_DELIVERED_UNSET)
 
 
 def _ignore(error: Exception) -> None:

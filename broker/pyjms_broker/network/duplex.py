@@ -177,7 +177,6 @@ class ReverseBridge(NetworkBridge):
             self._connection.stop_soon(error)
         finally:
             await self.stop()
-            self._stopped.set()
 
     async def _watch(self) -> None:
         await self._connection.wait_stopped()

@@ -22,13 +22,12 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.network.demand import Demand
 from pyjms_broker.network.ends import BridgeEnd
+from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNSET
 from pyjms_broker.region.subscription.bridge_filter import appended, lets_pass
 
 __all__ = ["Forwarder"]
 
 logger = get_logger(__name__)
-
-_NOTHING_DELIVERED = -1
 
 
 class Forwarder:
@@ -68,7 +67,7 @@ class Forwarder:
     @property
     def last_sent(self) -> int:
         """The highest sequence number of a message that the remote broker may have; -1: none."""
-        return max(self._under_way.values(), default=_NOTHING_DELIVERED)
+        return max(self._under_way.values(), default=LAST_DELIVERED_UNSET)
 
     def reset_counts(self) -> None:
         """Count from zero."""

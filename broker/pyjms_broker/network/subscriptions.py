@@ -24,6 +24,7 @@ from pyjms_broker.network.demand import Demand, DemandTable
 from pyjms_broker.network.ends import BridgeEnd
 from pyjms_broker.network.permitted import PermittedDestinations
 from pyjms_broker.policy.wildcard import matches
+from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNSET
 from pyjms_broker.region.subscription.bridge_filter import appended, is_too_long
 
 __all__ = ["MAXIMUM_CONSUMERS", "Between", "BridgeSubscriptions", "durable_name"]
@@ -37,7 +38,6 @@ Anybody may introduce himself as a broker. ActiveMQ has no limit.
 """
 _MAXIMUM_PATTERNS: Final = 1000
 """Subscriptions to patterns and composites: each new consumer is compared with all of them."""
-_NOTHING_DELIVERED = -1
 _PRIORITIES = (-128, 127)
 
 
@@ -326,7 +326,7 @@ class BridgeSubscriptions:
         """End a subscription that is to end, if nothing is unconfirmed any more."""
         if not demand.is_closing or demand.unconfirmed or not self._forget(demand):
             return
-        self._local.try_request(RemoveInfo(demand.local.consumer_id, _NOTHING_DELIVERED), _ignore)
+        self._local.try_request(RemoveInfo(demand.local.consumer_id, LAST_DELIVERED_UNSET), _ignore)
         if demand.is_deleted:
             self._local.try_request(
                 RemoveSubscriptionInfo(

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -13,6 +12,7 @@ from typing import Annotated, Final
 import anyio.to_thread
 
 from pyjms._logger import get_logger
+from pyjms._paths import replace_text
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms_broker.advisory.topics import is_advisory_topic
@@ -91,8 +91,9 @@ class DestinationsBroker(BrokerFilter):
         if self._has_started:  # else the list is not that of a broker that ran
             self._has_started = False
             names = [each.qualified_name for each in self.destinations() if _is_kept(each)]
+            text = "".join(f"{name}\n" for name in sorted(names))
             try:
-                await anyio.to_thread.run_sync(_write, self._file, sorted(names))
+                await anyio.to_thread.run_sync(replace_text, self._file, text)
             except OSError as error:
                 logger.error("The list of destinations is not written to %s: %s", self._file, error)
         await super().stop()
@@ -114,10 +115,3 @@ def _read(file: Path) -> list[str]:
             f"The list of destinations {file} cannot be read: {error}",
             hint="make it readable, or remove it: the broker then starts with an empty list",
         ) from error
-
-
-def _write(file: Path, names: Iterable[str]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_name(f"{file.name}.new")
-    new.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-    new.replace(file)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -17,6 +16,7 @@ import anyio.to_thread
 
 from pyjms import _clock
 from pyjms._logger import get_logger
+from pyjms._paths import replace_text
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Destination
@@ -158,8 +158,9 @@ class VirtualSelectorCacheBroker(BrokerFilter):
             return
         self._is_changed = False
         selectors = {name: list(each) for name, each in self._selectors.items()}
+        text = json.dumps(selectors, indent=1, ensure_ascii=False)
         try:
-            await anyio.to_thread.run_sync(_write, Path(file), selectors)
+            await anyio.to_thread.run_sync(replace_text, Path(file), text)
         except OSError as error:
             self._is_changed = True
             logger.error("The selectors of queues are not written to %s: %s", file, error)
@@ -185,10 +186,3 @@ def _unreadable(file: Path, reason: str) -> ConfigurationException:
         f"The file of selectors {file} cannot be read: {reason}",
         hint="remove it, or name another persist_file; that of ActiveMQ is written by Java",
     )
-
-
-def _write(file: Path, selectors: Mapping[str, Iterable[str]]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_name(f"{file.name}.new")
-    new.write_text(json.dumps(selectors, indent=1, ensure_ascii=False), encoding="utf-8")
-    new.replace(file)

@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.region.services import RegionServices
 
-__all__ = ["ADVISORY_PREFIX", "BaseDestination"]
+__all__ = ["ADVISORY_PREFIX", "ADVISORY_TYPE", "BaseDestination"]
 
 logger = get_logger(__name__)
 
 ADVISORY_PREFIX = "ActiveMQ.Advisory."
+ADVISORY_TYPE = "Advisory"
+"""The JMSType of what the broker itself publishes or answers."""
 
 
 class BaseDestination(RegionDestination):

@@ -18,13 +18,13 @@ from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.copying import copy_command
+from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.scheduler.schedule_properties import SCHEDULE_PROPERTIES, properties_of
 from pyjms_broker.store.jobs.api import ScheduledJob
 
 __all__ = ["DEAD_LETTERS", "Deliveries"]
 
 DEAD_LETTERS: Final = Queue(DEFAULT_DEAD_LETTER_QUEUE)
-_LISTED_TYPE: Final = "Advisory"
 
 
 class Deliveries:
@@ -65,7 +65,7 @@ class Deliveries:
         copy.message_id = MessageId(None, self._producer_id, next(self._sequence))
         copy.producer_id = self._producer_id
         copy.original_destination, copy.destination = message.destination, to
-        copy.type = _LISTED_TYPE
+        copy.type = ADVISORY_TYPE
         copy.persistent = copy.response_required = False
         copy.expiration = 0
         return copy

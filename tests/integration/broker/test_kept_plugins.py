@@ -83,7 +83,7 @@ async def test_a_list_that_cannot_be_written_is_an_error_in_the_log(
     (tmp_path / "file").touch()
     plugin = DestinationsPlugin(location=tmp_path / "list")
     async with broker_with(plugins=[plugin]):
-        (tmp_path / "list.new").mkdir()
+        (tmp_path / "list").mkdir()
     assert "The list of destinations is not written" in caplog.text
 
 

@@ -64,13 +64,13 @@ from pyjms_broker.connector.openwire.connection import (
     CommandHandler,
     CommandResult,
 )
+from pyjms_broker.region.base_destination import ADVISORY_TYPE
 
 __all__ = ["HANDLERS", "serve"]
 
 logger = get_logger(__name__)
 
 
-_ADVISORY: Final = "Advisory"
 _RESPONSES: Final = (
     Response.TYPE,
     DataResponse.TYPE,
@@ -274,7 +274,7 @@ def _duplex_handlers(bridge: DuplexBridge) -> dict[int, CommandHandler]:
     def on_message_or_advisory(
         connection: BrokerConnection, message: ActiveMQMessage
     ) -> CommandResult:
-        if message.type != _ADVISORY:
+        if message.type != ADVISORY_TYPE:
             return on_message(connection, message)
         bridge.take(message)
         return COMPLETED

@@ -101,7 +101,9 @@ class BrokerConnection:
         self._oneway = transport.oneway
         self._deferred_acks = DeferredAcks(transport, self._handle)
         self._pending_responses = PendingResponses()
-        self._back_pressure = BackPressure(transport, host, self._set_congested, self._dispatch_on)
+        self._back_pressure = BackPressure(
+            transport, host, self._set_congested, self._resume_dispatch
+        )
         self.pause_until = self._back_pressure.pause_until
         self.worked = self._back_pressure.worked
         self._closed = False
@@ -304,7 +306,7 @@ class BrokerConnection:
         for state in self.resources.connections.values():
             state.context.congested = congested
 
-    def _dispatch_on(self) -> None:
+    def _resume_dispatch(self) -> None:
         for exchange in list(self.consumers.values()):
             if exchange.subscription is not None:
                 exchange.subscription.window_freed()

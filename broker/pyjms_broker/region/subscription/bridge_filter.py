@@ -14,10 +14,10 @@ from pyjms.wire.openwire.commands import (
     ConsumerInfo,
     NetworkBridgeFilter,
 )
+from pyjms_broker.region.base_destination import ADVISORY_TYPE
 
 __all__ = ["BrokerPath", "appended", "is_too_long", "lets_pass"]
 
-_ADVISORY = "Advisory"
 
 BrokerPath: TypeAlias = Sequence[BrokerId | None] | None
 """A path as commands have it; None: no broker was passed."""
@@ -43,7 +43,7 @@ def lets_pass(bridge: NetworkBridgeFilter | None, message: ActiveMQMessage) -> b
         return True
     if not _may_go(message.broker_path, bridge.message_ttl, bridge):
         return False
-    about = message.data_structure if message.type == _ADVISORY else None
+    about = message.data_structure if message.type == ADVISORY_TYPE else None
     return not isinstance(about, ConsumerInfo) or _may_go(
         about.broker_path, bridge.consumer_ttl, bridge
     )

@@ -8,9 +8,9 @@ runtimeConfigurationPlugin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
@@ -32,8 +32,6 @@ from pyjms_broker.settings.policies import STRATEGIES, PolicySettings
 from pyjms_broker.settings.runtime.connectors import change_connectors
 from pyjms_broker.settings.runtime.differences import changed_keys, is_same
 from pyjms_broker.settings.runtime.networks import change_networks
-from pyjms_broker.settings.servers.connectors import ConnectorSettings
-from pyjms_broker.settings.servers.network import NetworkConnectorSettings
 from pyjms_broker.settings.virtual import VirtualDestinationSettings
 
 if TYPE_CHECKING:
@@ -44,6 +42,11 @@ __all__ = ["ConfigurationChanges", "RuntimeConfiguration"]
 logger = get_logger(__name__)
 
 _AT_START: Final = "takes effect at the next start"
+_LISTED: Final[dict[str, Callable[..., Awaitable[tuple[Sequence[Any], list[str]]]]]] = {
+    "connectors": change_connectors,
+    "network_connectors": change_networks,
+}
+"""By key: ends and starts what a list names; returns what is in effect, and what failed."""
 
 
 @dataclass
@@ -111,10 +114,8 @@ class RuntimeConfiguration:
                 before, after = self._in_effect[key], getattr(settings, key)
                 if key == "plugins":
                     await self._change_plugins(before, after, changes, read_users=read_users)
-                elif key == "connectors":
-                    await self._change_connectors(before, after, changes)
-                elif key == "network_connectors":
-                    await self._change_networks(before, after, changes)
+                elif key in _LISTED:
+                    await self._change_listed(key, before, after, changes)
                 elif not is_same(before, after):
                     self._change(key, before, after, changes)
             self._report(changes)
@@ -201,33 +202,15 @@ class RuntimeConfiguration:
                 changed = outer
         return True
 
-    async def _change_connectors(
-        self,
-        before: Sequence[ConnectorSettings],
-        after: Sequence[ConnectorSettings],
-        changes: ConfigurationChanges,
+    async def _change_listed(
+        self, key: str, before: Sequence[Any], after: Sequence[Any], changes: ConfigurationChanges
     ) -> None:
         if is_same(before, after):
             return
-        problems = await change_connectors(self._service, after)
+        self._in_effect[key], problems = await _LISTED[key](self._service, before, after)
         changes.pending += problems
         if not problems:
-            changes.applied += changed_keys("connectors", before, after)
-            self._in_effect["connectors"] = after
-
-    async def _change_networks(
-        self,
-        before: Sequence[NetworkConnectorSettings],
-        after: Sequence[NetworkConnectorSettings],
-        changes: ConfigurationChanges,
-    ) -> None:
-        if is_same(before, after):
-            return
-        in_effect, problems = await change_networks(self._service, before, after)
-        self._in_effect["network_connectors"] = tuple(in_effect)
-        changes.pending += problems
-        if not problems:
-            changes.applied += changed_keys("network_connectors", before, after)
+            changes.applied += changed_keys(key, before, after)
 
     # destinations
     def _change_policies(

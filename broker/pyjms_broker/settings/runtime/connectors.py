@@ -19,14 +19,19 @@ logger = get_logger(__name__)
 
 
 async def change_connectors(
-    service: BrokerService, after: Sequence[ConnectorSettings]
-) -> list[str]:
+    service: BrokerService,
+    before: Sequence[ConnectorSettings],
+    after: Sequence[ConnectorSettings],
+) -> tuple[Sequence[ConnectorSettings], list[str]]:
     """Close the connectors that are no longer listed, with their clients, then open new ones.
 
-    One whose settings differ is closed and opened. Returns what could not be done.
+    One whose settings differ is closed and opened. Returns the list that is in effect, which is
+    `before` unless all is done, and what could not be done.
     """
     if any(made not in service.connectors for _, made in service.configured.connectors):
-        return ["connectors: options of the command, or an operator, have replaced some of them"]
+        return before, [
+            "connectors: options of the command, or an operator, have replaced some of them"
+        ]
     wanted = list(after)
     for settings, made in tuple(service.configured.connectors):
         same = next((each for each in wanted if is_same(settings, each)), None)
@@ -52,4 +57,4 @@ async def change_connectors(
             problems.append(f"connectors: {error}")
         else:
             logger.info("Connector %s started: %s", made.name, made.connect_uri)
-    return problems
+    return before if problems else after, problems

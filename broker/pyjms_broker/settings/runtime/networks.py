@@ -19,7 +19,7 @@ async def change_networks(
     service: BrokerService,
     before: Sequence[NetworkConnectorSettings],
     after: Sequence[NetworkConnectorSettings],
-) -> tuple[list[NetworkConnectorSettings], list[str]]:
+) -> tuple[Sequence[NetworkConnectorSettings], list[str]]:
     """End the network connectors that are no longer listed, then start new ones.
 
     One whose settings differ is ended and started. Returns those in effect, and what could not be
@@ -39,4 +39,4 @@ async def change_networks(
                 problems.append(f"network_connectors: {error}")
                 continue
         in_effect.append(new)
-    return in_effect, problems
+    return tuple(in_effect), problems

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from pyjms import _clock
 from pyjms._logger import get_logger
+from pyjms._paths import replace_text
 from pyjms.spark.pipeline.reporting import events
 
 __all__ = ["STATUS_FILE", "PipelineStatus", "StatusFiles", "read_status", "read_statuses"]
@@ -148,11 +149,8 @@ def _updated(status: PipelineStatus, event: events.PipelineEvent, now: int) -> P
 
 
 def _write(file: Path, status: PipelineStatus) -> None:
-    temporary = file.with_name(f".{STATUS_FILE}.{os.getpid()}")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(asdict(status), indent=1) + "\n", encoding="utf-8")
-        temporary.replace(file)
+        replace_text(file, json.dumps(asdict(status), indent=1) + "\n")
     except OSError as error:
         logger.warning("Cannot write the status of pipeline %s: %s", status.pipeline, error)
 
