@@ -10,7 +10,7 @@ import struct
 from typing import Any, Final
 
 from pyjms.jms.mutf8 import decode_mutf8
-from pyjms.wire.openwire.commands import MessageId
+from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, MessageId
 from pyjms.wire.openwire.message_layout import (
     GROUP_SEQUENCE,
     GROUP_SEQUENCE_SIZE,
@@ -39,6 +39,7 @@ PRODUCER_ID: Final = 123
 MESSAGE_ID: Final = b"\1\x6e\0"
 
 _U16: Final = struct.Struct(">H")
+_I64: Final = struct.Struct(">q")
 _I64_PAIR: Final = struct.Struct(">qq")
 
 _MEMO_VALUES: Final = 512
@@ -151,11 +152,17 @@ class StructureMemo:
 
     def _learn(self, key: bytes) -> Structure | None:
         """Read the nested value that `key` is, or return None if it is not exactly one."""
-        reader = LooseReader(key, CURRENT_VERSION, stack_trace=False)
-        value = reader.nested(_ANY)
-        if value is None or reader.pos != len(key):
-            return None
-        if len(key) <= _MEMO_KEY:
+        if key[1] == LOCAL_TRANSACTION_ID and key[10]:  # a new one comes with each transaction
+            connection_id = self._value(key, 10, len(key))
+            if not isinstance(connection_id, ConnectionId):
+                return None
+            value: Structure | None = LocalTransactionId(_I64.unpack_from(key, 2)[0], connection_id)
+        else:
+            reader = LooseReader(key, CURRENT_VERSION, stack_trace=False)
+            value = reader.nested(_ANY)
+            if reader.pos != len(key):
+                return None
+        if value is not None and len(key) <= _MEMO_KEY:
             if len(self._memo) >= _MEMO_VALUES:
                 self._memo.clear()
             self._memo[key] = value

@@ -30,11 +30,12 @@ from pyjms.wire.kahadb.frames import (
     to_transaction_info,
 )
 from pyjms.wire.kahadb.protobuf import encode_varint, read_varint
-from pyjms.wire.kahadb.structures import KahaDestination, KahaTransactionInfo
+from pyjms.wire.kahadb.structures import KahaCommand, KahaDestination
 from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConsumerId,
+    LocalTransactionId,
     MessageAck,
     TransactionId,
     XATransactionId,
@@ -175,10 +176,25 @@ def destination_field(destination: KahaDestination) -> bytes:
 
 
 @lru_cache(_CACHED)
-def transaction_field(info: KahaTransactionInfo) -> bytes:
-    """Return the encoded transaction of a record: field 1."""
-    payload = encode_command(KahaCommitCommand(info))
-    return payload[read_varint(payload, 1, len(payload))[1] :]
+def transaction_field(xid: TransactionId) -> bytes:
+    """Return the encoded transaction of a record: field 1.
+
+    Raises:
+        LocalProtocolError: a part of the id is missing.
+    """
+    connection = xid.connection_id if isinstance(xid, LocalTransactionId) else None
+    if connection is None or connection.value is None:
+        payload = encode_command(KahaCommitCommand(to_transaction_info(xid)))
+        return payload[read_varint(payload, 1, len(payload))[1] :]
+    assert isinstance(xid, LocalTransactionId)
+    number = b"\x08" + encode_varint(xid.value)
+    return _counted(0x0A, _counted(0x0A, _counted(0x0A, connection.value.encode()) + number))
+
+
+def _transaction_end(command: type[KahaCommand], xid: TransactionId) -> bytes:
+    """Return the payload of a command whose only field is the transaction."""
+    field = transaction_field(xid)
+    return b"".join((bytes((command.CODE,)), _varint(len(field)), field))
 
 
 def add_record(
@@ -328,14 +344,14 @@ class RecordFormat:
     @staticmethod
     def prepare(xid: TransactionId) -> bytes:
         """Return a prepare's payload."""
-        return encode_command(KahaPrepareCommand(to_transaction_info(xid)))
+        return _transaction_end(KahaPrepareCommand, xid)
 
     @staticmethod
     def commit(xid: TransactionId) -> bytes:
         """Return a commit's payload."""
-        return encode_command(KahaCommitCommand(to_transaction_info(xid)))
+        return _transaction_end(KahaCommitCommand, xid)
 
     @staticmethod
     def rollback(xid: TransactionId) -> bytes:
         """Return a rollback's payload."""
-        return encode_command(KahaRollbackCommand(to_transaction_info(xid)))
+        return _transaction_end(KahaRollbackCommand, xid)

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from pyjms.errors import RemoteProtocolError
+from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.codec import decode_command, encode_command
 from pyjms.wire.kahadb.commands import (
     KahaAddMessageCommand,
+    KahaCommitCommand,
+    KahaPrepareCommand,
     KahaRemoveMessageCommand,
+    KahaRollbackCommand,
     KahaTraceCommand,
     KahaUpdateMessageCommand,
 )
@@ -23,6 +26,7 @@ from pyjms.wire.openwire.commands import (
     LocalTransactionId,
     MessageId,
     ProducerId,
+    TransactionId,
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import encode_map
@@ -66,7 +70,7 @@ def message(**fields: Any) -> ActiveMQTextMessage:
 def test_adds_and_removes_are_what_the_codec_writes(transaction: Any, size: int) -> None:
     destination = KahaDestination(1, "Tö" * 40)
     info = None if transaction is None else to_transaction_info(transaction)
-    part = b"" if info is None else transaction_field(info)
+    part = b"" if info is None else transaction_field(transaction)
     frame = bytes(size)
     for prioritized in (True, False):
         add = KahaAddMessageCommand(destination, "ID:é:1", frame, 7, prioritized, info)
@@ -76,6 +80,19 @@ def test_adds_and_removes_are_what_the_codec_writes(transaction: Any, size: int)
         remove = KahaRemoveMessageCommand(destination, "ID:é:1", ack, key, info)
         ours = remove_record(destination_field(destination), "ID:é:1", key, part, ack)
         assert ours == encode_command(remove)
+
+
+@pytest.mark.parametrize("transaction", TRANSACTIONS[1:])
+def test_ends_of_transactions_are_what_the_codec_writes(transaction: TransactionId) -> None:
+    info = to_transaction_info(transaction)
+    assert RecordFormat.prepare(transaction) == encode_command(KahaPrepareCommand(info))
+    assert RecordFormat.commit(transaction) == encode_command(KahaCommitCommand(info))
+    assert RecordFormat.rollback(transaction) == encode_command(KahaRollbackCommand(info))
+
+
+def test_a_transaction_without_connection_is_refused() -> None:
+    with pytest.raises(LocalProtocolError, match="no connection id"):
+        RecordFormat.commit(LocalTransactionId(3, None))
 
 
 def test_priorities_out_of_range_do_not_break_a_record() -> None:

@@ -39,7 +39,6 @@ from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import (
     decode_subscription_info,
     from_kaha_destination,
-    to_transaction_info,
 )
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination
@@ -253,7 +252,7 @@ class KahaDBTransactionStore:
         if transaction.journalled == len(operations):
             return
         db = self._db
-        inside = transaction_field(to_transaction_info(xid))
+        inside = transaction_field(xid)
         branch = xid if isinstance(xid, XATransactionId) else None
         parts: dict[int, bytes] = {}
         for operation in operations[transaction.journalled :]:
