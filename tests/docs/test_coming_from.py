@@ -84,11 +84,11 @@ def test_settings_of_ours_are_valid(name: str, text: str, tmp_path: Path) -> Non
 
 
 def names_in_the_tables() -> list[str]:
-    """Return the code in the last column of each table "What is called what"."""
+    """Return the code in the last column of each table "Corresponding names"."""
     return [
         code
         for page in PAGES
-        for row in page.read_text(encoding="utf-8").split("## What is called what")[1].splitlines()
+        for row in page.read_text(encoding="utf-8").split("## Corresponding names")[1].splitlines()
         if row.startswith("| ")
         for code in re.findall(r"`([^`]+)`", row.split("|")[2])
     ]
