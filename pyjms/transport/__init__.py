@@ -4,13 +4,14 @@
 factory under the entry point `pyjms.transports`; see docs/extending.md.
 """
 
-from pyjms.transport.base import Transport, TransportFilter, TransportListener
+from pyjms.transport.base import Channel, Transport, TransportFilter, TransportListener
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.registry import create_transport, known_schemes
 from pyjms.transport.tcp import TcpTransport
 from pyjms.transport.uri import TransportURI
 
 __all__ = [
+    "Channel",
     "TcpOptions",
     "TcpTransport",
     "Transport",

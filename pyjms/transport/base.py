@@ -31,7 +31,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["Transport", "TransportFilter", "TransportListener"]
+__all__ = ["Channel", "Transport", "TransportFilter", "TransportListener"]
 
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
@@ -47,8 +47,11 @@ class TransportListener(Protocol[C_contra]):
         """Handle the transport's failure. Called once, and not after `stop()`."""
 
 
-class Transport(ABC, Generic[C]):
-    """A two-way channel of commands. Belongs to one loop; not thread-safe."""
+class Channel(ABC, Generic[C]):
+    """A two-way channel of commands. Belongs to one loop; not thread-safe.
+
+    Whoever has only a channel cannot pause the reading: its connection serves others, too.
+    """
 
     listener: TransportListener[C]
     """The receiver; set it before `start()`."""
@@ -71,7 +74,7 @@ class Transport(ABC, Generic[C]):
         """Queue `command` for writing and return at once.
 
         Raises:
-            ConnectionFailedException: the transport is not started, stopped, or failed.
+            ConnectionFailedException: the channel is not started, stopped, or failed.
             LocalProtocolError: the command cannot be written (a string is too long ...).
         """
 
@@ -81,6 +84,24 @@ class Transport(ABC, Generic[C]):
         A hint from a caller that is about to wait for a response. Without it, queued commands
         leave at the end of the loop's current pass.
         """
+
+    @property
+    @abstractmethod
+    def congested(self) -> bool:
+        """Whether more than the high-water mark is queued: await `drained()` before sending."""
+
+    @abstractmethod
+    async def drained(self) -> None:
+        """Wait until the queue is below the low-water mark or the channel failed. Cancellable."""
+
+    @property
+    @abstractmethod
+    def remote_address(self) -> str:
+        """The peer's address, as `tcp://host:port` or `vm://name#n`."""
+
+
+class Transport(Channel[C]):
+    """A channel of its own: reading can be paused, and commands taken back before they are sent."""
 
     def withdraw(self, command: C) -> bool:
         """Take back `command`, whose sender no longer waits in `drained`; return whether it was.
@@ -106,15 +127,6 @@ class Transport(ABC, Generic[C]):
         """
         return self
 
-    @property
-    @abstractmethod
-    def congested(self) -> bool:
-        """Whether more than the high-water mark is queued: await `drained()` before sending."""
-
-    @abstractmethod
-    async def drained(self) -> None:
-        """Wait until the queue is below the low-water mark or the transport failed. Cancellable."""
-
     @abstractmethod
     def pause_reading(self) -> None:
         """Stop delivering commands, after the current one at the latest. Does not nest."""
@@ -122,11 +134,6 @@ class Transport(ABC, Generic[C]):
     @abstractmethod
     def resume_reading(self) -> None:
         """Deliver commands again."""
-
-    @property
-    @abstractmethod
-    def remote_address(self) -> str:
-        """The peer's address, as `tcp://host:port` or `vm://name#n`."""
 
     @property
     def peer_certificate(self) -> Mapping[str, Any] | None:

@@ -36,7 +36,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms_broker.api.copying import copy_command
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.ends import BridgeEnd
+from pyjms_broker.network.ends import BridgeEnd, LocalEnd
 from pyjms_broker.network.forwarding import Forwarder
 from pyjms_broker.network.host import NetworkHost
 from pyjms_broker.network.inbound import InboundConnection, local_transport
@@ -83,7 +83,7 @@ class NetworkBridge:
         self._where = remote
         self._inbound: InboundConnection | None = None
         self._remote: BridgeEnd | None = None
-        self._local: BridgeEnd | None = None
+        self._local: LocalEnd | None = None
         self._subscriptions: BridgeSubscriptions | None = None
         self._forwarder: Forwarder | None = None
         self._error: Exception | None = None
@@ -149,7 +149,7 @@ class NetworkBridge:
         await self._introduce(remote)
         client_id = f"{attributes.name}_{host.broker_name}_outbound"
         await remote.open(client_id, *self._remote_login())
-        self._local = local = BridgeEnd(local_transport(host), self._on_local, self.fail)
+        self._local = local = LocalEnd(local_transport(host), self._on_local, self.fail)
         await local.start()
         client_id = f"{attributes.name}_{self.remote_name}_{self.direction}_{host.broker_name}"
         await local.open(client_id, *self._local_login())
@@ -202,7 +202,7 @@ class NetworkBridge:
             await self._inbound.start(about)
         remote.transport.oneway(info)
 
-    async def _forward(self, local: BridgeEnd, remote: BridgeEnd) -> None:
+    async def _forward(self, local: LocalEnd, remote: BridgeEnd) -> None:
         attributes, host = self._attributes, self._host
         between = Between(host.broker_name, host.broker_id, self.remote_id)
         self._subscriptions = subscriptions = BridgeSubscriptions(
@@ -370,10 +370,7 @@ class NetworkBridge:
             message_count=self._unacknowledged,
         )
         self._unacknowledged = 0
-        try:
-            self._remote.transport.oneway(ack)
-        except ConnectionFailedException as error:
-            self.fail(error)
+        self._remote.send(ack)
 
 
 async def _stopped(end: BridgeEnd) -> None:

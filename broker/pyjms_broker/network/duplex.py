@@ -16,8 +16,8 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, JMSException
-from pyjms.transport.base import Transport
-from pyjms.transport.openwire import ResponseCorrelator
+from pyjms.transport.base import Channel
+from pyjms.transport.openwire import Correlator
 from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerId, BrokerInfo, Command
 from pyjms_broker.connector.openwire.client_resources import ClientResources
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
@@ -127,8 +127,7 @@ class ReverseBridge(NetworkBridge):
         self._connection = connection
         self._stopped = anyio.Event()
         self._login = anyio.CancelScope()
-        self._transport = _ConnectionTransport(connection)
-        self._correlator = ResponseCorrelator(self._transport)
+        self._correlator = Correlator(_AcceptedConnection(connection))
         self.remote_name = info.broker_name or ""
         self.remote_id = info.broker_id or BrokerId()
 
@@ -197,7 +196,7 @@ class ReverseBridge(NetworkBridge):
         """Do nothing: the connector has introduced this broker already."""
 
 
-class _ConnectionTransport(Transport[Command]):
+class _AcceptedConnection(Channel[Command]):
     """The sending half of an accepted connection; what comes in is passed on by its owner."""
 
     def __init__(self, connection: DuplexConnection) -> None:
@@ -218,12 +217,6 @@ class _ConnectionTransport(Transport[Command]):
 
     async def drained(self) -> None:
         await self._connection.drained()
-
-    def pause_reading(self) -> None:
-        raise NotImplementedError("its connection reads by itself")
-
-    def resume_reading(self) -> None:
-        raise NotImplementedError("its connection reads by itself")
 
     @property
     def remote_address(self) -> str:

@@ -13,7 +13,7 @@ from pyjms import _clock
 from pyjms._ids import IdGenerator
 from pyjms._logger import get_logger
 from pyjms.errors import ConnectionFailedException
-from pyjms.transport.openwire import RequestTransport
+from pyjms.transport.openwire import RequestChannel, RequestTransport
 from pyjms.wire.openwire.commands import (
     BrokerInfo,
     Command,
@@ -29,7 +29,7 @@ from pyjms.wire.openwire.commands import (
     ShutdownInfo,
 )
 
-__all__ = ["BridgeEnd"]
+__all__ = ["BridgeEnd", "LocalEnd"]
 
 logger = get_logger(__name__)
 
@@ -42,7 +42,7 @@ class BridgeEnd:
     """A connection with one session and one producer without a destination.
 
     Args:
-        transport: not started.
+        transport: what to send through; not started.
         on_command: gets what the broker sends besides responses.
         on_failure: gets the failure of the transport.
         is_duplex: whether the broker at the other end forwards over the connection, too.
@@ -50,7 +50,7 @@ class BridgeEnd:
 
     def __init__(
         self,
-        transport: RequestTransport,
+        transport: RequestChannel,
         on_command: Callable[[Command], None],
         on_failure: Callable[[Exception], None],
         *,
@@ -113,6 +113,13 @@ class BridgeEnd:
         else:
             await self.transport.request(command, _TIMEOUT)
 
+    def send(self, command: Command) -> None:
+        """Send a command; if the transport has failed, the bridge ends."""
+        try:
+            self.transport.oneway(command)
+        except ConnectionFailedException as error:
+            self._fail(error)
+
     def try_request(
         self, command: Command, on_refusal: Callable[[Exception], None] | None = None
     ) -> None:
@@ -148,6 +155,20 @@ class BridgeEnd:
         self._error = error
         self._introduced.set()
         self._fail(error)
+
+
+class LocalEnd(BridgeEnd):
+    """The connection to the own broker, whose messages can be held back."""
+
+    def __init__(
+        self,
+        transport: RequestTransport,
+        on_command: Callable[[Command], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(transport, on_command, on_failure)
+        self.pause_reading = transport.pause_reading
+        self.resume_reading = transport.resume_reading
 
 
 def _note(on_refusal: Callable[[Exception], None], outcome: Response | Exception) -> None:

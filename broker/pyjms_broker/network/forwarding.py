@@ -21,7 +21,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.network.demand import Demand
-from pyjms_broker.network.ends import BridgeEnd
+from pyjms_broker.network.ends import BridgeEnd, LocalEnd
 from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNSET
 from pyjms_broker.region.subscription.bridge_filter import appended, lets_pass
 
@@ -43,7 +43,7 @@ class Forwarder:
 
     def __init__(
         self,
-        local: BridgeEnd,
+        local: LocalEnd,
         remote: BridgeEnd,
         broker_id: BrokerId,
         *,
@@ -97,7 +97,7 @@ class Forwarder:
             self._fail(error)
             return
         if self._remote.transport.congested and self._waiting is None:
-            self._local.transport.pause_reading()
+            self._local.pause_reading()
             self._waiting = spawn(self._wait_for_remote, name="pyjms bridge drain")
 
     async def stop(self) -> None:
@@ -137,12 +137,9 @@ class Forwarder:
             last_message_id=message.message_id,
             message_count=1,
         )
-        try:
-            self._local.transport.oneway(ack)
-        except ConnectionFailedException as error:
-            self._fail(error)
+        self._local.send(ack)
 
     async def _wait_for_remote(self) -> None:
         await self._remote.transport.drained()
         self._waiting = None
-        self._local.transport.resume_reading()
+        self._local.resume_reading()

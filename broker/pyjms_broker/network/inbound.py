@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyjms.errors import ConnectionFailedException
-from pyjms.transport import create_transport
+from pyjms.transport import Channel, create_transport
 from pyjms.transport.openwire import RequestTransport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerInfo, Command
@@ -34,7 +34,7 @@ class InboundConnection:
     """
 
     def __init__(
-        self, host: NetworkHost, remote: RequestTransport, fail: Callable[[Exception], None]
+        self, host: NetworkHost, remote: Channel[Command], fail: Callable[[Exception], None]
     ) -> None:
         self._remote = remote
         self._fail = fail

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 from pyjms._forwarding import names_of
 from pyjms.transport.base import Transport
-from pyjms.transport.openwire.correlator import RequestTransport, ResponseCorrelator
+from pyjms.transport.openwire.correlator import (
+    Correlator,
+    RequestChannel,
+    RequestTransport,
+    ResponseCorrelator,
+)
 from pyjms.transport.openwire.factory import client_transport, tcp_transport
 from pyjms.transport.openwire.inactivity import InactivityMonitor
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
@@ -26,11 +31,13 @@ if TYPE_CHECKING:
     from pyjms.transport.openwire.ssl_factory import ssl_transport
 
 __all__ = [
+    "Correlator",
     "InactivityMonitor",
     "InterruptionListener",
     "OpenWireOptions",
     "OpenWireTransport",
     "ReconnectingTransport",
+    "RequestChannel",
     "RequestTransport",
     "ResponseCorrelator",
     "WireFormatNegotiator",

@@ -1,4 +1,4 @@
-"""The outermost filter: numbers the commands and matches responses to requests.
+"""Numbers the commands and matches responses to requests: a client's outermost filter.
 
 One counter numbers every command, from 1. A command that requires a response gets exactly
 one outcome: the peer's response, or the transport's failure. (activemq-edges U4;
@@ -17,26 +17,21 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms._wakeup import Waiter
 from pyjms.errors import ConnectionFailedException, RequestTimeoutException
-from pyjms.transport.base import Transport, TransportFilter
+from pyjms.transport.base import Channel, Transport, TransportFilter
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.openwire.remote_errors import from_throwable
 from pyjms.wire.openwire.commands import Command, ExceptionResponse, Response
 from pyjms.wire.openwire.schema import CURRENT_VERSION
 
-__all__ = ["RequestTransport", "ResponseCorrelator"]
+__all__ = ["Correlator", "RequestChannel", "RequestTransport", "ResponseCorrelator"]
 
 logger: Final = get_logger(__name__)
 
 _LAST_ID = 0x7FFF_FFFF  # command ids are i32 on the wire; the next one is 1 again
 
 
-class RequestTransport(TransportFilter[Command], ABC):
-    """A transport that can send requests, as a client needs it: what a URL's factory returns."""
-
-    @property
-    def wire_version(self) -> int:
-        """The OpenWire version agreed on with the peer; the current one if none was negotiated."""
-        return CURRENT_VERSION
+class RequestChannel(Channel[Command], ABC):
+    """A channel that can send requests."""
 
     async def request(self, command: Command, timeout: float | None = None) -> Response:
         """Send `command` and wait at most `timeout` seconds for its response; None: for ever.
@@ -85,32 +80,46 @@ class RequestTransport(TransportFilter[Command], ABC):
         """Forget the request of `command`: nobody waits for its response any more."""
 
 
-class ResponseCorrelator(RequestTransport):
-    """Numbers commands and matches responses by that number, as ActiveMQ's class of this name."""
+class RequestTransport(TransportFilter[Command], RequestChannel, ABC):
+    """A transport that can send requests, as a client needs it: what a URL's factory returns."""
 
-    def __init__(self, next_transport: Transport[Command]) -> None:
-        super().__init__(next_transport)
-        self._outbound = next_transport
+    @property
+    def wire_version(self) -> int:
+        """The OpenWire version agreed on with the peer; the current one if none was negotiated."""
+        return CURRENT_VERSION
+
+
+class Correlator(RequestChannel):
+    """Numbers the commands of a channel and matches responses by that number."""
+
+    def __init__(self, channel: Channel[Command]) -> None:
+        self._channel = channel
+        self._outbound = channel
         self._last_id = 0
         self._pending: dict[int, Callable[[Response | Exception], None]] = {}
         self._error: Exception | None = None
 
     async def start(self) -> None:
-        await self.next.start()
-        self._outbound = self.next.outbound
+        await self._channel.start()
+
+    async def stop(self) -> None:
+        try:
+            await self._channel.stop()
+        finally:
+            self.fail_pending(
+                ConnectionFailedException(f"The transport to {self.remote_address} was stopped")
+            )
 
     @property
-    def wire_version(self) -> int:
-        negotiator = self.next
-        if isinstance(negotiator, WireFormatNegotiator):
-            settings = negotiator.wire_format.negotiated
-            if settings is not None:
-                return settings.version
-        return CURRENT_VERSION
+    def remote_address(self) -> str:
+        return self._channel.remote_address
 
     @property
     def congested(self) -> bool:
         return self._outbound.congested
+
+    async def drained(self) -> None:
+        await self._outbound.drained()
 
     def flush(self) -> None:
         self._outbound.flush()
@@ -140,6 +149,7 @@ class ResponseCorrelator(RequestTransport):
         self._pending.pop(command.command_id, None)
 
     def on_command(self, command: Command) -> None:
+        """Take in what the peer sends: a response goes to its request, the rest to the listener."""
         if not isinstance(command, Response):
             self.listener.on_command(command)
             return
@@ -151,23 +161,37 @@ class ResponseCorrelator(RequestTransport):
         else:
             on_response(command)
 
-    def on_exception(self, error: Exception) -> None:
-        self._fail_pending(error)
-        self.listener.on_exception(error)
-
-    async def stop(self) -> None:
-        try:
-            await self.next.stop()
-        finally:
-            self._fail_pending(
-                ConnectionFailedException(f"The transport to {self.remote_address} was stopped")
-            )
-
-    def _fail_pending(self, error: Exception) -> None:
+    def fail_pending(self, error: Exception) -> None:
+        """Fail the requests that have no response yet, and all later ones."""
         self._error = self._error or error
         pending, self._pending = self._pending, {}
         for on_response in pending.values():
             on_response(_fresh(error))
+
+
+class ResponseCorrelator(Correlator, RequestTransport):
+    """The filter of a client's transport, as ActiveMQ's class of this name."""
+
+    def __init__(self, next_transport: Transport[Command]) -> None:
+        RequestTransport.__init__(self, next_transport)
+        Correlator.__init__(self, next_transport)
+
+    async def start(self) -> None:
+        await super().start()
+        self._outbound = self.next.outbound
+
+    @property
+    def wire_version(self) -> int:
+        negotiator = self.next
+        if isinstance(negotiator, WireFormatNegotiator):
+            settings = negotiator.wire_format.negotiated
+            if settings is not None:
+                return settings.version
+        return CURRENT_VERSION
+
+    def on_exception(self, error: Exception) -> None:
+        self.fail_pending(error)
+        self.listener.on_exception(error)
 
 
 def _fresh(error: Exception) -> Exception:
