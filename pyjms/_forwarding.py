@@ -15,11 +15,11 @@ each message is written out.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-__all__ = ["DelegatedAttribute", "delegated", "homes_of", "names_of"]
+__all__ = ["DelegatedAttribute", "delegated", "delegated_as", "homes_of", "names_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -108,4 +108,19 @@ def delegated(
         return result
 
     functools.update_wrapper(call, function, updated=())  # the dict says what is abstract
+    return call
+
+
+def delegated_as(
+    function: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
+    target: Callable[[Any], Any],
+    change: Callable[[Any, R], R],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """Return the coroutine method that returns `change(self, result)` of the target's result."""
+    delegate = delegated(function, target)
+
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return change(self, await delegate(self, *args, **kwargs))
+
+    functools.update_wrapper(call, function, updated=())
     return call

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from pyjms._forwarding import DelegatedAttribute
-from pyjms.enums import DeliveryMode
+from pyjms.connection.producer_handle import ProducerHandle
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import (
     Closeable,
@@ -17,83 +17,42 @@ from pyjms.jms.api import (
     MessageListener,
     MessageProducer,
 )
-from pyjms.jms.api.endpoints import destination_first, with_handle
+from pyjms.jms.api.endpoints import with_handle
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 
 __all__ = ["CachedConsumer", "CachedProducer"]
 
 
-class CachedProducer(MessageProducer):
+class CachedProducer(ProducerHandle):
     """A producer with its own quality of service; `close` restores the hints of the target."""
 
     def __init__(
         self,
         target: MessageProducer,
-        touch: Callable[[], None],
+        touch: Callable[[], object],
         forget: Callable[[Closeable], None],
     ) -> None:
-        self._target = target
+        super().__init__(target, forget)
         self._touch = touch
-        self._forget = forget
-        self._closed = False
         self._hints = (target.disable_message_id, target.disable_message_timestamp)
-        self.delivery_mode: DeliveryMode = target.delivery_mode
-        self.priority: int = target.priority
-        self.time_to_live: float = target.time_to_live
         self.delivery_delay: float = target.delivery_delay
 
     destination: Final = DelegatedAttribute[Destination | None](
-        attrgetter("_target"), read_only=True
+        attrgetter("target"), read_only=True
     )
-    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](
-        attrgetter("_target"), read_only=True
-    )  # ActiveMQ's
-    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
-        attrgetter("_target"), read_only=True
-    )
-    send_timeout: DelegatedAttribute[float | None] = DelegatedAttribute[float | None](
-        attrgetter("_target"), read_only=True
-    )
-    disable_message_id = DelegatedAttribute[bool](attrgetter("_target"), read_only=False)
-    disable_message_timestamp = DelegatedAttribute[bool](attrgetter("_target"), read_only=False)
+    disable_message_id = DelegatedAttribute[bool](attrgetter("target"), read_only=False)
+    disable_message_timestamp = DelegatedAttribute[bool](attrgetter("target"), read_only=False)
 
-    async def send(
-        self,
-        message: Message | Destination,
-        to_send: Message | None = None,
-        *,
-        destination: Destination | None = None,
-        delivery_mode: DeliveryMode | None = None,
-        priority: int | None = None,
-        time_to_live: float | None = None,
-        delivery_delay: float | None = None,
-        completion_listener: CompletionListener | None = None,
-    ) -> None:
-        """Send through the target, by default with the settings of this handle."""
-        if self._closed:
-            raise IllegalStateException("The producer is closed")
+    def _admit(
+        self, destination: Destination | None, *_: float | CompletionListener | None
+    ) -> Destination | None:
         self._touch()
-        if to_send is not None or not isinstance(message, Message):
-            message, destination = destination_first(message, to_send, destination)
-        await self._target.send(
-            message,
-            destination=destination,
-            delivery_mode=self.delivery_mode if delivery_mode is None else delivery_mode,
-            priority=self.priority if priority is None else priority,
-            time_to_live=self.time_to_live if time_to_live is None else time_to_live,
-            # a pool of JMS 1.1 refuses even 0
-            delivery_delay=(self.delivery_delay if delivery_delay is None else delivery_delay)
-            or None,
-            completion_listener=completion_listener,
-        )
+        return destination
 
-    async def close(self) -> None:
+    async def _release(self) -> None:
         """Restore the hints; the target stays open."""
-        if not self._closed:
-            self._closed = True
-            self._forget(self)
-            self._target.disable_message_id, self._target.disable_message_timestamp = self._hints
+        self.target.disable_message_id, self.target.disable_message_timestamp = self._hints
 
 
 def _open_target(self: CachedConsumer) -> MessageConsumer:
@@ -106,7 +65,7 @@ class CachedConsumer(MessageConsumer):
     def __init__(
         self,
         target: MessageConsumer,
-        touch: Callable[[], None],
+        touch: Callable[[], object],
         forget: Callable[[Closeable], None],
         discard: Callable[[], Awaitable[None]] | None = None,
     ) -> None:

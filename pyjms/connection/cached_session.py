@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import anyio
 
+from pyjms._forwarding import delegated
 from pyjms.connection.cached_endpoints import CachedConsumer, CachedProducer
 from pyjms.connection.session_handle import SessionHandle
 from pyjms.enums import AcknowledgeMode
@@ -20,11 +21,9 @@ from pyjms.jms.api import (
     Connection,
     MessageConsumer,
     MessageProducer,
-    QueueBrowser,
     Session,
 )
-from pyjms.jms.destination import Destination, Queue, Topic
-from pyjms.jms.transaction.synchronization import Synchronization
+from pyjms.jms.destination import Destination, Topic
 
 __all__ = ["CachedSession", "SessionEntry"]
 
@@ -71,6 +70,10 @@ class SessionEntry:
         self.consumers.clear()
 
 
+def _session_of(self: CachedSession) -> Session:
+    return self._touched().session
+
+
 class CachedSession(SessionHandle[SessionEntry]):
     """One use of a cached session; after `close` every call raises IllegalStateException."""
 
@@ -101,21 +104,17 @@ class CachedSession(SessionHandle[SessionEntry]):
         if producer is None:
             producer = await entry.session.create_producer(destination)
             entry.producers[destination] = producer
-        return self._add_handle(CachedProducer(producer, self._touch, self._handles.discard))
+        return self._add_handle(CachedProducer(producer, self._touched, self._handles.discard))
 
     async def create_consumer(
         self, destination: Destination, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
         """Reuse the consumer with these arguments, or create one."""
-        entry = self._touched()
-        if not self._cache_consumers or _is_temporary(destination):
-            return await entry.session.create_consumer(destination, selector, no_local=no_local)
-        key = _ConsumerKey(destination, selector or None, no_local, None)
-        target = entry.consumers.get(key)
-        if target is None:
-            target = await entry.session.create_consumer(destination, selector, no_local=no_local)
-            entry.consumers[key] = target
-        return self._add_handle(CachedConsumer(target, self._touch, self._handles.discard))
+        create = self._touched().session.create_consumer
+        return await self._consumer(
+            _ConsumerKey(destination, selector or None, no_local, None),
+            lambda: create(destination, selector, no_local=no_local),
+        )
 
     async def create_pull_consumer(
         self,
@@ -126,57 +125,27 @@ class CachedSession(SessionHandle[SessionEntry]):
         timeout: float | None = None,
     ) -> MessageConsumer:
         """Reuse the pull consumer with these arguments, or create one."""
-        entry = self._touched()
-        create = entry.session.create_pull_consumer
-        if not self._cache_consumers or _is_temporary(destination):
-            return await create(destination, selector, no_local=no_local, timeout=timeout)
-        key = _ConsumerKey(destination, selector or None, no_local, None, pulls=True)
-        target = entry.consumers.get(key)
-        if target is None:
-            target = await create(destination, selector, no_local=no_local, timeout=timeout)
-            entry.consumers[key] = target
-
-        async def discard() -> None:
-            await entry.close_consumers(lambda kept: kept == key)
-
-        return self._add_handle(CachedConsumer(target, self._touch, self._handles.discard, discard))
+        create = self._touched().session.create_pull_consumer
+        return await self._consumer(
+            _ConsumerKey(destination, selector or None, no_local, None, pulls=True),
+            lambda: create(destination, selector, no_local=no_local, timeout=timeout),
+        )
 
     async def create_durable_subscriber(
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
         """Reuse the subscriber of this session, or create one; `close` of the session closes it."""
-        entry = self._touched()
-        session = entry.session
-        if not self._cache_consumers:
-            return await session.create_durable_subscriber(topic, name, selector, no_local=no_local)
-        key = _ConsumerKey(topic, selector or None, no_local, name)
-        target = entry.consumers.get(key)
-        if target is None:
-            target = await session.create_durable_subscriber(
-                topic, name, selector, no_local=no_local
-            )
-            entry.consumers[key] = target
-        return self._add_handle(CachedConsumer(target, self._touch, self._handles.discard))
+        create = self._touched().session.create_durable_subscriber
+        return await self._consumer(
+            _ConsumerKey(topic, selector or None, no_local, name),
+            lambda: create(topic, name, selector, no_local=no_local),
+        )
 
-    async def create_shared_consumer(
-        self, topic: Topic, name: str, selector: str | None = None
-    ) -> MessageConsumer:
-        """Create a consumer of a shared subscription; these are not cached."""
-        return await self._touched().session.create_shared_consumer(topic, name, selector)
-
-    async def create_shared_durable_consumer(
-        self, topic: Topic, name: str, selector: str | None = None
-    ) -> MessageConsumer:
-        """Create a consumer of a shared subscription; these are not cached."""
-        return await self._touched().session.create_shared_durable_consumer(topic, name, selector)
-
-    async def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
-        """Create a browser; browsers are not cached."""
-        return await self._touched().session.create_browser(queue, selector)
-
-    def add_synchronization(self, synchronization: Synchronization) -> None:
-        """Register it with the session's transaction, which `close` would roll back."""
-        self._touched().session.add_synchronization(synchronization)
+    # what is never kept
+    create_shared_consumer = delegated(Session.create_shared_consumer, _session_of)
+    create_shared_durable_consumer = delegated(Session.create_shared_durable_consumer, _session_of)
+    create_browser = delegated(Session.create_browser, _session_of)
+    add_synchronization = delegated(Session.add_synchronization, _session_of)
 
     async def commit(self) -> None:
         """Commit; nothing is left to roll back then."""
@@ -227,14 +196,31 @@ class CachedSession(SessionHandle[SessionEntry]):
             lambda key: key.subscription is not None or (rolls_back and key.pulls)
         )
 
+    async def _consumer(
+        self, key: _ConsumerKey, create: Callable[[], Awaitable[MessageConsumer]]
+    ) -> MessageConsumer:
+        """Return a handle on the consumer that is kept as `key`; create it if there is none."""
+        if not self._cache_consumers or _is_temporary(key.destination):
+            return await create()
+        entry = self._use()
+        target = entry.consumers.get(key)
+        if target is None:
+            target = entry.consumers[key] = await create()
+
+        async def discard() -> None:
+            await entry.close_consumers(lambda kept: kept == key)
+
+        return self._add_handle(
+            CachedConsumer(
+                target, self._touched, self._handles.discard, discard if key.pulls else None
+            )
+        )
+
     def _touched(self) -> SessionEntry:
         """Return the entry, and remember that there may be something to roll back."""
         entry = self._use()
         entry.uncommitted = True
         return entry
-
-    def _touch(self) -> None:
-        self._touched()
 
     def _settled(self) -> None:
         if self._kept is not None:

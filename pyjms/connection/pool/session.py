@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import anyio
 
-from pyjms._forwarding import DelegatedAttribute
+from pyjms._forwarding import delegated_as
 from pyjms._logger import get_logger
 from pyjms.connection.pool.consumers import Forget, PooledBrowser, PooledConsumer
 from pyjms.connection.pool.options import PoolOptions
 from pyjms.connection.pool.session_pool import PhysicalSession, SessionPool
+from pyjms.connection.producer_handle import ProducerHandle
 from pyjms.connection.session_handle import SessionHandle
-from pyjms.enums import DeliveryMode
 from pyjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
@@ -25,10 +24,9 @@ from pyjms.jms.api import (
     MessageConsumer,
     MessageProducer,
     QueueBrowser,
+    Session,
 )
-from pyjms.jms.api.endpoints import destination_first
-from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 
 __all__ = ["PooledSession"]
 
@@ -38,7 +36,7 @@ _T = TypeVar("_T", bound=Closeable)
 _D = TypeVar("_D", TemporaryQueue, TemporaryTopic)
 
 
-class _PooledProducer(MessageProducer):
+class _PooledProducer(ProducerHandle):
     """A handle with a destination and settings of its own; it sends through a shared producer."""
 
     def __init__(
@@ -51,26 +49,18 @@ class _PooledProducer(MessageProducer):
         is_jms_11: bool,
     ) -> None:
         """Send through `target`, which `close` closes if the handle owns it."""
-        self.target = target
+        super().__init__(target, forget)
         self._destination = destination
-        self._forget = forget
         self._owns_target = owns_target
         self._is_jms_11 = is_jms_11
         self._delivery_delay = 0.0 if is_jms_11 else target.delivery_delay
-        self._closed = False
-        self.delivery_mode: DeliveryMode = target.delivery_mode
-        self.priority: int = target.priority
-        self.time_to_live: float = target.time_to_live
         self.disable_message_id = target.disable_message_id
         self.disable_message_timestamp = target.disable_message_timestamp
 
-    stats = DelegatedAttribute[Any](attrgetter("target"), read_only=True)  # ActiveMQ's
-    transformer = DelegatedAttribute[Any](attrgetter("target"), read_only=True)
-    send_timeout = DelegatedAttribute[float | None](attrgetter("target"), read_only=True)
-
     @property
     def destination(self) -> Destination | None:
-        self._check_open()
+        if self._closed:
+            raise IllegalStateException("The producer is closed")
         return self._destination
 
     @property
@@ -88,59 +78,34 @@ class _PooledProducer(MessageProducer):
             raise _not_in_jms_11("delivery_delay")
         self._delivery_delay = value
 
-    async def send(
+    def _admit(
         self,
-        message: Message | Destination,
-        to_send: Message | None = None,
-        *,
-        destination: Destination | None = None,
-        delivery_mode: DeliveryMode | None = None,
-        priority: int | None = None,
-        time_to_live: float | None = None,
-        delivery_delay: float | None = None,
-        completion_listener: CompletionListener | None = None,
-    ) -> None:
-        self._check_open()
-        if completion_listener is not None and self._is_jms_11:
+        destination: Destination | None,
+        delivery_delay: float | None,
+        completion_listener: CompletionListener | None,
+        /,
+    ) -> Destination:
+        if self._is_jms_11 and completion_listener is not None:
             raise _not_in_jms_11("completion_listener")
-        if delivery_delay is None:
-            delivery_delay = self._delivery_delay
-        elif self._is_jms_11:
+        if self._is_jms_11 and delivery_delay is not None:
             raise _not_in_jms_11("delivery_delay")
-        if to_send is not None or not isinstance(message, Message):
-            message, destination = destination_first(message, to_send, destination)
         own = self._destination
-        if own is None and destination is None:
-            raise UnsupportedOperationException(
-                "A destination must be specified.",
-                hint="this producer has none: send(message, destination=...)",
-            )
         if own is not None and destination is not None and destination != own:
             raise UnsupportedOperationException(
                 f"This producer can only send messages to: {own.physical_name}",
                 hint="create one without a destination to name one with each send",
             )
-        await self.target.send(
-            message,
-            destination=own if destination is None else destination,
-            delivery_mode=self.delivery_mode if delivery_mode is None else delivery_mode,
-            priority=self.priority if priority is None else priority,
-            time_to_live=self.time_to_live if time_to_live is None else time_to_live,
-            delivery_delay=delivery_delay,
-            completion_listener=completion_listener,
-        )
+        if (target := own or destination) is None:
+            raise UnsupportedOperationException(
+                "A destination must be specified.",
+                hint="this producer has none: send(message, destination=...)",
+            )
+        return target
 
-    async def close(self) -> None:
-        """Close the handle; a shared producer stays open."""
-        if not self._closed:
-            self._closed = True
-            self._forget(self)
-            if self._owns_target:
-                await self.target.close()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise IllegalStateException("The producer is closed")
+    async def _release(self) -> None:
+        """Close a producer of its own; a shared one stays open."""
+        if self._owns_target:
+            await self.target.close()
 
 
 def _not_in_jms_11(call: str) -> UnsupportedOperationException:
@@ -148,6 +113,18 @@ def _not_in_jms_11(call: str) -> UnsupportedOperationException:
         f"{call} is not supported by this pool, which is one of JMS 1.1 as ActiveMQ's",
         hint="JmsPoolConnectionFactory passes it on",
     )
+
+
+def _session_of(self: PooledSession) -> Session:
+    return self._target()
+
+
+def _consumer(self: PooledSession, target: MessageConsumer) -> MessageConsumer:
+    return self._added(PooledConsumer(target, self._open.discard))
+
+
+def _browser(self: PooledSession, target: QueueBrowser) -> QueueBrowser:
+    return self._added(PooledBrowser(target, self._open.discard))
 
 
 class PooledSession(SessionHandle[PhysicalSession]):
@@ -214,48 +191,16 @@ class PooledSession(SessionHandle[PhysicalSession]):
             )
         )
 
-    async def create_consumer(
-        self, destination: Destination, selector: str | None = None, *, no_local: bool = False
-    ) -> MessageConsumer:
-        target = await self._target().create_consumer(destination, selector, no_local=no_local)
-        return self._added(PooledConsumer(target, self._open.discard))
-
-    async def create_pull_consumer(
-        self,
-        destination: Destination,
-        selector: str | None = None,
-        *,
-        no_local: bool = False,
-        timeout: float | None = None,
-    ) -> MessageConsumer:
-        target = await self._target().create_pull_consumer(
-            destination, selector, no_local=no_local, timeout=timeout
-        )
-        return self._added(PooledConsumer(target, self._open.discard))
-
-    async def create_durable_subscriber(
-        self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
-    ) -> MessageConsumer:
-        target = await self._target().create_durable_subscriber(
-            topic, name, selector, no_local=no_local
-        )
-        return self._added(PooledConsumer(target, self._open.discard))
-
-    async def create_shared_consumer(
-        self, topic: Topic, name: str, selector: str | None = None
-    ) -> MessageConsumer:
-        target = await self._target().create_shared_consumer(topic, name, selector)
-        return self._added(PooledConsumer(target, self._open.discard))
-
-    async def create_shared_durable_consumer(
-        self, topic: Topic, name: str, selector: str | None = None
-    ) -> MessageConsumer:
-        target = await self._target().create_shared_durable_consumer(topic, name, selector)
-        return self._added(PooledConsumer(target, self._open.discard))
-
-    async def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
-        target = await self._target().create_browser(queue, selector)
-        return self._added(PooledBrowser(target, self._open.discard))
+    create_consumer = delegated_as(Session.create_consumer, _session_of, _consumer)
+    create_pull_consumer = delegated_as(Session.create_pull_consumer, _session_of, _consumer)
+    create_durable_subscriber = delegated_as(
+        Session.create_durable_subscriber, _session_of, _consumer
+    )
+    create_shared_consumer = delegated_as(Session.create_shared_consumer, _session_of, _consumer)
+    create_shared_durable_consumer = delegated_as(
+        Session.create_shared_durable_consumer, _session_of, _consumer
+    )
+    create_browser = delegated_as(Session.create_browser, _session_of, _browser)
 
     def _take(self) -> PhysicalSession | None:
         self._on_close(self)

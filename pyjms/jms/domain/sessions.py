@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from operator import attrgetter
 from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from pyjms._forwarding import delegated
 from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.jms.api.delegating import DelegatingSession
-from pyjms.jms.api.endpoints import MessageConsumer, MessageProducer
 from pyjms.jms.api.session import Session
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.domain.endpoints import QueueReceiver, QueueSender, TopicPublisher, TopicSubscriber
@@ -45,6 +46,20 @@ def _refused(
     return cast("Callable[Concatenate[object, P], R]", call)
 
 
+def _checked(
+    function: Callable[Concatenate[Session, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """Return the method that calls the target's if the destination is of the session's domain."""
+    delegate = delegated(function, attrgetter("target"))
+
+    async def call(self: DomainSession, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        self.check(args[0] if args else kwargs.get("destination"))
+        return await delegate(self, *args, **kwargs)
+
+    functools.update_wrapper(call, function, updated=())  # the dict says what is abstract
+    return call
+
+
 class DomainSession(DelegatingSession):
     """A session of one domain over a unified one; `target` is that session.
 
@@ -62,45 +77,18 @@ class DomainSession(DelegatingSession):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.target!r}>"
 
-    close: Final = delegated(Session.close, lambda self: self.target)
+    close: Final = delegated(Session.close, attrgetter("target"))
 
-    async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
-        """Create a producer for a destination of this domain.
+    create_producer = _checked(Session.create_producer)
+    create_consumer = _checked(Session.create_consumer)
+    create_pull_consumer = _checked(Session.create_pull_consumer)
 
-        Raises:
-            InvalidDestinationException: the destination is one of the other domain.
-            JMSException: as `Session.create_producer`.
-        """
-        self._check(destination)
-        return await self.target.create_producer(destination)
-
-    async def create_consumer(
-        self, destination: Destination, selector: str | None = None, *, no_local: bool = False
-    ) -> MessageConsumer:
-        """Create a consumer of a destination of this domain.
+    def check(self, destination: object) -> None:
+        """Refuse a destination of the other domain.
 
         Raises:
-            InvalidDestinationException: the destination is one of the other domain.
-            JMSException: as `Session.create_consumer`.
+            InvalidDestinationException: it is one.
         """
-        self._check(destination)
-        return await self.target.create_consumer(destination, selector, no_local=no_local)
-
-    async def create_pull_consumer(
-        self,
-        destination: Destination,
-        selector: str | None = None,
-        *,
-        no_local: bool = False,
-        timeout: float | None = None,
-    ) -> MessageConsumer:
-        """Create a consumer that fetches no messages ahead; otherwise as `create_consumer`."""
-        self._check(destination)
-        return await self.target.create_pull_consumer(
-            destination, selector, no_local=no_local, timeout=timeout
-        )
-
-    def _check(self, destination: Destination | None) -> None:
         if isinstance(destination, Destination) and destination.is_topic is not self.of_topics:
             other = "Queues" if self.of_topics else "Topics"
             raise InvalidDestinationException(
