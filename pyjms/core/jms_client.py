@@ -23,6 +23,7 @@ from pyjms.core.messaging_template import (
     JmsMessagingTemplate,
     template_of,
 )
+from pyjms.core.settings import QosVariants
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import MessageConversionException
 from pyjms.jms.api import ConnectionFactory, Session
@@ -68,7 +69,7 @@ class JmsClient:
         )
 
 
-class JmsClientOperations:
+class JmsClientOperations(QosVariants):
     """Operations on one destination, with settings of their own. Spring: OperationSpec.
 
     Made by `JmsClient.destination`. Tasks may share it.
@@ -105,27 +106,6 @@ class JmsClientOperations:
         """
         check_seconds("delivery_delay", seconds)
         return self._with(delivery_delay=seconds)
-
-    def with_delivery_persistent(self, persistent: bool) -> Self:
-        """Return these operations sending persistent messages or not.
-
-        As the next two it makes delivery mode, priority and time to live of the template count.
-        """
-        return self._with(delivery_persistent=persistent, explicit_qos_enabled=True)
-
-    def with_priority(self, priority: int) -> Self:
-        """Return these operations sending with `priority`, 0 to 9."""
-        return self._with(priority=priority, explicit_qos_enabled=True)
-
-    def with_time_to_live(self, seconds: float) -> Self:
-        """Return these operations sending messages that expire in `seconds`; 0: never.
-
-        Raises:
-            TypeError: it is not a number.
-            ValueError: it is negative or not finite.
-        """
-        check_seconds("time_to_live", seconds)
-        return self._with(time_to_live=seconds, explicit_qos_enabled=True)
 
     async def send(self, payload: object, headers: Mapping[str, object] | None = None) -> None:
         """Send a payload, or a GenericMessage; `headers` are added to those it has.
@@ -204,7 +184,7 @@ class JmsClientOperations:
             self._destination, request.payload, request.headers, type=type
         )
 
-    def _with(self, **settings: object) -> Self:
+    def _with(self, **settings: Any) -> Self:
         changed = copy.copy(self)
         changed._template = copy.copy(self._template)  # noqa: SLF001 - an object of this class
         for name, value in settings.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from enum import Enum
 from typing import Any, Final, Self, TypedDict
@@ -65,7 +66,37 @@ class TemplateOptions(TypedDict, total=False):
     receive_interceptors: Iterable[ReceiveInterceptor]
 
 
-class TemplateSettings:
+class QosVariants(ABC):
+    """What `JmsTemplate` and the operations of a `JmsClient` have in common.
+
+    Each method returns a new object; with it delivery mode, priority and time to live count, as
+    with `explicit_qos_enabled`.
+    """
+
+    @abstractmethod
+    def _with(self, **settings: Any) -> Self:
+        """Return a copy with these settings of a template."""
+
+    def with_delivery_persistent(self, persistent: bool) -> Self:
+        """Return the like of this that sends persistent messages or not."""
+        return self._with(delivery_persistent=persistent, explicit_qos_enabled=True)
+
+    def with_priority(self, priority: int) -> Self:
+        """Return the like of this that sends with `priority`, 0 to 9."""
+        return self._with(priority=priority, explicit_qos_enabled=True)
+
+    def with_time_to_live(self, seconds: float) -> Self:
+        """Return the like of this whose messages expire in `seconds`; 0: never.
+
+        Raises:
+            TypeError: it is not a number.
+            ValueError: it is negative or not finite.
+        """
+        check_seconds("time_to_live", seconds)
+        return self._with(time_to_live=seconds, explicit_qos_enabled=True)
+
+
+class TemplateSettings(QosVariants):
     """The settings of a JmsTemplate: arguments, and attributes of the same names.
 
     Args:
@@ -202,27 +233,6 @@ class TemplateSettings:
         """
         check_seconds("delay", seconds)
         return self._with(delivery_delay=seconds)
-
-    def with_priority(self, priority: int) -> Self:
-        """Return a template like this one that sends with `priority`, 0 to 9.
-
-        As of the next two, `explicit_qos_enabled` of it is true.
-        """
-        return self._with(priority=priority, explicit_qos_enabled=True)
-
-    def with_time_to_live(self, seconds: float) -> Self:
-        """Return a template like this one whose messages expire in `seconds`; 0: never.
-
-        Raises:
-            TypeError: it is not a number.
-            ValueError: it is negative or not finite.
-        """
-        check_seconds("time_to_live", seconds)
-        return self._with(time_to_live=seconds, explicit_qos_enabled=True)
-
-    def with_delivery_persistent(self, persistent: bool) -> Self:
-        """Return a template like this one that sends persistent messages or not."""
-        return self._with(delivery_persistent=persistent, explicit_qos_enabled=True)
 
     def with_receive_timeout(self, seconds: float | None) -> Self:
         """Return a template like this one that waits `seconds` for messages; None: for ever.

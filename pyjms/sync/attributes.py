@@ -7,6 +7,7 @@ that nobody reads. What can be set on the coroutine object can be set here, unde
 - `attributes_of` makes a base class of all settings of a core class that has many, so that the
   names are written down once. Type checkers see the core's class of settings in its place.
 - `forwarding` is a method of the core that is called here, under the same name.
+- `like_this` is one that returns another core, and here the blocking object around that.
 
 A blocking object that is assigned (a connection factory) is replaced by its core there, and
 returned as it was given here.
@@ -14,6 +15,7 @@ returned as it was given here.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from operator import attrgetter
@@ -25,12 +27,13 @@ from pyjms.sync.portal import call_on_loop
 if TYPE_CHECKING:
     from pyjms.sync.facade import Facade
 
-__all__ = ["Attribute", "attributes_of", "forwarding"]
+__all__ = ["Attribute", "attributes_of", "forwarding", "like_this"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 V = TypeVar("V")
+F = TypeVar("F", bound="Facade[object]")
 
 
 class Attribute(DelegatedAttribute[V]):
@@ -94,3 +97,16 @@ def forwarding(
 ) -> Callable[Concatenate[Facade[T], P], R]:
     """Return the method that calls a method of the core, one that is not a coroutine."""
     return delegated(function, attrgetter("core"))
+
+
+def like_this(
+    function: Callable[Concatenate[T, P], T],
+) -> Callable[Concatenate[F, P], F]:
+    """Return the method for one that returns another core: it returns an object around that."""
+    core_method = delegated(function, attrgetter("core"))
+
+    def call(self: F, /, *args: P.args, **kwargs: P.kwargs) -> F:
+        return self.around(core_method(self, *args, **kwargs))
+
+    functools.update_wrapper(call, function)
+    return call

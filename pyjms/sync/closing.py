@@ -24,10 +24,12 @@ __all__ = [
     "CloseableFacade",
     "CompletionThread",
     "ListenerThreads",
+    "ListeningFacade",
     "ThreadedListener",
 ]
 
 C = TypeVar("C", bound=api.Closeable)
+L = TypeVar("L", api.MessageConsumer, api.Session)
 
 BlockingListener = Callable[[Message], object]
 """A function that is called with each message, in a thread of its own, so that it may block."""
@@ -164,6 +166,22 @@ class CloseableFacade(Facade[C], Generic[C]):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class ListeningFacade(CloseableFacade[L], Generic[L]):
+    """A blocking object with a message listener: a consumer, or a session."""
+
+    __slots__ = ()
+
+    @property
+    def message_listener(self) -> BlockingListener | None:
+        """The listener that was set here; None: there is none."""
+        return self.listener
+
+    def set_message_listener(self, listener: BlockingListener | None) -> None:
+        """Have `listener` called with each message, in a thread; None: stop calling it."""
+        self._set_listener(self.core.set_message_listener, listener, self.listener)
+        self.listener = listener
 
 
 async def _listen_in_thread(

@@ -73,6 +73,10 @@ class Facade(Generic[T_co]):
         self.core = cast("T_co", core)
         self.loop = loop
 
+    def around(self, core: object) -> Self:
+        """Return an object of this kind for another core, on the same loop."""
+        return type(self).of(core, self.loop)
+
     @property
     def loop(self) -> LoopHandle:
         """The loop to which the core belongs."""

@@ -15,7 +15,7 @@ from pyjms.core.redrive import Redriven
 from pyjms.core.redrive import redrive as redrive_on_loop
 from pyjms.core.scheduling.scheduler import JmsScheduler as CoreScheduler
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination
-from pyjms.sync.attributes import Attribute
+from pyjms.sync.attributes import Attribute, like_this
 from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
 from pyjms.sync.template import JmsTemplate
 
@@ -59,32 +59,15 @@ class JmsClientOperations(ReusableFacade[CoreOperations]):
 
     __slots__ = ()
 
-    def with_receive_timeout(self, seconds: float | None) -> JmsClientOperations:
-        """Return these operations with `seconds` to wait for a message; None: for ever."""
-        return self._of(self.core.with_receive_timeout(seconds))
-
-    def with_delivery_delay(self, seconds: float) -> JmsClientOperations:
-        """Return these operations with `seconds` before the broker delivers what they send."""
-        return self._of(self.core.with_delivery_delay(seconds))
-
-    def with_delivery_persistent(self, persistent: bool) -> JmsClientOperations:
-        """Return these operations sending persistent messages or not."""
-        return self._of(self.core.with_delivery_persistent(persistent))
-
-    def with_priority(self, priority: int) -> JmsClientOperations:
-        """Return these operations sending with `priority`, 0 to 9."""
-        return self._of(self.core.with_priority(priority))
-
-    def with_time_to_live(self, seconds: float) -> JmsClientOperations:
-        """Return these operations sending messages that expire in `seconds`; 0: never."""
-        return self._of(self.core.with_time_to_live(seconds))
+    with_receive_timeout: Final = like_this(CoreOperations.with_receive_timeout)
+    with_delivery_delay: Final = like_this(CoreOperations.with_delivery_delay)
+    with_delivery_persistent: Final = like_this(CoreOperations.with_delivery_persistent)
+    with_priority: Final = like_this(CoreOperations.with_priority)
+    with_time_to_live: Final = like_this(CoreOperations.with_time_to_live)
 
     send: Final = blocking(CoreOperations.send)
     receive: Final = blocking(CoreOperations.receive)
     send_and_receive: Final = blocking(CoreOperations.send_and_receive)
-
-    def _of(self, core: CoreOperations) -> JmsClientOperations:
-        return JmsClientOperations.of(core, self.loop)
 
 
 class JmsClient(ReusableFacade[CoreClient]):

@@ -21,9 +21,9 @@ from pyjms.management.jms_stats import JMSConsumerStats, JMSProducerStats, JMSSe
 from pyjms.sync.attributes import Attribute, forwarding
 from pyjms.sync.callbacks.synchronizations import SynchronizationInThread
 from pyjms.sync.closing import (
-    BlockingListener,
     CloseableFacade,
     CompletionThread,
+    ListeningFacade,
     ThreadedListener,
 )
 from pyjms.sync.facade import Facade, SessionPart, blocking, blocking_as, implemented_by, like
@@ -101,7 +101,7 @@ class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.Mess
     )
 
 
-class MessageConsumer(SessionPart[api.MessageConsumer], CloseableFacade[api.MessageConsumer]):
+class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.MessageConsumer]):
     """Receives messages. For one thread at a time. JMS: MessageConsumer."""
 
     __slots__ = ("_available_listener", "_interrupted")
@@ -151,16 +151,6 @@ class MessageConsumer(SessionPart[api.MessageConsumer], CloseableFacade[api.Mess
     def receive_no_wait(self) -> Message | None:
         """Return a message that has arrived already, or None."""
         return self.receive(0)
-
-    @property
-    def message_listener(self) -> BlockingListener | None:
-        """The listener that was set here; None: there is none."""
-        return self.listener
-
-    def set_message_listener(self, listener: BlockingListener | None) -> None:
-        """Have `listener` called with each message, in a thread; None: stop calling it."""
-        self._set_listener(self.core.set_message_listener, listener, self.listener)
-        self.listener = listener
 
     @property
     def message_available_listener(self) -> Callable[[MessageConsumer], object] | None:
@@ -218,7 +208,7 @@ class QueueBrowser(SessionPart[api.QueueBrowser], CloseableFacade[api.QueueBrows
             yield message
 
 
-class Session(SessionPart[api.Session], CloseableFacade[api.Session]):
+class Session(SessionPart[api.Session], ListeningFacade[api.Session]):
     """A unit of order, acknowledgement and transaction. JMS: Session.
 
     For one thread at a time, except `close`: a call while another thread is in one raises
@@ -301,16 +291,6 @@ class Session(SessionPart[api.Session], CloseableFacade[api.Session]):
             IllegalStateException: the session is closed, has no listener, or is in its listener.
         """
         call_on_loop(self.loop, self.core.run)
-
-    @property
-    def message_listener(self) -> BlockingListener | None:
-        """The listener that was set here; None: there is none."""
-        return self.listener
-
-    def set_message_listener(self, listener: BlockingListener | None) -> None:
-        """Set the listener of the session, to be called in a thread; None: remove it."""
-        self._set_listener(self.core.set_message_listener, listener, self.listener)
-        self.listener = listener
 
 
 async def _add_synchronization(session: api.Session, synchronization: Synchronization) -> None:

@@ -14,7 +14,7 @@ from pyjms.core.settings import TemplateOptions, TemplateSettings
 from pyjms.core.template import JmsTemplate as CoreTemplate
 from pyjms.errors import DestinationResolutionException
 from pyjms.jms.destination import Destination, Queue
-from pyjms.sync.attributes import Attribute, attributes_of
+from pyjms.sync.attributes import Attribute, attributes_of, like_this
 from pyjms.sync.connection import Connection
 from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
@@ -59,28 +59,15 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
     convert_send_and_receive: Final = blocking(CoreTemplate.convert_send_and_receive)
     request = convert_send_and_receive
 
-    def with_delay(self, seconds: float) -> Self:
-        """Return a template like this one whose messages the broker delivers `seconds` later."""
-        return self._like_this(self.core.with_delay(seconds))
+    with_delay: Final = like_this(CoreTemplate.with_delay)
+    with_priority: Final = like_this(CoreTemplate.with_priority)
+    with_time_to_live: Final = like_this(CoreTemplate.with_time_to_live)
+    with_delivery_persistent: Final = like_this(CoreTemplate.with_delivery_persistent)
+    with_receive_timeout: Final = like_this(CoreTemplate.with_receive_timeout)
 
-    def with_priority(self, priority: int) -> Self:
-        """Return a template like this one that sends with `priority`, 0 to 9."""
-        return self._like_this(self.core.with_priority(priority))
-
-    def with_time_to_live(self, seconds: float) -> Self:
-        """Return a template like this one whose messages expire in `seconds`; 0: never."""
-        return self._like_this(self.core.with_time_to_live(seconds))
-
-    def with_delivery_persistent(self, persistent: bool) -> Self:
-        """Return a template like this one that sends persistent messages or not."""
-        return self._like_this(self.core.with_delivery_persistent(persistent))
-
-    def with_receive_timeout(self, seconds: float | None) -> Self:
-        """Return a template like this one that waits `seconds` for messages; None: for ever."""
-        return self._like_this(self.core.with_receive_timeout(seconds))
-
-    def _like_this(self, core: CoreTemplate) -> Self:
-        facade = type(self).of(core, self.loop)
+    def around(self, core: object) -> Self:
+        """Return a template around `core`, with the same connection factory."""
+        facade = super().around(core)
         facade.connection_factory = self.connection_factory
         return facade
 
