@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 from pyjms.errors import InvalidDestinationException
 
 __all__ = [
+    "ADVISORY_PREFIX",
     "DEFAULT_DEAD_LETTER_QUEUE",
     "Destination",
     "Queue",
@@ -24,6 +25,8 @@ __all__ = [
     "parse_destination",
 ]
 
+ADVISORY_PREFIX: Final = "ActiveMQ.Advisory."
+"""With what the names of advisory topics begin. (openwire-encoding 17)"""
 DEFAULT_DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
 """The queue that gets dead letters unless a policy names another one. (activemq-broker L2)"""
 

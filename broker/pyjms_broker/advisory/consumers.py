@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pyjms.jms.destination import Destination, Topic
+from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Topic
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
-from pyjms_broker.advisory.topics import PREFIX
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, matches
 
@@ -29,7 +28,8 @@ class AdvisoryConsumers:
         subscribed = tuple(
             member
             for member in info.destination.composite_destinations
-            if member.is_topic and (member.is_pattern or member.physical_name.startswith(PREFIX))
+            if member.is_topic
+            and (member.is_pattern or member.physical_name.startswith(ADVISORY_PREFIX))
         )
         if subscribed:
             self._destinations[info.consumer_id] = subscribed

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.jms.destination import (
+    ADVISORY_PREFIX,
+    Destination,
+    Queue,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+)
 
 __all__ = [
     "CONNECTION",
     "CONSUMER_PREFIX",
     "DESTINATION_KINDS",
     "MASTER_BROKER",
-    "PREFIX",
     "PRODUCER_PREFIX",
     "VIRTUAL_CONSUMER_PREFIX",
     "about",
@@ -23,12 +29,11 @@ __all__ = [
     "virtual_consumer_topic",
 ]
 
-PREFIX = "ActiveMQ.Advisory."
-MASTER_BROKER = PREFIX + "MasterBroker"
-CONNECTION = PREFIX + "Connection"
-CONSUMER_PREFIX = PREFIX + "Consumer."
-PRODUCER_PREFIX = PREFIX + "Producer."
-VIRTUAL_CONSUMER_PREFIX = PREFIX + "VirtualDestination.Consumer."
+MASTER_BROKER = ADVISORY_PREFIX + "MasterBroker"
+CONNECTION = ADVISORY_PREFIX + "Connection"
+CONSUMER_PREFIX = ADVISORY_PREFIX + "Consumer."
+PRODUCER_PREFIX = ADVISORY_PREFIX + "Producer."
+VIRTUAL_CONSUMER_PREFIX = ADVISORY_PREFIX + "VirtualDestination.Consumer."
 ANONYMOUS_PRODUCER = PRODUCER_PREFIX + "Anonymous"
 
 _KIND: dict[int, str] = {
@@ -37,7 +42,7 @@ _KIND: dict[int, str] = {
     TemporaryQueue.TYPE: "TempQueue",
     TemporaryTopic.TYPE: "TempTopic",
 }
-DESTINATION_KINDS: dict[str, int] = {PREFIX + word: code for code, word in _KIND.items()}
+DESTINATION_KINDS: dict[str, int] = {ADVISORY_PREFIX + word: code for code, word in _KIND.items()}
 """Topic name of a destination advisory -> the type of destination it is about."""
 
 _ABOUT_A_DESTINATION = (
@@ -52,7 +57,7 @@ def is_advisory_topic(destination: Destination | None) -> bool:
         return False
     if destination.is_composite:
         return any(is_advisory_topic(member) for member in destination.composite_destinations)
-    return destination.physical_name.startswith(PREFIX)
+    return destination.physical_name.startswith(ADVISORY_PREFIX)
 
 
 def _lasting_kind(destination: Destination) -> str:
@@ -65,7 +70,7 @@ def _escaped(destination: Destination) -> str:
 
 def destination_topic(destination: Destination) -> Topic:
     """Return the topic of advisories about the creation and removal of `destination`."""
-    return Topic(PREFIX + _KIND[destination.TYPE])
+    return Topic(ADVISORY_PREFIX + _KIND[destination.TYPE])
 
 
 def consumer_topic(destination: Destination) -> Topic:
@@ -88,12 +93,14 @@ def virtual_consumer_topic(destination: Destination) -> Topic:
 
 def expired_topic(destination: Destination) -> Topic:
     """Return the topic of advisories about expired messages of `destination`."""
-    return Topic(f"{PREFIX}Expired.{_lasting_kind(destination)}.{_escaped(destination)}")
+    return Topic(f"{ADVISORY_PREFIX}Expired.{_lasting_kind(destination)}.{_escaped(destination)}")
 
 
 def no_consumer_topic(destination: Destination) -> Topic:
     """Return the topic that gets the messages of `destination` that found no consumer."""
-    return Topic(f"{PREFIX}NoConsumer.{_lasting_kind(destination)}.{_escaped(destination)}")
+    return Topic(
+        f"{ADVISORY_PREFIX}NoConsumer.{_lasting_kind(destination)}.{_escaped(destination)}"
+    )
 
 
 def about(event: str, destination: Destination) -> Topic:
@@ -101,7 +108,7 @@ def about(event: str, destination: Destination) -> Topic:
 
     Events are "SlowConsumer", "MessageDLQd" and so on.
     """
-    return Topic(f"{PREFIX}{event}.{_KIND[destination.TYPE]}.{_escaped(destination)}")
+    return Topic(f"{ADVISORY_PREFIX}{event}.{_KIND[destination.TYPE]}.{_escaped(destination)}")
 
 
 def topics_about(destination: Destination) -> list[Topic]:
@@ -109,5 +116,7 @@ def topics_about(destination: Destination) -> list[Topic]:
     kinds = dict.fromkeys((_lasting_kind(destination), _KIND[destination.TYPE]))
     name = _escaped(destination)
     return [
-        Topic(f"{PREFIX}{event}.{kind}.{name}") for event in _ABOUT_A_DESTINATION for kind in kinds
+        Topic(f"{ADVISORY_PREFIX}{event}.{kind}.{name}")
+        for event in _ABOUT_A_DESTINATION
+        for kind in kinds
     ]

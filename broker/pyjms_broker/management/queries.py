@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagementContext
@@ -15,13 +15,12 @@ from pyjms_broker.management.object_name import ObjectName
 
 __all__ = ["query_destinations"]
 
-_ADVISORY: Final = "ActiveMQ.Advisory."
 _FILTERS: Final[dict[str, Callable[[BrokerDestination], bool]]] = {
     "": lambda _: True,
     "empty": lambda d: d.statistics.messages == 0,
     "nonEmpty": lambda d: d.statistics.messages != 0,
     "noConsumer": lambda d: d.statistics.consumers == 0,
-    "nonAdvisory": lambda d: not d.destination.physical_name.startswith(_ADVISORY),
+    "nonAdvisory": lambda d: not d.destination.physical_name.startswith(ADVISORY_PREFIX),
 }
 _SORT_KEYS: Final[dict[str, Callable[[BrokerDestination], Any]]] = {
     "name": lambda d: d.destination.physical_name,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyjms.jms.destination import Destination, Topic
+from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Topic
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.policy.wildcard import matches
 
 __all__ = ["PermittedDestinations", "advisory_topic"]
 
-_TEMPORARY = "ActiveMQ.Advisory.TempQueue,ActiveMQ.Advisory.TempTopic"
-_CONSUMERS = "ActiveMQ.Advisory.Consumer."
+_TEMPORARY = f"{ADVISORY_PREFIX}TempQueue,{ADVISORY_PREFIX}TempTopic"
+_CONSUMERS = f"{ADVISORY_PREFIX}Consumer."
 _WORD = {True: "Topic", False: "Queue"}
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from pyjms._logger import get_logger
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.region.services import RegionServices
 
-__all__ = ["ADVISORY_PREFIX", "ADVISORY_TYPE", "BaseDestination"]
+__all__ = ["ADVISORY_TYPE", "BaseDestination"]
 
 logger = get_logger(__name__)
 
-ADVISORY_PREFIX = "ActiveMQ.Advisory."
 ADVISORY_TYPE = "Advisory"
 """The JMSType of what the broker itself publishes or answers."""
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from pyjms.errors import IllegalStateException, InvalidDestinationException
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.text import can_be_written
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.policy.wildcard import matches
-from pyjms_broker.region.base_destination import ADVISORY_PREFIX, BaseDestination
+from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.destination_table import DestinationTable
 from pyjms_broker.region.expiry_scanner import ExpiryScanner
 from pyjms_broker.region.queue.queue import Queue

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyjms._logger import get_logger
 from pyjms.errors import InvalidDestinationException, InvalidSelectorException, JMSException
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveSubscriptionInfo
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
@@ -18,7 +18,6 @@ from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.text import can_be_written
 from pyjms_broker.policy.map import PolicyMap
-from pyjms_broker.region.base_destination import ADVISORY_PREFIX
 from pyjms_broker.region.destination_table import DestinationTable, SubscriptionIndex
 from pyjms_broker.region.queue.browser import QueueBrowserSubscription
 from pyjms_broker.region.queue.subscription import QueueSubscription

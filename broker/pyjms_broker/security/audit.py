@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from pyjms._logger import get_logger
 from pyjms.errors import JMSSecurityException
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
@@ -112,7 +112,7 @@ class AuditBroker(BrokerFilter):
 
 def _is_unlogged(context: ConnectionContext, destination: Destination) -> bool:
     name = destination.physical_name
-    return context.is_broker or destination.is_temporary or name.startswith("ActiveMQ.Advisory.")
+    return context.is_broker or destination.is_temporary or name.startswith(ADVISORY_PREFIX)
 
 
 def _logged(context: ConnectionContext, act: str, call: Callable[[], T]) -> T:

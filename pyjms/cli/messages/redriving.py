@@ -9,6 +9,7 @@ import typer
 from pyjms.cli.credentials import PasswordFile, UrlOption, User, factory_for
 from pyjms.cli.durations import duration
 from pyjms.cli.messages.options import Selector
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 
 __all__ = ["redrive"]
 
@@ -16,7 +17,7 @@ __all__ = ["redrive"]
 def redrive(
     queue: Annotated[
         str, typer.Argument(metavar="[QUEUE]", help="The dead-letter queue.")
-    ] = "ActiveMQ.DLQ",
+    ] = DEFAULT_DEAD_LETTER_QUEUE,
     to: Annotated[
         str | None,
         typer.Option(

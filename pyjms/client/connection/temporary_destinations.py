@@ -17,7 +17,13 @@ from typing import Final, TypeVar
 
 from pyjms.client.interfaces import ClientConnection
 from pyjms.errors import InvalidDestinationException, JMSException
-from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.jms.destination import (
+    ADVISORY_PREFIX,
+    Destination,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+)
 from pyjms.wire.openwire.commands import (
     AckType,
     ConsumerId,
@@ -31,7 +37,7 @@ __all__ = ["AdvisoryConsumer", "TemporaryDestinations"]
 
 _ADD, _REMOVE = 0, 1
 
-_ADVISORY_TOPICS: Final = "ActiveMQ.Advisory.TempQueue,ActiveMQ.Advisory.TempTopic"
+_ADVISORY_TOPICS: Final = f"{ADVISORY_PREFIX}TempQueue,{ADVISORY_PREFIX}TempTopic"
 _PREFETCH = 1000
 _ACK_SHARE = 0.75
 _IMPLICIT_SESSION = -1

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from pyjms.cli.messages.options import Selector
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms_broker.cli.management.changes import DryRun, Limit, confirm
 from pyjms_broker.cli.management.client import Attributes, ManagementClient
 from pyjms_broker.cli.management.options import Json, Yes, management_command
 
 __all__ = ["retry"]
-
-_NAME: Final = "ActiveMQ.DLQ"
 
 
 @management_command("retry")
@@ -86,7 +85,7 @@ def _dead_letter_queues(
 
 def _has_dead_letters(values: Attributes) -> bool:
     """Whether it has had some since the start, or has the name of such a queue, as after it."""
-    return bool(values.get("DLQ")) or str(values["Name"]).startswith(_NAME)
+    return bool(values.get("DLQ")) or str(values["Name"]).startswith(DEFAULT_DEAD_LETTER_QUEUE)
 
 
 def _dead_letters(

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms_broker.cli.management.client import Attributes, ManagementClient
 from pyjms_broker.cli.management.options import Json, management_command
 
@@ -82,7 +83,7 @@ def _destinations(client: ManagementClient, type_: str, *attributes: str) -> lis
     found = client.read_all(
         pattern(destinationType=type_, destinationName="*"), "Name", *attributes
     ).values()
-    named = [each for each in found if not str(each.get("Name")).startswith("ActiveMQ.Advisory.")]
+    named = [each for each in found if not str(each.get("Name")).startswith(ADVISORY_PREFIX)]
     return sorted(named, key=lambda each: str(each.get("Name")))
 
 

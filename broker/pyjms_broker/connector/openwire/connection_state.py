@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from pyjms.errors import IllegalStateException
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.wire.openwire import commands
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
@@ -141,7 +141,7 @@ def connection_of(
 
 
 def _is_advisory(destination: Destination | None) -> bool:
-    return destination is not None and destination.physical_name.startswith("ActiveMQ.Advisory.")
+    return destination is not None and destination.physical_name.startswith(ADVISORY_PREFIX)
 
 
 def registered(found: T | None, kind: str, object_id: object) -> T:

@@ -9,6 +9,7 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert
+from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.wire.limits import LARGE_FRAME, MAX_PROPERTY_VALUES, inflate, inflate_sized
 from pyjms.wire.openwire.commands import (
     ActiveMQBytesMessage,
@@ -91,7 +92,6 @@ _JMS_HEADERS: Final = {
     "JMSReplyTo": "reply-to",
 }
 """Names of JMS that are not properties, and STOMP's names for them."""
-_ADVISORIES: Final = "ActiveMQ.Advisory."
 _CONVERTING: Final = KNOWN - {"jms-byte"}
 _KINDS: Final[dict[str, type[ActiveMQMessage]]] = {
     "text": ActiveMQTextMessage,
@@ -262,7 +262,7 @@ def _transformed(
 
 def _is_advisory(message: ActiveMQMessage) -> bool:
     destination = message.destination
-    return destination is not None and destination.physical_name.startswith(_ADVISORIES)
+    return destination is not None and destination.physical_name.startswith(ADVISORY_PREFIX)
 
 
 def _add_fields(headers: dict[str, str], message: ActiveMQMessage, names: DestinationNames) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms_broker.management.errors import InstanceNotFoundException
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
@@ -126,7 +127,7 @@ def subscribers(management: Management, *, everything: bool = False) -> Subscrib
     for view in management.find(below(endpoint="Consumer") + ",*"):
         if not view.get("DestinationTopic"):
             continue
-        if not everything and str(view.get("DestinationName")).startswith("ActiveMQ.Advisory."):
+        if not everything and str(view.get("DestinationName")).startswith(ADVISORY_PREFIX):
             continue
         values = values_of(view, CONSUMER)
         if not values["Durable"]:

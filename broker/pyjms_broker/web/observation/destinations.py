@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
 from pyjms_broker.management.names import DOMAIN
@@ -11,7 +12,6 @@ from pyjms_broker.management.names import DOMAIN
 __all__ = ["destination_views"]
 
 _PATTERN: Final = f"{DOMAIN}:type=Broker,brokerName=*,destinationType=*,destinationName=*"
-_ADVISORY: Final = "ActiveMQ.Advisory."
 
 
 def destination_views(management: Management) -> list[View[Any]]:
@@ -20,6 +20,6 @@ def destination_views(management: Management) -> list[View[Any]]:
         view
         for view in management.find(_PATTERN)
         if not view.name.keys["destinationType"].startswith("Temp")
-        and not view.name.keys["destinationName"].startswith(_ADVISORY)
+        and not view.name.keys["destinationName"].startswith(ADVISORY_PREFIX)
     ]
     return sorted(found, key=lambda view: view.name.text)
