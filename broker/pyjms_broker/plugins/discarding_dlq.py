@@ -12,13 +12,10 @@ from typing import Annotated
 from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import Throwable
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import Attribute
+from pyjms_broker.plugins.dead_letter_filter import DeadLetterFilter
 
 __all__ = ["DiscardingDLQBrokerPlugin"]
 
@@ -82,8 +79,8 @@ class DiscardingDLQBrokerPlugin:
         return DiscardingDLQBroker(broker, self)
 
 
-class DiscardingDLQBroker(BrokerFilter):
-    """Dead-letters only what is not to be discarded; the acknowledgement goes on in any case."""
+class DiscardingDLQBroker(DeadLetterFilter):
+    """Dead-letters only what is not to be discarded."""
 
     def __init__(self, next_broker: Broker, options: DiscardingDLQBrokerPlugin) -> None:
         super().__init__(next_broker)
@@ -91,17 +88,11 @@ class DiscardingDLQBroker(BrokerFilter):
         self._patterns = options.patterns()
         self._discarded = 0
 
-    def send_to_dead_letter_queue(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-        cause: Throwable | None,
-    ) -> bool:
+    def is_dead_letter(self, reference: MessageReference) -> bool:
         destination = reference.destination.destination
         option = self._option_for(destination)
         if option is None:
-            return self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
+            return True
         logger.debug("%s: message %s discarded: %s", destination, reference.message_id, option)
         self._discarded += 1
         interval = self._options.report_interval

@@ -19,17 +19,16 @@ from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_ID
 from pyjms.jms.transaction.redelivery import next_delay
 from pyjms.jms.types import Long
-from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, Throwable
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, all_of, checked
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_command
 from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.plugins.dead_letter_filter import DeadLetterFilter
 from pyjms_broker.policy.wildcard import matches, specificity
 from pyjms_broker.scheduler.schedule_properties import number_of, properties_of
 
@@ -149,7 +148,7 @@ class RedeliveryPlugin:
         return RedeliveryBroker(broker, self)
 
 
-class RedeliveryBroker(BrokerFilter):
+class RedeliveryBroker(DeadLetterFilter):
     """Schedules what would be dead-lettered, unless it has expired."""
 
     def __init__(self, next_broker: Broker, options: RedeliveryPlugin) -> None:
@@ -158,13 +157,7 @@ class RedeliveryBroker(BrokerFilter):
         self._producer_id = ProducerId(IdGenerator().generate())
         self._numbers = itertools.count(1)
 
-    def send_to_dead_letter_queue(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-        cause: Throwable | None,
-    ) -> bool:
+    def is_dead_letter(self, reference: MessageReference) -> bool:
         options = self._options
         destination = reference.destination.destination
         policy = _policy_for(destination, options.redelivery_policy_map)
@@ -178,7 +171,7 @@ class RedeliveryBroker(BrokerFilter):
         else:
             dead = options.send_to_dlq_if_max_retries_exceeded
         if dead:
-            return self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
+            return True
         logger.debug("%s: message %s discarded", destination, reference.message_id)
         return False
 

@@ -7,7 +7,6 @@ restores the prepared transactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -25,7 +24,7 @@ from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.api import RecoveredTransaction, StoreState
-from pyjms_broker.store.file_lock import SharedFileLock
+from pyjms_broker.store.file_adapter import FileAdapter
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex
@@ -51,11 +50,10 @@ __all__ = ["KahaDBPersistenceAdapter"]
 
 logger = get_logger(__name__)
 
-_LOCK_NAME: Final = "lock"
 _WRITABLE_STATES: Final = (StoreState.RUNNING, StoreState.CONGESTED)
 
 
-class KahaDBPersistenceAdapter:
+class KahaDBPersistenceAdapter(FileAdapter):
     """The store in `directory`. Belongs to one loop while it is started.
 
     Source: ActiveMQ KahaDBPersistenceAdapter.
@@ -70,24 +68,19 @@ class KahaDBPersistenceAdapter:
         on_progress: Progress | None = None,
     ) -> None:
         """Describe the store; `start` opens it. `on_progress` is called during a long replay."""
-        self.directory = directory
         self.settings = settings = settings or KahaDBSettings()
-        self.on_state: Callable[[StoreState, Exception | None], None] | None = None
+        super().__init__(
+            directory,
+            use_lock=settings.use_lock,
+            fail_if_locked=settings.fail_if_locked,
+            lock_acquire_sleep_interval=settings.lock_acquire_sleep_interval,
+        )
         self.on_progress = on_progress
-        self.on_lock_lost: Callable[[], None] | None = None
-        """Called when the lock is lost: the broker must stop. (activemq-persistence H2)"""
         self.concurrent_store_and_dispatch_queues = settings.concurrent_store_and_dispatch_queues
         self.concurrent_store_and_dispatch_topics = settings.concurrent_store_and_dispatch_topics
         self.rebuilt = False
         """Whether the last start rebuilt the index."""
         self._disk = disk
-        self._delete_all = False
-        self._lock = SharedFileLock(
-            directory / _LOCK_NAME,
-            fail_if_locked=self.settings.fail_if_locked,
-            lock_acquire_sleep_interval=self.settings.lock_acquire_sleep_interval,
-        )
-        self._state = StoreState.RUNNING
         self._index_error: Exception | None = None
         self._journal: Journal | None = None
         self._index: StoreIndex | None = None
@@ -99,25 +92,6 @@ class KahaDBPersistenceAdapter:
         self._topics: dict[Destination, KahaDBTopicMessageStore] = {}
 
     # -- opening and closing
-
-    async def start(self) -> None:
-        """Open the store; waits for its lock, then replays what the index does not cover.
-
-        Raises:
-            ResourceAllocationException: the store cannot be opened, or segments are missing
-            (activemq-persistence K23).
-        """
-        if self.settings.use_lock:
-            await self._lock.acquire()
-        try:
-            await self._open()
-        except BaseException as error:
-            await self._close()
-            if isinstance(error, OSError):
-                raise ResourceAllocationException(
-                    f"Cannot open the store in {self.directory}: {error}"
-                ) from error
-            raise
 
     def start_new(self) -> None:
         """Create and open a new store without a lock, blocking the loop meanwhile.
@@ -252,27 +226,11 @@ class KahaDBPersistenceAdapter:
         else:  # the next start rebuilds it
             discard_index(index, index.path, archive=self.settings.archive_corrupted_index)
 
-    async def delete_all_messages(self) -> None:
-        """Have the next `start` delete all messages once it holds the lock.
-
-        Raises:
-            IllegalStateException: the store is started.
-        """
-        if self._db is not None:
-            raise IllegalStateException("The store is started: its messages cannot be deleted now")
-        self._delete_all = True
+    @property
+    def _is_open(self) -> bool:
+        return self._db is not None
 
     # -- state
-
-    @property
-    def state(self) -> StoreState:
-        """The state of the store."""
-        return self._state
-
-    @property
-    def is_slave(self) -> bool:
-        """Whether the store waits while another broker holds its lock. (activemq-persistence H4)"""
-        return self._lock.slave
 
     def _index_error_changed(self, error: Exception | None) -> None:
         """Suspend the store while too much waits for an index that cannot be written.
@@ -291,13 +249,7 @@ class KahaDBPersistenceAdapter:
             return  # failed for good
         if self._index_error is not None and state in _WRITABLE_STATES:
             state, error = StoreState.SUSPENDED, self._index_error
-        self._state = state
-        if self.on_state is not None:
-            self.on_state(state, error)
-
-    def _lock_lost(self) -> None:
-        if self.on_lock_lost is not None:
-            self.on_lock_lost()
+        self._report(state, error)
 
     def _require_open(self) -> MessageDatabase:
         if self._db is None:

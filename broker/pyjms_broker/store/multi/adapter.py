@@ -18,12 +18,11 @@ from pyjms import _wakeup
 from pyjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
-    ResourceAllocationException,
 )
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.file_lock import SharedFileLock
+from pyjms_broker.store.file_adapter import FileAdapter
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
@@ -43,10 +42,9 @@ from pyjms_broker.store.periodic import run_every
 __all__ = ["MultiKahaDBPersistenceAdapter"]
 
 _DECISIONS: Final = "txStore"
-_LOCK: Final = "lock"
 
 
-class MultiKahaDBPersistenceAdapter:
+class MultiKahaDBPersistenceAdapter(FileAdapter):
     """The stores in `directory`. Belongs to one loop while it is started.
 
     ActiveMQ: MultiKahaDBPersistenceAdapter.
@@ -70,12 +68,14 @@ class MultiKahaDBPersistenceAdapter:
         `transaction_journal` has the settings of `txStore`, which is cleaned up every
         `cleanup_interval` (0: only at a `checkpoint`).
         """
-        self.directory = directory
+        super().__init__(
+            directory,
+            use_lock=use_lock,
+            fail_if_locked=fail_if_locked,
+            lock_acquire_sleep_interval=lock_acquire_sleep_interval,
+        )
         self.filters = tuple(filters)
-        self.on_state: Callable[[StoreState, Exception | None], None] | None = None
         self.has_several_journals = True
-        self.on_lock_lost: Callable[[], None] | None = None
-        """Called when the lock is lost: this broker must stop (activemq-persistence H2)."""
         self.concurrent_store_and_dispatch_queues = all(
             f.settings.concurrent_store_and_dispatch_queues for f in self.filters
         )
@@ -88,13 +88,6 @@ class MultiKahaDBPersistenceAdapter:
         self._decision_settings = transaction_journal or JournalSettings()
         self._cleanup_interval = cleanup_interval
         self._keep_alive_period = lock_keep_alive_period if use_lock else 0.0
-        self._lock = (
-            SharedFileLock(directory / _LOCK, fail_if_locked, lock_acquire_sleep_interval)
-            if use_lock
-            else None
-        )
-        self._delete_all = False
-        self._state = StoreState.RUNNING
         self._decisions: DecisionLog | None = None
         self._transactions: MultiTransactionStore | None = None
         self._by_filter: dict[FilteredKahaDB, KahaDBPersistenceAdapter] = {}
@@ -106,22 +99,7 @@ class MultiKahaDBPersistenceAdapter:
     # -- opening and closing
 
     async def start(self) -> None:
-        """Open all stores; waits for the lock where another broker has it.
-
-        Raises:
-            JMSException: one cannot be opened.
-        """
-        if self._lock is not None:
-            await self._lock.acquire()
-        try:
-            await self._open()
-        except BaseException as error:
-            await self._close()
-            if isinstance(error, OSError):
-                raise ResourceAllocationException(
-                    f"Cannot open the stores in {self.directory}: {error}"
-                ) from error
-            raise
+        await super().start()
         self._spawn(self._cleanup_interval, self._clean_up)
         self._spawn(self._keep_alive_period, self._keep_alive)
 
@@ -203,30 +181,13 @@ class MultiKahaDBPersistenceAdapter:
             try:
                 await partitions.close_all(closing)
             finally:
-                if self._lock is not None:
-                    self._lock.release()
+                self._lock.release()
 
-    async def delete_all_messages(self) -> None:
-        """Have the next `start` delete everything, once it holds the lock.
-
-        Raises:
-            IllegalStateException: it is started.
-        """
-        if self._transactions is not None:
-            raise IllegalStateException("Cannot delete all messages: the store is started")
-        self._delete_all = True
+    @property
+    def _is_open(self) -> bool:
+        return self._transactions is not None
 
     # -- state
-
-    @property
-    def state(self) -> StoreState:
-        """The worst state of all stores."""
-        return self._state
-
-    @property
-    def is_slave(self) -> bool:
-        """Whether it is waiting for another broker's lock (activemq-persistence H4)."""
-        return self._lock is not None and self._lock.slave
 
     def _state_changed(self, _: StoreState, error: Exception | None) -> None:
         states = [adapter.state for adapter in self._all_make_adapter()]
@@ -234,9 +195,7 @@ class MultiKahaDBPersistenceAdapter:
             states.append(self._decisions.journal.state)
         state = partitions.worst(states)
         if state is not self._state:
-            self._state = state
-            if self.on_state is not None:
-                self.on_state(state, error)
+            self._report(state, error)
 
     # -- stores
 
@@ -364,8 +323,8 @@ class MultiKahaDBPersistenceAdapter:
             await self._decisions.clean_up()
 
     async def _keep_alive(self) -> None:
-        if self._lock is not None and not self._lock.keep_alive() and self.on_lock_lost:
-            self.on_lock_lost()
+        if not self._lock.keep_alive():
+            self._lock_lost()
 
     def _spawn(self, interval: float, work: Callable[[], Awaitable[None]]) -> None:
         if interval:

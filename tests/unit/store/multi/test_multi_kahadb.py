@@ -452,7 +452,7 @@ async def test_one_lock_for_all(stage: Stage) -> None:
 async def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     adapter = make(tmp_path / "file" / "m", use_lock=False)
-    with pytest.raises(ResourceAllocationException, match="Cannot open the stores"):
+    with pytest.raises(ResourceAllocationException, match="Cannot open the store in"):
         await adapter.start()
     assert not adapter.is_slave
 

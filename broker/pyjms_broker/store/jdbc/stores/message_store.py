@@ -19,7 +19,7 @@ from pyjms_broker.store.jdbc.stores.work import Addition, Removal, Work, WorkQue
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
-__all__ = ["JDBCMessageStore", "StoredDestination"]
+__all__ = ["JDBCMessageStore", "PageQuery", "StoredDestination"]
 
 _SMALLEST_PAGE: Final = 100
 _HIGHEST_PRIORITY: Final = 9
@@ -33,6 +33,15 @@ class StoredDestination(NamedTuple):
     base: int
     """The ID before that of its first message."""
     epoch: int
+
+
+class PageQuery(NamedTuple):
+    """Which messages a page may have."""
+
+    statement: Any
+    parameters: dict[str, object]
+    skip: Positions
+    visible: Callable[[int], bool]
 
 
 class JDBCMessageStore:
@@ -106,8 +115,8 @@ class JDBCMessageStore:
         self, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         self._settle()
-        page = self._page_statement
-        return self._page(page, {}, after, limit, skip, self.overlay.is_visible)
+        query = PageQuery(self._page_statement, {}, skip, self.overlay.is_visible)
+        return self._page(query, after, limit)
 
     def remove_all_messages(self, context: OperationContext) -> Completion:
         before = self._count, self._size
@@ -304,32 +313,15 @@ class JDBCMessageStore:
     def _find_statement(self) -> Any:
         return self.context.statements.find_message
 
-    def _page(
-        self,
-        statement: Any,
-        parameters: dict[str, object],
-        after: Position | None,
-        limit: int,
-        skip: Positions,
-        visible: Callable[[int], bool],
-    ) -> list[StoredMessage]:
+    def _page(self, query: PageQuery, after: Position | None, limit: int) -> list[StoredMessage]:
         """Return the messages of a page; once more if some were quarantined, to have it full."""
         before, found = -1, list[StoredMessage]()
         while before != len(self.overlay.unshown):
             before = len(self.overlay.unshown)
-            found = self._load(self._positions(statement, parameters, after, limit, skip, visible))
+            found = self._load(self._positions(query, after, limit))
         return found
 
-    def _positions(
-        self,
-        statement: Any,
-        parameters: dict[str, object],
-        after: Position | None,
-        limit: int,
-        skip: Positions,
-        visible: Callable[[int], bool],
-    ) -> list[Position]:
-        parameters = {**parameters, "at": self.container}
+    def _positions(self, query: PageQuery, after: Position | None, limit: int) -> list[Position]:
         found: list[Position] = []
         start = after or Position(0, 0)
         for level in range(start.level, _HIGHEST_PRIORITY + 1 if self.prioritized else 1):
@@ -337,21 +329,15 @@ class JDBCMessageStore:
             wanted = limit - len(found)
             if wanted <= 0:
                 break
-            found += self._page_of_level(statement, parameters, first, wanted, skip, visible)
+            found += self._page_of_level(query, first, wanted)
         return found
 
-    def _page_of_level(
-        self,
-        statement: Any,
-        parameters: dict[str, object],
-        after: Position,
-        wanted: int,
-        skip: Positions,
-        visible: Callable[[int], bool],
-    ) -> list[Position]:
+    def _page_of_level(self, query: PageQuery, after: Position, wanted: int) -> list[Position]:
+        statement, parameters, skip, visible = query
         level = after.level
+        parameters = {**parameters, "at": self.container}
         if self.prioritized:
-            parameters = {**parameters, "level": _HIGHEST_PRIORITY - level}
+            parameters["level"] = _HIGHEST_PRIORITY - level
         unwritten = self.overlay.added
         size = min(max(wanted, _SMALLEST_PAGE), self.context.settings.max_rows)
         found: list[Position] = []

@@ -24,7 +24,11 @@ from pyjms_broker.store.jdbc.execution.operations import (
     SetPrioritized,
 )
 from pyjms_broker.store.jdbc.stores.context import StoreContext
-from pyjms_broker.store.jdbc.stores.message_store import JDBCMessageStore, StoredDestination
+from pyjms_broker.store.jdbc.stores.message_store import (
+    JDBCMessageStore,
+    PageQuery,
+    StoredDestination,
+)
 from pyjms_broker.store.jdbc.stores.work import Acknowledgement, Subscriber, WorkQueue
 
 if TYPE_CHECKING:
@@ -125,7 +129,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
             "client": key.client_id,
             "subscription": key.subscription_name,
         }
-        return self._page(page, parameters, after, limit, skip, _filter(self, found))
+        return self._page(PageQuery(page, parameters, skip, _filter(self, found)), after, limit)
 
     def subscription_message_count(self, key: SubscriptionKey) -> int:
         if key in self._subscriptions:

@@ -1,0 +1,96 @@
+"""What the adapters of stores in a directory share: its lock, their state, and an empty start."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+
+from pyjms.errors import IllegalStateException, ResourceAllocationException
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.file_lock import SharedFileLock
+
+__all__ = ["FileAdapter"]
+
+
+class FileAdapter(ABC):
+    """A persistence adapter with files in a directory, which one broker at a time may open."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        use_lock: bool,
+        fail_if_locked: bool,
+        lock_acquire_sleep_interval: float,
+    ) -> None:
+        """Describe the lock; the interval is in seconds."""
+        self.directory = directory
+        self.on_state: Callable[[StoreState, Exception | None], None] | None = None
+        self.on_lock_lost: Callable[[], None] | None = None
+        """Called when the lock is lost: the broker must stop. (activemq-persistence H2)"""
+        self._uses_lock = use_lock
+        self._lock = SharedFileLock(directory / "lock", fail_if_locked, lock_acquire_sleep_interval)
+        self._state = StoreState.RUNNING
+        self._delete_all = False
+
+    async def start(self) -> None:
+        """Open the store; waits for the lock where another broker has it. Cancellable.
+
+        Raises:
+            ResourceAllocationException: it cannot be opened, or segments are missing.
+                (activemq-persistence K23)
+            JMSException: it cannot be opened.
+        """
+        if self._uses_lock:
+            await self._lock.acquire()
+        try:
+            await self._open()
+        except BaseException as error:
+            await self._close()
+            if isinstance(error, OSError):
+                raise ResourceAllocationException(
+                    f"Cannot open the store in {self.directory}: {error}"
+                ) from error
+            raise
+
+    @abstractmethod
+    async def _open(self) -> None:
+        """Open the store, whose lock is acquired."""
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """Close what is open, and release the lock. Idempotent."""
+
+    @property
+    @abstractmethod
+    def _is_open(self) -> bool: ...
+
+    async def delete_all_messages(self) -> None:
+        """Have the next `start` delete everything once it holds the lock.
+
+        Raises:
+            IllegalStateException: the store is started.
+        """
+        if self._is_open:
+            raise IllegalStateException("The store is started: its messages cannot be deleted now")
+        self._delete_all = True
+
+    @property
+    def state(self) -> StoreState:
+        """The state of the store; of several stores the worst."""
+        return self._state
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it waits while another broker holds its lock. (activemq-persistence H4)"""
+        return self._lock.slave
+
+    def _report(self, state: StoreState, error: Exception | None) -> None:
+        self._state = state
+        if self.on_state is not None:
+            self.on_state(state, error)
+
+    def _lock_lost(self) -> None:
+        if self.on_lock_lost is not None:
+            self.on_lock_lost()
