@@ -19,6 +19,21 @@ def uri_scheme(text: str) -> str | None:
     return None if found is None else found[1]
 
 
+def check_shared_folder(text: str, example: str) -> str:
+    """Return the path of a folder that several machines use; `example` is such a path.
+
+    Raises:
+        ValueError: it is a URI.
+    """
+    scheme = uri_scheme(text)
+    if scheme is not None:
+        raise ValueError(
+            f"is a URI ({scheme}:), but must be a path in a file system that all machines mount, "
+            f"such as {example}"
+        )
+    return text
+
+
 def replace_text(file: Path, text: str) -> None:
     """Write a file as a whole: whoever reads it gets the old text or the new one. Blocks.
 

@@ -5,12 +5,15 @@ Spring: a @Configuration class with the beans queueFactory, topicFactory and dur
 
 from __future__ import annotations
 
+import logging
+import sys
+
 from dependency_injector import providers
 
-from pyjms import ApplicationContainer, SimpleJmsListenerContainerFactory
+from pyjms import ApplicationContainer, JmsApplication, SimpleJmsListenerContainerFactory
 from pyjms.aio import JmsMessagingTemplate
 
-__all__ = ["QUEUE", "TOPIC", "Configuration"]
+__all__ = ["QUEUE", "TOPIC", "Configuration", "run"]
 
 QUEUE = "active.queue"
 TOPIC = "active.topic.name.model"
@@ -38,3 +41,9 @@ class Configuration(ApplicationContainer):
         client_id="tutorial",
     )
     messaging = providers.Singleton(JmsMessagingTemplate, ApplicationContainer.jms_template)
+
+
+def run(module: str) -> None:
+    """Run a program of the tutorial by itself: the module of this name, until it is stopped."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    JmsApplication(sys.modules[module], container=Configuration).run()

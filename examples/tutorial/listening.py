@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-
-from examples.tutorial.configuration import QUEUE, TOPIC, Configuration
-from pyjms import JmsApplication, jms_listener
+from examples.tutorial.configuration import QUEUE, TOPIC, run
+from pyjms import jms_listener
 
 received: list[str] = []
 
@@ -24,5 +21,4 @@ async def on_topic(text: str) -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    JmsApplication(sys.modules[__name__], container=Configuration).run()
+    run(__name__)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from typing import Annotated
 
 from dependency_injector.wiring import Provide
 
-from examples.tutorial.configuration import QUEUE, TOPIC, Configuration
-from pyjms import JmsApplication, Topic, on_startup
+from examples.tutorial.configuration import QUEUE, TOPIC, run
+from pyjms import Topic, on_startup
 from pyjms.aio import JmsMessagingTemplate
 
 TEXTS = ("one", "two", "three")
@@ -24,5 +22,4 @@ async def send(messaging: Annotated[JmsMessagingTemplate, Provide["messaging"]])
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    JmsApplication(sys.modules[__name__], container=Configuration).run()
+    run(__name__)

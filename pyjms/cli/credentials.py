@@ -25,17 +25,19 @@ __all__ = [
     "factory_for",
     "password_option",
     "read_credentials",
+    "url_option",
     "user_option",
 ]
 
+
+def url_option(*names: str, description: str = "The broker.") -> Any:
+    """Return the option for the broker's URL, with further `names` before --url."""
+    return typer.Option(*names, "--url", envvar="PYJMS_URL", metavar="URL", help=description)
+
+
 UrlOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--url",
-        envvar="PYJMS_URL",
-        metavar="URL",
-        help="The broker, also ActiveMQ's. Default: tcp://localhost:61616.",
-    ),
+    url_option(description="The broker, also ActiveMQ's. Default: tcp://localhost:61616."),
 ]
 
 

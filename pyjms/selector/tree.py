@@ -47,35 +47,39 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class _OfOne:
+    operand: Node
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class _OfSeveral:
+    operands: tuple[Node, ...]
+    depth: int
+
+
+class Truth(_OfOne):
     """A value used as a condition: TRUE only if it is the boolean true."""
 
-    operand: Node
-    depth: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(_OfOne):
     """NOT of a condition."""
 
-    operand: Node
-    depth: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
+class AllOf(_OfSeveral):
     """Conditions joined by AND; also BETWEEN, as two comparisons."""
 
-    operands: tuple[Node, ...]
-    depth: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(_OfSeveral):
     """Conditions joined by OR."""
 
-    operands: tuple[Node, ...]
-    depth: int
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +92,10 @@ class Compare:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class IsNull:
+class IsNull(_OfOne):
     """Whether a value is NULL."""
 
-    operand: Node
-    depth: int
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +117,10 @@ class In:
     depth: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Negate:
+class Negate(_OfOne):
     """A minus before a value."""
 
-    operand: Node
-    depth: int
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

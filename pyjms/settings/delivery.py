@@ -66,14 +66,7 @@ class RedeliverySettings(Section):
     def apply(self, policy: RedeliveryPolicy) -> RedeliveryPolicy:
         """Return a policy with what is set here, and the rest of `policy`."""
         return apply_redelivery(
-            policy,
-            maximum=self.maximum,
-            initial_delay=self.initial_delay,
-            multiplier=self.multiplier,
-            max_delay=self.max_delay,
-            jitter=self.jitter,
-            delay=self.delay,
-            pre_dispatch_check=self.pre_dispatch_check,
+            policy, self, delay=self.delay, pre_dispatch_check=self.pre_dispatch_check
         )
 
     def without_delays(self) -> Self:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from pyjms._paths import uri_scheme
+from pyjms._paths import check_shared_folder
 from pyjms._yaml import Duration
 from pyjms.settings.section import Section, Text
 from pyjms.settings.values import read_option
@@ -20,17 +20,9 @@ __all__ = ["PipelineSettings", "RestartSettings", "SparkSettings"]
 Option = Annotated[str, BeforeValidator(read_option)]
 
 
-def _check_folder(text: str) -> str:
-    scheme = uri_scheme(text)
-    if scheme is not None:
-        raise ValueError(
-            f"this is a URI ({scheme}:), and it must be a path of a file system that all "
-            "machines mount, such as /shared/checkpoints"
-        )
-    return text
-
-
-Folder = Annotated[Text, AfterValidator(_check_folder)]
+Folder = Annotated[
+    Text, AfterValidator(lambda text: check_shared_folder(text, "/shared/checkpoints"))
+]
 
 
 class RestartSettings(Section):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pyjms._clock import check_seconds
 from pyjms.client.options import RedeliveryPolicy
@@ -72,14 +72,7 @@ class RetryPolicy:
 
     def apply(self, policy: RedeliveryPolicy) -> RedeliveryPolicy:
         """Return a redelivery policy with what is set here, and the rest of `policy`."""
-        return apply_redelivery(
-            policy,
-            maximum=self.maximum,
-            initial_delay=self.initial_delay,
-            multiplier=self.multiplier,
-            max_delay=self.max_delay,
-            jitter=self.jitter,
-        )
+        return apply_redelivery(policy, self)
 
     def retries(self, error: BaseException) -> bool:
         """Return whether there is another attempt after `error`, as far as its type goes."""
@@ -103,23 +96,39 @@ class RetryPolicy:
         return frozenset(field.name for field in fields(cls))
 
 
+class RedeliveryChanges(Protocol):
+    """What may be set of a redelivery policy, as settings name it; None: it is not set."""
+
+    @property
+    def maximum(self) -> int | None: ...
+
+    @property
+    def initial_delay(self) -> float | None: ...
+
+    @property
+    def multiplier(self) -> float | None: ...
+
+    @property
+    def max_delay(self) -> float | None: ...
+
+    @property
+    def jitter(self) -> float | None: ...
+
+
 def apply_redelivery(
     policy: RedeliveryPolicy,
+    changed: RedeliveryChanges,
     *,
-    maximum: int | None,
-    initial_delay: float | None,
-    multiplier: float | None,
-    max_delay: float | None,
-    jitter: float | None,
     delay: float | None = None,
     pre_dispatch_check: bool | None = None,
 ) -> RedeliveryPolicy:
-    """Return a policy with what is not None, and the rest of `policy`; as settings name them."""
+    """Return a policy with what is not None, and the rest of `policy`."""
+    multiplier, jitter = changed.multiplier, changed.jitter
     changes: dict[str, Any] = {
-        "maximum_redeliveries": maximum,
-        "initial_redelivery_delay": initial_delay,
-        "redelivery_delay": initial_delay if delay is None else delay,
-        "maximum_redelivery_delay": max_delay,
+        "maximum_redeliveries": changed.maximum,
+        "initial_redelivery_delay": changed.initial_delay,
+        "redelivery_delay": changed.initial_delay if delay is None else delay,
+        "maximum_redelivery_delay": changed.max_delay,
         "back_off_multiplier": multiplier,
         "use_exponential_back_off": None if multiplier is None else multiplier > 1,
         "collision_avoidance_percent": None if jitter is None else round(jitter * 100),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from pyjms._forwarding import DelegatedAttribute
+from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
@@ -349,6 +349,9 @@ class RegionDestination(BrokerDestination):
         """
 
 
+_NEXT: Final = attrgetter("next")
+
+
 class DestinationFilter(BrokerDestination):
     """A destination around another: passes every call on; override what matters."""
 
@@ -370,22 +373,8 @@ class DestinationFilter(BrokerDestination):
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         return self.next.send(exchange, message)
 
-    def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
-        self.next.add_subscription(context, subscription)
-
-    def remove_subscription(
-        self,
-        context: ConnectionContext,
-        subscription: Subscription,
-        last_delivered_sequence_id: int,
-    ) -> None:
-        self.next.remove_subscription(context, subscription, last_delivered_sequence_id)
-
-    def messages(self) -> Iterator[MessageReference]:
-        return self.next.messages()
-
-    def expire_messages(self) -> None:
-        self.next.expire_messages()
-
-    def dispose(self, context: ConnectionContext) -> None:
-        self.next.dispose(context)
+    add_subscription = delegated(BrokerDestination.add_subscription, _NEXT)
+    remove_subscription = delegated(BrokerDestination.remove_subscription, _NEXT)
+    messages = delegated(BrokerDestination.messages, _NEXT)
+    expire_messages = delegated(BrokerDestination.expire_messages, _NEXT)
+    dispose = delegated(BrokerDestination.dispose, _NEXT)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
+from pyjms._logger import get_logger
+
 if TYPE_CHECKING:
+    from pyjms._wakeup import BackgroundTask
     from pyjms_broker.api.message import MessageReference
 
-__all__ = ["MAX_EXPIRED_PER_TURN", "PAGING_RETRY_DELAY", "PendingCursor"]
+__all__ = ["MAX_EXPIRED_PER_TURN", "PAGING_RETRY_DELAY", "PendingCursor", "log_paging_failure"]
+
+logger = get_logger(__name__)
 
 MAX_EXPIRED_PER_TURN: Final = 500
 """Expired messages that are processed before other tasks of the event loop run."""
@@ -59,3 +64,14 @@ class PendingCursor(Protocol):
 
     def clear(self) -> None:
         """Remove all messages."""
+
+
+def log_paging_failure(owner: object, error: Exception, retry: BackgroundTask | None) -> None:
+    """Log the error of a store, unless the next attempt is due already."""
+    if retry is None or retry.done:
+        logger.error(
+            "%s: paging in messages failed, next attempt in %g s",
+            owner,
+            PAGING_RETRY_DELAY,
+            exc_info=error,
+        )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Final
 
-from pyjms._paths import uri_scheme
+from pyjms._paths import check_shared_folder
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, parse_destination
 
@@ -195,13 +195,7 @@ def _boolean(text: str) -> bool:
 
 
 def _folder(text: str) -> str:
-    scheme = uri_scheme(text)
-    if scheme is not None:
-        raise ValueError(
-            f"is a URI ({scheme}:), but must be a path in a file system that all machines mount, "
-            "such as /shared/spool"
-        )
-    return text
+    return check_shared_folder(text, "/shared/spool")
 
 
 def _offset(text: str) -> str:

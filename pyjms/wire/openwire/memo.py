@@ -10,7 +10,13 @@ import struct
 from typing import Any, Final
 
 from pyjms.jms.mutf8 import decode_mutf8
-from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, MessageId
+from pyjms.wire.openwire.commands import (
+    ConnectionId,
+    ConsumerId,
+    LocalTransactionId,
+    MessageId,
+    ProducerId,
+)
 from pyjms.wire.openwire.message_layout import (
     GROUP_SEQUENCE,
     GROUP_SEQUENCE_SIZE,
@@ -31,10 +37,10 @@ __all__ = [
     "StructureMemo",
 ]
 
-LOCAL_TRANSACTION_ID: Final = 111
-CONNECTION_ID: Final = 120
-CONSUMER_ID: Final = 122
-PRODUCER_ID: Final = 123
+LOCAL_TRANSACTION_ID: Final = LocalTransactionId.TYPE
+CONNECTION_ID: Final = ConnectionId.TYPE
+CONSUMER_ID: Final = ConsumerId.TYPE
+PRODUCER_ID: Final = ProducerId.TYPE
 # The flag and type of a message id whose textView is null.
 MESSAGE_ID: Final = b"\1\x6e\0"
 

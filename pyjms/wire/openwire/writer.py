@@ -247,11 +247,7 @@ class LooseWriter(Writer):
     def _string(self, value: str | None) -> None:
         self._flag(value is not None)
         if value is not None:
-            data = encode_mutf8(value)
-            if len(data) > MAX_STRING_SIZE:
-                raise LocalProtocolError(
-                    f"String of {len(data)} bytes is longer than {MAX_STRING_SIZE}"
-                )
+            data = _encoded(value, MAX_STRING_SIZE)
             self.out += _U16.pack(len(data))
             self.out += data
 
@@ -316,11 +312,7 @@ class TightWriter(Writer):
     def _string(self, value: str | None) -> None:
         self._flag(value is not None)
         if value is not None:
-            data = encode_mutf8(value)
-            if len(data) > MAX_TIGHT_STRING_SIZE:
-                raise LocalProtocolError(
-                    f"String of {len(data)} bytes is longer than {MAX_TIGHT_STRING_SIZE}"
-                )
+            data = _encoded(value, MAX_TIGHT_STRING_SIZE)
             self._flag(data.isascii())
             self.out += _U16.pack(len(data))
             self.out += data
@@ -333,3 +325,10 @@ class TightWriter(Writer):
             self.out += b"\0\0"
             self.nested(value, accepts)
             _I16.pack_into(self.out, index_at, cache.add(value))
+
+
+def _encoded(value: str, limit: int) -> bytes:
+    data = encode_mutf8(value)
+    if len(data) > limit:
+        raise LocalProtocolError(f"String of {len(data)} bytes is longer than {limit}")
+    return data

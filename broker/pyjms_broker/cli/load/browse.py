@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from pyjms.cli.credentials import PasswordFile, User, factory_for
+from pyjms.cli.credentials import PasswordFile, User, factory_for, url_option
 from pyjms_broker.cli.load.commands import Password
 from pyjms_broker.cli.management.selectors import Selectors, as_selector
 
@@ -36,10 +36,7 @@ class Part(StrEnum):
 
 def browse(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue: NAME or queue://NAME.")],
-    url: Annotated[
-        str | None,
-        typer.Option("--amqurl", "--url", envvar="PYJMS_URL", metavar="URL", help="The broker."),
-    ] = None,
+    url: Annotated[str | None, url_option("--amqurl")] = None,
     msgsel: Selectors = None,
     parts: Annotated[
         list[Part] | None,

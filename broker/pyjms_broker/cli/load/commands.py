@@ -7,7 +7,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from pyjms.cli.credentials import PasswordFile, User, factory_for, password_option
+from pyjms.cli.credentials import PasswordFile, User, factory_for, password_option, url_option
 
 __all__ = ["Password", "consumer", "producer"]
 
@@ -24,10 +24,7 @@ _MODES: Final = {
 }
 
 
-BrokerUrl: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--brokerUrl", "--url", envvar="PYJMS_URL", metavar="URL", help="The broker."),
-]
+BrokerUrl: TypeAlias = Annotated[str | None, url_option("--brokerUrl")]
 Password: TypeAlias = Annotated[str | None, password_option("--password")]
 DestinationOption: TypeAlias = Annotated[
     str, typer.Option(help="queue://NAME, topic://NAME, or a queue NAME.")

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyjms import _clock
+from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms_broker.cli.management.client import Attributes, ManagementClient
 from pyjms_broker.cli.management.names import brokers, pattern
+from pyjms_broker.management.counters import DestinationCounters
 from pyjms_broker.management.object_name import ObjectName
 
 __all__ = ["ConsumerRow", "DestinationRow", "Sample", "Sampler"]
@@ -25,11 +27,10 @@ _CONSUMER: Final = (
     *("ClientId", "DispatchedQueueSize", "PendingQueueSize", "PrefetchSize"),
     *("DequeueCounter", "SlowConsumer", "Selector"),
 )
-_ADVISORIES: Final = "ActiveMQ.Advisory."
 
 
-@dataclass(frozen=True, slots=True)
-class DestinationRow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationRow(DestinationCounters):
     """A queue or a topic.
 
     Args:
@@ -41,12 +42,6 @@ class DestinationRow:
     view: str
     name: str
     kind: str
-    pending: int
-    in_flight: int
-    consumers: int
-    producers: int
-    enqueued: int
-    dequeued: int
     memory: int
     enqueue_rate: float | None
     dequeue_rate: float | None
@@ -120,7 +115,7 @@ class Sampler:
         for kind in ("Queue", "Topic"):
             wanted = pattern(brokerName=broker, destinationType=kind, destinationName="*")
             for view, values in self._client.read_all(wanted, *_DESTINATION).items():
-                if not str(values.get("Name")).startswith(_ADVISORIES):
+                if not str(values.get("Name")).startswith(ADVISORY_PREFIX):
                     yield self._row(view, kind.lower(), values, seconds)
 
     def _row(
@@ -129,18 +124,18 @@ class Sampler:
         enqueued, dequeued = number(values, "EnqueueCount"), number(values, "DequeueCount")
         before = self._counters.get(view, (0, 0))  # a destination that is new began with 0
         return DestinationRow(
-            view,
-            str(values.get("Name")),
-            kind,
-            number(values, "QueueSize"),
-            number(values, "InFlightCount"),
-            number(values, "ConsumerCount"),
-            number(values, "ProducerCount"),
-            enqueued,
-            dequeued,
-            number(values, "MemoryPercentUsage"),
-            _rate(enqueued - before[0], seconds),
-            _rate(dequeued - before[1], seconds),
+            view=view,
+            name=str(values.get("Name")),
+            kind=kind,
+            pending=number(values, "QueueSize"),
+            in_flight=number(values, "InFlightCount"),
+            consumers=number(values, "ConsumerCount"),
+            producers=number(values, "ProducerCount"),
+            enqueued=enqueued,
+            dequeued=dequeued,
+            memory=number(values, "MemoryPercentUsage"),
+            enqueue_rate=_rate(enqueued - before[0], seconds),
+            dequeue_rate=_rate(dequeued - before[1], seconds),
         )
 
     def _consumers(self, view: str) -> Iterator[ConsumerRow]:

@@ -18,13 +18,7 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms.transport.openwire import OpenWireTransport
 from pyjms.wire.openwire.commands import (
-    ActiveMQBlobMessage,
-    ActiveMQBytesMessage,
-    ActiveMQMapMessage,
     ActiveMQMessage,
-    ActiveMQObjectMessage,
-    ActiveMQStreamMessage,
-    ActiveMQTextMessage,
     BrokerInfo,
     Command,
     ConnectionControl,
@@ -53,6 +47,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
+from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.connector.base import BrokerHost, DuplexBridge, TransportConnector
@@ -292,18 +287,7 @@ def ignore(_connection: BrokerConnection, _command: Command) -> CommandResult:
 
 
 HANDLERS: dict[int, CommandHandler] = {
-    **dict.fromkeys(
-        (
-            ActiveMQMessage.TYPE,
-            ActiveMQBytesMessage.TYPE,
-            ActiveMQMapMessage.TYPE,
-            ActiveMQObjectMessage.TYPE,
-            ActiveMQStreamMessage.TYPE,
-            ActiveMQTextMessage.TYPE,
-            ActiveMQBlobMessage.TYPE,
-        ),
-        on_message,
-    ),
+    **dict.fromkeys(MESSAGES, on_message),
     MessageAck.TYPE: on_ack,
     MessagePull.TYPE: on_pull,
     ConsumerControl.TYPE: on_consumer_control,

@@ -10,13 +10,24 @@ from pyjms_broker.console.actions.form import Action, Form, Question, checked, m
 __all__ = ["MESSAGE_ACTIONS"]
 
 
-async def _delete_message(form: Form) -> str:
+async def _of_message(operation: str, done: str, why_not: str, form: Form) -> str:
     message_id = form.required("id")
     return checked(
-        await form.destination("removeMessage", message_id),
-        f"The message {message_id} was deleted.",
-        f"The message {message_id[:200]} was not deleted: a consumer has it, or it has left",
+        await form.destination(operation, message_id),
+        f"The message {message_id} {done}.",
+        f"The message {message_id[:200]} was not {why_not}",
     )
+
+
+_delete_message = partial(
+    _of_message, "removeMessage", "was deleted", "deleted: a consumer has it, or it has left"
+)
+_retry_message = partial(
+    _of_message,
+    "retryMessage",
+    "is back in its original destination",
+    "moved: a consumer has it",
+)
 
 
 def _ask_delete_message(form: Form) -> Question:
@@ -36,15 +47,6 @@ async def _to_target(operation: str, done: str, why_not: str, form: Form) -> str
 
 _copy_message = partial(_to_target, "copyMessageTo", "copied", "it has left the queue")
 _move_message = partial(_to_target, "moveMessageTo", "moved", "a consumer has it, or it has left")
-
-
-async def _retry_message(form: Form) -> str:
-    message_id = form.required("id")
-    return checked(
-        await form.destination("retryMessage", message_id),
-        f"The message {message_id} is back in its original destination.",
-        f"The message {message_id[:200]} was not moved: a consumer has it",
-    )
 
 
 async def _retry_all(form: Form) -> str:

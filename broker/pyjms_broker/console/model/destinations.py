@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyjms.errors import InvalidDestinationException
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import ADVISORY_PREFIX, DEFAULT_DEAD_LETTER_QUEUE, Destination
 from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.console.model.paging import Page, page_of
+from pyjms_broker.management.counters import DestinationCounters
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
@@ -31,24 +32,17 @@ __all__ = [
     "row_of",
 ]
 
-_ADVISORY: Final = "ActiveMQ.Advisory."
-_DEAD_LETTERS: Final = ("ActiveMQ.DLQ", "DLQ.")
+_DEAD_LETTERS: Final = (DEFAULT_DEAD_LETTER_QUEUE, "DLQ.")
 """Names of dead-letter queues of the default strategies: after a restart the mark is missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class DestinationRow:
-    """A queue or topic with its counters; `pending` contains the messages in flight."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationRow(DestinationCounters):
+    """A queue or topic with its counters."""
 
     name: str
     is_topic: bool
     is_temporary: bool
-    pending: int
-    in_flight: int
-    consumers: int
-    producers: int
-    enqueued: int
-    dequeued: int
     expired: int
     memory: int
     """Bytes of its messages in memory."""
@@ -82,24 +76,24 @@ def row_of(destination: RegionDestination) -> DestinationRow:
     """Return the row of a destination."""
     counters, name = destination.statistics, destination.destination
     return DestinationRow(
-        name.physical_name,
-        name.is_topic,
-        name.is_temporary,
-        counters.messages,
-        counters.inflight,
-        counters.consumers,
-        counters.producers,
-        counters.enqueues,
-        counters.dequeues,
-        counters.expired,
-        destination.memory.used,
-        isinstance(destination, Queue) and destination.dispatcher.is_paused,
-        _is_dead_letter_queue(destination),
+        name=name.physical_name,
+        is_topic=name.is_topic,
+        is_temporary=name.is_temporary,
+        pending=counters.messages,
+        in_flight=counters.inflight,
+        consumers=counters.consumers,
+        producers=counters.producers,
+        enqueued=counters.enqueues,
+        dequeued=counters.dequeues,
+        expired=counters.expired,
+        memory=destination.memory.used,
+        paused=isinstance(destination, Queue) and destination.dispatcher.is_paused,
+        is_dead_letter_queue=_is_dead_letter_queue(destination),
     )
 
 
 def _is_plain(name: Destination) -> bool:
-    return not name.is_temporary and not name.physical_name.startswith(_ADVISORY)
+    return not name.is_temporary and not name.physical_name.startswith(ADVISORY_PREFIX)
 
 
 def destination_page(

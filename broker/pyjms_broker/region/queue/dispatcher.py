@@ -53,6 +53,7 @@ from pyjms_broker.cursor.base import (
     MAX_EXPIRED_PER_TURN,
     PAGING_RETRY_DELAY,
     PendingCursor,
+    log_paging_failure,
 )
 from pyjms_broker.cursor.memory import pending_list
 from pyjms_broker.policy.entry import PolicyEntry
@@ -293,13 +294,8 @@ class QueueDispatcher:
                 reference = cursor.pop()
             except KeyError:  # the store has quarantined what the cursor still counted
                 return
-            except Exception:
-                if self._resume_task is None or self._resume_task.done:
-                    logger.exception(
-                        "%s: paging in messages failed, next attempt in %g s",
-                        self._queue,
-                        PAGING_RETRY_DELAY,
-                    )
+            except Exception as error:
+                log_paging_failure(self._queue, error, self._resume_task)
                 self._resume_later(PAGING_RETRY_DELAY)
                 return
             if reference.expiration and reference.is_expired():

@@ -62,7 +62,7 @@ from pyjms.selector import SelectorLimitException, compile_selector
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
-from pyjms_broker.cursor.base import MAX_EXPIRED_PER_TURN, PAGING_RETRY_DELAY
+from pyjms_broker.cursor.base import MAX_EXPIRED_PER_TURN, PAGING_RETRY_DELAY, log_paging_failure
 from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
 from pyjms_broker.region.flow.selector_meter import BUSY_DELAY, SelectorsBusyException
@@ -280,13 +280,8 @@ class DurableTopicSubscription(PrefetchSubscription):
                 reference = pending.pop()
             except KeyError:  # the store has quarantined what the cursor still counted
                 return
-            except Exception:
-                if self._resume_task is None or self._resume_task.done:
-                    logger.exception(
-                        "%s: paging in messages failed, next attempt in %g s",
-                        self,
-                        PAGING_RETRY_DELAY,
-                    )
+            except Exception as error:
+                log_paging_failure(self, error, self._resume_task)
                 self._resume_later(PAGING_RETRY_DELAY)
                 return
             self._postponed.clear()
