@@ -37,10 +37,13 @@ class ResourceTransactionStatus(Generic[T]):
         self.resource = resource
         """What `begin` has returned."""
         self.rollback_only: bool = False
+        self.joined_block_failed: bool = False
+        """Whether the rollback is that of a block which joined and has raised."""
 
     def set_rollback_only(self) -> None:
         """Have the transaction rolled back at its end, without an error."""
         self.rollback_only = True
+        self.joined_block_failed = False
 
 
 class _Ending(NamedTuple, Generic[T]):
@@ -93,6 +96,7 @@ class ResourceTransactionManager(Generic[T]):
             try:
                 yield outer
             except BaseException:
+                outer.joined_block_failed |= not outer.rollback_only
                 outer.rollback_only = True
                 raise
             return
@@ -121,6 +125,11 @@ class ResourceTransactionManager(Generic[T]):
             raise
         if status.rollback_only:
             await self._roll_back(transaction)
+            if status.joined_block_failed:
+                raise TransactionRolledBackException(
+                    "Transaction rolled back because it has been marked as rollback-only",
+                    hint="an inner block failed",
+                )
             return
         await synchronizations.before_completion()
         block.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -63,13 +64,19 @@ class RemoteClient(Client):
         return [message for message in found if message is not None]
 
 
-@pytest.fixture
-async def client(real_broker: str, request: pytest.FixtureRequest) -> AsyncIterator[RemoteClient]:
-    """At a real ActiveMQ 5.17.2."""
-    client = RemoteClient(real_broker, destination_name(request))
+@asynccontextmanager
+async def closing(client: RemoteClient) -> AsyncIterator[RemoteClient]:
+    """Close its connections at the end."""
     yield client
     for connection in reversed(client.opened):
         try:
             await connection.close()
         except JMSException:
             assert connection.failure is not None
+
+
+@pytest.fixture
+async def client(real_broker: str, request: pytest.FixtureRequest) -> AsyncIterator[RemoteClient]:
+    """At a real ActiveMQ 5.17.2."""
+    async with closing(RemoteClient(real_broker, destination_name(request))) as client:
+        yield client

@@ -63,7 +63,7 @@ from pyjms.listener.handler.interceptors import HandlerInvocation, SettlementInv
 from pyjms.listener.handler.message_listener import ListenerCall
 from pyjms.listener.retries import Retries
 
-__all__ = ["ListenerExecution"]
+__all__ = ["ListenerExecution", "marked_as_rollback_only"]
 
 logger: Final = get_logger(__name__)
 
@@ -116,11 +116,7 @@ class ListenerExecution:
         try:
             await self._handle(delivery)
             if resource is not None and resource.rollback_only:
-                raise ListenerExecutionFailedException(
-                    "Transaction rolled back because it has been marked as rollback-only",
-                    message=delivery.message,
-                    hint="a transaction block inside the listener failed",
-                )
+                raise marked_as_rollback_only(delivery)
         except Exception as error:
             self._record(delivery, error)
             await self._roll_back_on_exception(delivery.session, error)
@@ -281,6 +277,15 @@ class ListenerExecution:
             result = properties.error_handler(error)
             if inspect.isawaitable(result):
                 await result
+
+
+def marked_as_rollback_only(delivery: Delivery) -> ListenerExecutionFailedException:
+    """Return why a delivery is rolled back whose listener has returned."""
+    return ListenerExecutionFailedException(
+        "Transaction rolled back because it has been marked as rollback-only",
+        message=delivery.message,
+        hint="a transaction block inside the listener failed",
+    )
 
 
 async def _unless_in_progress(finish: Callable[[], Awaitable[None]]) -> None:

@@ -23,7 +23,7 @@ from pyjms.listener.container.default_properties import (
     TransactionStatus,
 )
 from pyjms.listener.container.delivery import Delivery
-from pyjms.listener.container.execution import ListenerExecution
+from pyjms.listener.container.execution import ListenerExecution, marked_as_rollback_only
 from pyjms.listener.container.failures import is_infrastructure_failure
 from pyjms.listener.container.resources import (
     ContainerConnection,
@@ -234,6 +234,8 @@ class ReceiveCycle:
         execution = self._batches if type(delivery) is BatchDelivery else self._execution
         try:
             await execution.execute(delivery, expose=expose)
+            if status is not None and status.rollback_only:
+                raise marked_as_rollback_only(delivery)
         except Exception as error:
             if status is not None:
                 status.set_rollback_only()

@@ -157,6 +157,7 @@ class ResourceTransactionManager(ReusableFacade[CoreResource[T]], Generic[T]):
         `timeout` is not used: the resource has its own.
 
         Raises:
+            TransactionRolledBackException: a block that joined has raised, and this one has not.
             SynchedLocalTransactionFailedException: a template's session could not be committed;
                 the transaction is.
             Exception: those of `begin`, `commit` and `rollback`.

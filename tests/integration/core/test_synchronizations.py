@@ -152,11 +152,18 @@ async def test_a_block_within_joins(database: Database) -> None:
         assert inner is outer
     assert database.log == ["begin", "commit"]
     database.log.clear()
-    async with database.manager.transaction():
+    with pytest.raises(TransactionRolledBackException, match="inner block failed"):
+        async with database.manager.transaction():
+            with pytest.raises(KeyError):
+                async with database.manager.transaction():
+                    raise KeyError
+    assert database.log == ["begin", "rollback"]
+    async with database.manager.transaction() as outer:
         with pytest.raises(KeyError):
             async with database.manager.transaction():
                 raise KeyError
-    assert database.log == ["begin", "rollback"]
+        outer.set_rollback_only()  # what has happened is known
+    assert database.log == ["begin", "rollback"] * 2
 
 
 @pytest.mark.fact("spring-jms 7.3")

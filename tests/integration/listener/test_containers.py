@@ -13,6 +13,7 @@ import pytest
 from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
+from pyjms.connection.managers import ResourceTransactionManager
 from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import InvalidClientIDException
@@ -221,6 +222,43 @@ async def test_a_failed_block_inside_the_listener_rolls_the_delivery_back(
     assert diary.deliveries == ["a#1", "a#2*"]
     assert "rollback-only" in str(diary.errors[0])
     assert await left("out") == []
+
+
+@pytest.mark.parametrize("kind", ["JMS", "database"])
+async def test_a_failed_block_inside_the_listener_and_an_external_transaction(
+    kind: str,
+    factory: ConnectionFactory,
+    broker: EmbeddedTestBroker,
+    template: JmsTemplate,
+    diary: Diary,
+    build: Callable[..., Any],
+) -> None:
+    """It is reported as the failure of the message, and the connection stays."""
+    ends: list[str] = []
+    manager = JmsTransactionManager(factory) if kind == "JMS" else ResourceTransactionManager(
+        lambda: "rows", lambda _: ends.append("commit"), lambda _: ends.append("rollback")
+    )  # fmt: skip
+    factory.redelivery_policy = RedeliveryPolicy(initial_redelivery_delay=0.02)
+    lost: list[Exception] = []
+
+    async def listener(message):
+        await diary(message)
+        if not message.redelivered:
+            with pytest.raises(RuntimeError, match="inside"):
+                async with manager.transaction():
+                    raise RuntimeError("inside")
+
+    container = build(listener, transaction_manager=manager, error_handler=diary.on_error,
+                      exception_listener=lost.append)  # fmt: skip
+    await container.start()
+    await send(template, "q", "a")
+    await broker.drained("q")
+    await container.shutdown()
+    assert diary.deliveries == ["a#1", "a#2*"]
+    assert ["rollback-only" in str(error) for error in diary.errors] == [True]
+    assert lost == []
+    if kind == "database":
+        assert ends[:2] == ["rollback", "commit"]
 
 
 async def test_def_listeners_on_real_sessions(

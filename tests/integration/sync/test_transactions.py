@@ -25,6 +25,7 @@ from pyjms import (
     Message,
     ResourceTransactionManager,
     SynchedLocalTransactionFailedException,
+    TransactionRolledBackException,
     TransactionSynchronization,
     is_synchronization_active,
     jms_listener,
@@ -162,7 +163,11 @@ def test_a_commit_or_begin_that_fails_is_raised(database: Database) -> None:
 
 def test_a_block_within_joins(database: Database) -> None:
     other = Database()
-    with database.manager.transaction() as outer, other.manager.transaction():
+    with (
+        pytest.raises(TransactionRolledBackException, match="inner block failed"),
+        database.manager.transaction() as outer,
+        other.manager.transaction(),
+    ):
         with database.manager.transaction() as inner:
             assert inner is outer
             database.add("a")

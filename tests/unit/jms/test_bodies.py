@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,39 +16,7 @@ from pyjms.errors import (
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.message import Message
 from pyjms.jms.types import Byte, Char, Float, Long, Short
-
-VALUES: dict[str, object] = {
-    "Boolean true": True,
-    "Byte 7": Byte(7),
-    "Short 300": Short(300),
-    "Character c": Char("c"),
-    "Integer 70000": 70000,
-    "Long 5000000000": Long(5_000_000_000),
-    "Float 1.5": Float(1.5),
-    "Double 2.25": 2.25,
-    "String 12": "12",
-    "String abc": "abc",
-    "byte[] [1,2]": b"\1\2",
-}
-KINDS = ("boolean", "byte", "short", "char", "int", "long", "float", "double", "string", "bytes")
-ERRORS = {
-    MessageFormatException: "!MessageFormatException",
-    ValueError: "!NumberFormatException",
-    TypeError: "!NullPointerException",
-}
-
-
-def outcome(call: Callable[[], object]) -> object:
-    try:
-        return call()
-    except (MessageFormatException, ValueError, TypeError) as error:
-        return ERRORS[type(error)]
-
-
-def as_recorded(column: str, value: object) -> object:
-    if column == "char" and isinstance(value, str) and not value.startswith("!"):
-        return f"char:{value}"
-    return f"bytes:{value.hex()}" if isinstance(value, bytes) else value
+from tests.kit.conversions import KINDS, VALUES, as_recorded, outcome
 
 
 @pytest.mark.fact(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
@@ -14,47 +13,8 @@ from pyjms.errors import MessageFormatException, MessageNotWriteableException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
-from pyjms.jms.properties import MessageProperties
 from pyjms.jms.types import Byte, Char, Float, Long, Short
-
-WRITTEN: dict[str, Callable[[MessageProperties], None]] = {
-    "Boolean true": lambda p: p.set_boolean("x", True),
-    "Byte 7": lambda p: p.set_byte("x", 7),
-    "Short 300": lambda p: p.set_short("x", 300),
-    "Integer 70000": lambda p: p.set_int("x", 70000),
-    "Long 5000000000": lambda p: p.set_long("x", 5_000_000_000),
-    "Float 1.5": lambda p: p.set_float("x", 1.5),
-    "Double 2.25": lambda p: p.set_double("x", 2.25),
-    "String 12": lambda p: p.set_string("x", "12"),
-    "String true": lambda p: p.set_string("x", "true"),
-    "String abc": lambda p: p.set_string("x", "abc"),
-    "String 1.5": lambda p: p.set_string("x", "1.5"),
-    "(property not set)": lambda p: None,
-}
-READ: dict[str, Callable[[MessageProperties], object]] = {
-    "boolean": lambda p: p.get_boolean("x"),
-    "byte": lambda p: p.get_byte("x"),
-    "short": lambda p: p.get_short("x"),
-    "int": lambda p: p.get_int("x"),
-    "long": lambda p: p.get_long("x"),
-    "float": lambda p: p.get_float("x"),
-    "double": lambda p: p.get_double("x"),
-    "String": lambda p: p.get_string("x"),
-    "Object": lambda p: p.get_object("x"),
-    "exists": lambda p: "x" in p,
-}
-ERRORS = {
-    MessageFormatException: "!MessageFormatException",
-    ValueError: "!NumberFormatException",
-    TypeError: "!NullPointerException",
-}
-
-
-def outcome(call: Callable[[], object]) -> object:
-    try:
-        return call()
-    except (MessageFormatException, ValueError, TypeError) as error:
-        return ERRORS[type(error)]
+from tests.kit.conversions import READ, WRITTEN, outcome
 
 
 @pytest.mark.fact(
