@@ -33,19 +33,22 @@ from pyjms.core.template import JmsTemplate
 from pyjms.core.workers import Worker
 from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException
-from pyjms.jms.api import Connection, Session
+from pyjms.jms.api import Connection, MessageProducer, Session
 from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.destination import parse_destination
 from pyjms.lifecycle import on_shutdown, on_startup
 from pyjms.outbox.inbox import OUTBOX_ID
 from pyjms.outbox.rows import OutboxRows
 from pyjms.outbox.sending import DEFAULT_OUTBOX
+from pyjms.outbox.tables import OUTBOX
 
 __all__ = ["OutboxRelay"]
 
 logger: Final = get_logger(__name__)
 
 _LONGEST_WAIT: Final = 30.0
+_EXPECTED: Final = (JMSException, SQLAlchemyError, OSError)
+"""What happens to brokers and databases; the traceback of other errors is logged."""
 
 
 class OutboxRelay:
@@ -116,14 +119,15 @@ class OutboxRelay:
             while True:
                 try:
                     await self._send_all(template, worker)
-                except (JMSException, SQLAlchemyError, OSError) as error:
+                except Exception as error:
                     wait = min(max(2 * wait, 1.0), _LONGEST_WAIT)
                     logger.warning(
                         "Outbox %s: sending failed, trying again in %g s: %s: %s",
                         self._outbox,
                         wait,
                         type(error).__name__,
-                        one_line(str(error)),
+                        one_line("; ".join([str(error), *getattr(error, "__notes__", ())])),
+                        exc_info=None if isinstance(error, _EXPECTED) else error,
                     )
                     await _clock.sleep(wait)
                 else:
@@ -181,28 +185,35 @@ class OutboxRelay:
 
     async def _send(self, session: Session, rows: Sequence[Row[Any]]) -> None:
         """Send rows in one transaction and wait for the broker's confirmation."""
-        producers: dict[str, Any] = {}
+        producers: dict[str, MessageProducer] = {}
         try:
             for row in rows:
-                left = _time_left(row)
-                if left is not None and left <= 0:
-                    logger.debug("Outbox %s: %s has expired", self._outbox, row.message_id)
-                    continue
-                producer = producers.get(row.destination)
-                if producer is None:
-                    destination = parse_destination(row.destination)
-                    producer = producers[row.destination] = await session.create_producer(
-                        destination
-                    )
-                await producer.send(
-                    _message(row),
-                    delivery_mode=DeliveryMode.PERSISTENT,
-                    priority=row.headers.get("priority", 4),
-                    time_to_live=left or 0,
-                )
+                try:
+                    await self._send_row(session, row, producers)
+                except Exception as error:
+                    error.add_note(f"row {row.id} of {OUTBOX.name}, to {row.destination}")
+                    raise
             await session.commit()
         finally:
             await close_quietly(*producers.values())
+
+    async def _send_row(
+        self, session: Session, row: Row[Any], producers: dict[str, MessageProducer]
+    ) -> None:
+        left = _time_left(row)
+        if left is not None and left <= 0:
+            logger.debug("Outbox %s: %s has expired", self._outbox, row.message_id)
+            return
+        producer = producers.get(row.destination)
+        if producer is None:
+            destination = parse_destination(row.destination)
+            producer = producers[row.destination] = await session.create_producer(destination)
+        await producer.send(
+            _message(row),
+            delivery_mode=DeliveryMode.PERSISTENT,
+            priority=row.headers.get("priority", 4),
+            time_to_live=left or 0,
+        )
 
 
 def _message(row: Row[Any]) -> TextMessage | BytesMessage:

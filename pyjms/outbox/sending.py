@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from pyjms import _clock
-from pyjms.errors import MessageConversionException
+from pyjms.errors import JMSException, MessageConversionException
 from pyjms.jms.api import Session as JmsSession
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, named_kind, parse_destination
@@ -65,6 +65,7 @@ def send(
     Raises:
         MessageConversionException: the payload or a property cannot be kept in a row.
         InvalidDestinationException: the destination is none.
+        TypeError: a header is no text.
         ValueError: the priority or the time to live is out of its range.
     """
     if not 0 <= priority <= 9:
@@ -74,14 +75,13 @@ def send(
         payload, cast(JmsSession, _Messages())
     )
     values = {**message.property_values(), **(properties or {})}
-    for name, value in values.items():
-        if not isinstance(value, _PLAIN):
-            raise MessageConversionException(
-                f"The property {name!r} of an outbox's message is a {value.__class__.__name__}",
-                hint="use texts, numbers and booleans",
-            )
+    _check_properties(values)
     kind, body = _body(message)
     now = _clock.time_ms() / 1000
+    texts = {"correlation_id": correlation_id, "type": type, "group_id": group_id}
+    for name, text in texts.items():
+        if not isinstance(text, str | None):
+            raise TypeError(f"{name!r} must be a text: {text!r}")
     headers = {
         "correlation_id": correlation_id,
         "type": type,
@@ -109,6 +109,24 @@ async def send_async(
 ) -> str:
     """Do as `send`, in the transaction of an AsyncSession."""
     return await database.run_sync(lambda session: send(session, destination, payload, **options))
+
+
+def _check_properties(values: Mapping[str, object]) -> None:
+    """Refuse here what the relay could not send: it would stop there for ever."""
+    message = Message()
+    for name, value in values.items():
+        if not isinstance(value, _PLAIN):
+            raise MessageConversionException(
+                f"The property {name!r} of an outbox's message is a {value.__class__.__name__}",
+                hint="use texts, numbers and booleans",
+            )
+        try:
+            message.properties[name] = value
+        except (JMSException, ValueError) as error:
+            raise MessageConversionException(
+                f"The property {name!r} of an outbox's message cannot be {value!r}: {error}",
+                hint="use what a message's property can have",
+            ) from error
 
 
 class _Messages:

@@ -14,9 +14,10 @@ from typing import Any, Final, cast
 
 import anyio
 
+from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms.annotation.idempotent import IdempotentMark
-from pyjms.errors import ConfigurationException, Retry, Skip, UnsupportedOperationException
+from pyjms.errors import ConfigurationException, Skip, UnsupportedOperationException
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
 from pyjms.jms.transaction.synchronization import Synchronization
@@ -38,7 +39,7 @@ logger: Final = get_logger(__name__)
 
 GROUP: Final = "pyjms.idempotency_stores"
 _BUSY_DELAY: Final = 1.0
-"""Seconds until a message is delivered again whose key another consumer has."""
+"""Seconds between the claims of a key that another consumer has."""
 
 _claimed: ContextVar[list[str] | None] = ContextVar("pyjms_claimed", default=None)
 
@@ -67,6 +68,10 @@ def store_of(mark: IdempotentMark) -> EitherIdempotencyStore:
             hint="see pyjms.listener.idempotency.stores.IdempotencyStore",
         )
     return cast(EitherIdempotencyStore, mark.store)
+
+
+class _KeyIsBusyError(Exception):
+    """Another consumer handles the message's key now."""
 
 
 class IdempotentPlan(CallPlan):
@@ -98,7 +103,7 @@ class IdempotentPlan(CallPlan):
 
         Raises:
             Skip: the message's key has been handled before.
-            Retry: another consumer handles it now.
+            _KeyIsBusyError: another consumer handles it now.
             UnreadableMessageException: a parameter or the key cannot be made of this message.
             Exception: the handler's own.
         """
@@ -123,7 +128,7 @@ class IdempotentPlan(CallPlan):
             self.mark.duplicates += 1
             raise Skip(f"its key {key!r} has been handled before")
         if claim is Claim.BUSY:
-            raise Retry(f"another consumer handles the key {key!r}", delay=_BUSY_DELAY)
+            raise _KeyIsBusyError(f"another consumer handles the key {key!r}")
         claimed = _claimed.get()
         if claimed is not None:
             claimed.append(key)
@@ -143,7 +148,7 @@ class IdempotentAdapter(HandlerAdapter):
         keys: list[str] = []
         token = _claimed.set(keys)
         try:
-            result = await super()._call_and_reply(message, session)
+            result = await self._call_when_it_is_free(message, session)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 for key in keys:
@@ -154,6 +159,19 @@ class IdempotentAdapter(HandlerAdapter):
         for key in keys:
             await self._complete(store, key, session)
         return result
+
+    async def _call_when_it_is_free(self, message: Message, session: Session) -> Any:
+        """Wait while another consumer has the key.
+
+        A redelivery would wait as well, but count: the message would be a dead letter before the
+        other consumer has finished.
+        """
+        while True:
+            try:
+                return await super()._call_and_reply(message, session)
+            except _KeyIsBusyError as busy:
+                logger.debug("Listener %s waits: %s", self.listener_id, busy)
+                await _clock.sleep(_BUSY_DELAY)
 
     async def _complete(self, store: AsyncIdempotencyStore, key: str, session: Session) -> None:
         if store.after_commit and session.transacted:

@@ -29,7 +29,7 @@ class Claim(Enum):
     DUPLICATE = "duplicate"
     """It was completed before."""
     BUSY = "busy"
-    """Another consumer has it; the message is delivered again later."""
+    """Another consumer has it; the message waits, and claims it again."""
 
 
 class IdempotencyStore(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import EntryPoint, EntryPoints
@@ -36,6 +37,8 @@ from pyjms.listener.idempotency.stores import AsyncIdempotencyStore, Claim
 from pyjms.outbox import AsyncSqlIdempotencyStore, SqlIdempotencyStore, metadata
 from pyjms.outbox.tables import INBOX
 from pyjms.testing.app import JmsTestApp
+from pyjms.testing.clock import VirtualClock
+from tests.kit.waiting import until
 
 
 class Order(BaseModel):
@@ -159,29 +162,54 @@ async def test_a_message_without_the_key_is_a_dead_letter(jms_app: JmsTestApp) -
     assert "customer is missing" in str(dead.properties["pyjms_failure_text"])
 
 
-async def test_what_another_consumer_handles_comes_again(jms_app: JmsTestApp) -> None:
+@pytest.mark.parametrize("end", ["returns", "raises"])
+@pytest.mark.parametrize("kind", ["def", "async def"])
+async def test_what_another_consumer_handles_waits(
+    end: str, kind: str, jms_app: JmsTestApp, jms_clock: VirtualClock
+) -> None:
+    """Longer than redeliveries would take: it does not become a dead letter meanwhile."""
     seen: list[str] = []
-    first_is_in, go_on = anyio.Event(), anyio.Event()
+    refusals: list[str] = []
+    go_on, go_on_the_loop = threading.Event(), anyio.Event()
 
     class Watched(MemoryIdempotencyStore):
         def claim(self, key: str, arguments: Sequence[object]) -> Claim:
             claim = super().claim(key, arguments)
             if claim is Claim.BUSY:
-                go_on.set()
+                refusals.append(key)
             return claim
 
-    @jms_listener("orders", concurrency="2-2", prefetch=1)
-    @idempotent(key="order", store=Watched())
-    async def handle(order: Order) -> None:
-        first_is_in.set()
-        await go_on.wait()
-        seen.append("handled")
+    def note() -> None:
+        seen.append(end)
+        if end == "raises" and len(seen) == 1:
+            raise RuntimeError("once")
 
-    await jms_app.start(handle)
+    def handle(order: Order) -> None:
+        go_on.wait()
+        note()
+
+    async def handle_on_the_loop(order: Order) -> None:
+        await go_on_the_loop.wait()
+        note()
+
+    chosen: Any = handle if kind == "def" else handle_on_the_loop
+    handler = jms_listener("orders", concurrency="2-2", prefetch=1)(
+        idempotent(key="order", store=Watched())(chosen)
+    )
+    await jms_app.start(handler)
     await send(jms_app, 1, 1)
-    await jms_app.drained("orders", timeout=30.0)
-    assert seen == ["handled"]
-    assert duplicates(handle) == 1
+    await until(lambda: refusals)
+    for count in range(2, 12):
+        await jms_clock.advance(1.0)
+        await until(lambda count=count: len(refusals) >= count)
+    go_on.set()
+    go_on_the_loop.set()
+    await until(lambda: seen)
+    await jms_clock.advance(1.0)
+    await jms_app.drained("orders", timeout=30.0, raise_errors=False)
+    assert seen == ([end] if end == "returns" else [end] * 2)
+    assert duplicates(handler) == 1
+    assert await jms_app.dead_letters() == []
 
 
 async def test_a_duplicate_is_one_debug_line(

@@ -174,6 +174,34 @@ async def test_a_broker_that_is_away_is_tried_again(
     assert waiting(engine) == 1
 
 
+async def test_a_row_that_cannot_be_sent_stops_its_outbox_and_not_the_relay(
+    jms_clock: Any, engine: Engine, jms_template: JmsTemplate, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is named in the log; when it has been deleted, the others follow."""
+    with sessionmaker(engine).begin() as session:
+        for text in ("a", "b", "c"):
+            send(session, "orders", text)
+    second = OUTBOX.c.body == b"b"
+    with engine.begin() as connection:
+        connection.execute(OUTBOX.update().where(second).values(body=b"\xff"))
+    relay = OutboxRelay(engine)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(relay.run, jms_template)
+        with anyio.fail_after(30):
+            while "trying again in 2 s" not in caplog.text:
+                await jms_clock.advance(1.0)
+        assert "UnicodeDecodeError" in caplog.text
+        assert "row 2 of pyjms_outbox, to queue://orders" in caplog.text
+        assert relay.sent == 0
+        with engine.begin() as connection:
+            connection.execute(OUTBOX.delete().where(OUTBOX.c.id == 2))
+        with anyio.fail_after(30):
+            while relay.sent < 2:
+                await jms_clock.advance(1.0)
+        tasks.cancel_scope.cancel()
+    assert await texts_in(jms_template, "orders") == ["a", "c"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -189,12 +217,21 @@ def test_what_cannot_be_sent_is_refused_at_once(
 
 
 @pytest.mark.parametrize(
-    "options", [{"priority": 10}, {"time_to_live": -1.0}, {"properties": {"a": b"x"}}]
+    "options",
+    [
+        {"priority": 10},
+        {"time_to_live": -1.0},
+        {"properties": {"a": b"x"}},
+        {"properties": {"": "x"}},
+        {"properties": {"a": 2**70}},
+        {"properties": {"JMSPriority": "high"}},
+        {"correlation_id": 5},
+    ],
 )
 def test_options_are_checked(options: dict[str, Any], engine: Engine) -> None:
     with (
         sessionmaker(engine)() as session,
-        pytest.raises((ValueError, MessageConversionException)),
+        pytest.raises((TypeError, ValueError, MessageConversionException)),
     ):
         send(session, "orders", "a", **options)
 
