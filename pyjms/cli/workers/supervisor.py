@@ -20,6 +20,9 @@ id, or embeds the broker) must end before its successor can start.
 
 *Reload* restarts like that, but stops first: two versions of the code never work at the same time.
 
+Where the system refuses to start a process (no memory, or a deployment is replacing the program),
+it is tried again after the same back-off, and the other workers go on.
+
 *Stop* (SIGTERM, SIGINT): all workers are asked to stop, each has its own time to finish what it is
 handling, and the supervisor ends when they have ended. A second signal kills them.
 
@@ -150,7 +153,9 @@ class Supervisor:
     async def _keep_filled(self, slot: _Slot) -> None:
         while not slot.is_closed:
             slot.restart = anyio.Event()
-            process = await WorkerProcess.start(self._command, slot.number, len(self._slots))
+            process = await self._start(slot)
+            if process is None:
+                continue
             slot.process = process
             try:
                 has_started = await self._watch_start(process)
@@ -167,6 +172,29 @@ class Supervisor:
             slot.process = None
             if not slot.is_closed:
                 await self._before_the_next(slot, process, has_started=has_started)
+
+    async def _start(self, slot: _Slot) -> WorkerProcess | None:
+        """Start a process; None: the system refuses that now, and has had some time.
+
+        Raises:
+            OSError: it refuses the first ones.
+        """
+        try:
+            return await WorkerProcess.start(self._command, slot.number, len(self._slots))
+        except OSError as error:
+            if not self._has_started:
+                raise
+            slot.settled.set()
+            seconds = slot.back_off.next_back_off() or 0.0
+            logger.error(
+                "Worker %d: no process can be started, trying again in %g s: %s",
+                slot.number,
+                seconds,
+                error,
+            )
+            with _clock.timeout(seconds):
+                await slot.restart.wait()
+            return None
 
     async def _watch_start(self, process: WorkerProcess) -> bool:
         if not await process.wait_started():
@@ -259,7 +287,11 @@ class Supervisor:
             await old.stop()
             await slot.settled.wait()
             return True
-        new = await WorkerProcess.start(self._command, slot.number, len(self._slots))
+        try:
+            new = await WorkerProcess.start(self._command, slot.number, len(self._slots))
+        except OSError as error:
+            logger.error("No process can be started, %s goes on: %s", old.name, error)
+            return False
         slot.replacement = new
         try:
             if not await new.wait_started():
