@@ -26,6 +26,7 @@ from pyjms.testing.broker import EmbeddedBroker
 from pyjms.testing.chaos import Chaos
 from pyjms.testing.clock import is_virtual, real_time
 from pyjms.testing.recorder import Recorder
+from pyjms.testing.remote import RemoteBroker
 from pyjms.transport.uri import TransportURI
 
 __all__ = ["RECEIVE_TIMEOUT", "JmsTestApp", "with_redelivery_delay"]
@@ -57,7 +58,7 @@ class JmsTestApp:
     A message whose handler raises is redelivered at once, so a bad one soon is a dead letter.
     """
 
-    def __init__(self, broker: EmbeddedBroker, url: str) -> None:
+    def __init__(self, broker: EmbeddedBroker | RemoteBroker, url: str) -> None:
         self.broker = broker
         self.url = url
         self.recorder: Recorder = Recorder()
@@ -199,7 +200,12 @@ class JmsTestApp:
         return [converter.from_message(message, type) for message in await self.messages(name)]
 
     async def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[Message]:
-        """Return the messages in the dead-letter queue, oldest first, without removing them."""
+        """Return the messages in the dead-letter queue, oldest first, without removing them.
+
+        At a broker that other tests have used, those since the start of this one.
+        """
+        if isinstance(self.broker, RemoteBroker):
+            return await self.broker.dead_letters(name)
         return [from_command(command) for command in await self.broker.dead_letters(name)]
 
 

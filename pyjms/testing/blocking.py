@@ -22,6 +22,7 @@ from pyjms.sync.template import JmsTemplate
 from pyjms.testing.app import JmsTestApp
 from pyjms.testing.broker import embedded_broker
 from pyjms.testing.recorder import HandlerCall, Recorder
+from pyjms.testing.remote import RemoteBroker
 
 __all__ = ["BlockingJmsTestApp"]
 
@@ -34,11 +35,14 @@ class BlockingJmsTestApp:
 
     Broker and application run on the loop of the blocking API, in its thread. Use it as a context
     manager, from one thread.
+
+    Args:
+        url: of another broker; None: it has one of its own, in memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, url: str | None = None) -> None:
         self._loop = shared_loop()
-        self._broker = embedded_broker()
+        self._broker = embedded_broker() if url is None else RemoteBroker(url)
         self._app = JmsTestApp(self._broker, self._broker.url)
 
     url: DelegatedAttribute[str] = DelegatedAttribute[str](
@@ -120,12 +124,14 @@ class BlockingJmsTestApp:
         return self._call(self._app.dead_letters, name)
 
     def __enter__(self) -> Self:
-        self._call(self._broker.start)
+        broker = self._broker
+        self._call(broker.begin if isinstance(broker, RemoteBroker) else broker.start)
         return self
 
     def __exit__(self, *error: object) -> None:
         self.stop()
-        self._call(self._broker.stop)
+        if not isinstance(self._broker, RemoteBroker):
+            self._call(self._broker.stop)
 
     def _call(
         self, function: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs

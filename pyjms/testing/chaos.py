@@ -23,6 +23,7 @@ from pyjms._clock import check_seconds
 from pyjms.core.interceptors import Proceed
 from pyjms.listener.handler.interceptors import HandlerInvocation
 from pyjms.support.embedded_broker import EmbeddedBroker
+from pyjms.testing.remote import RemoteBroker
 
 __all__ = ["Chaos", "ChaosError"]
 
@@ -53,7 +54,7 @@ class Chaos:
     order: ClassVar[float] = -1e9
     """Outside of the application's interceptors, inside of the recorder."""
 
-    def __init__(self, broker: EmbeddedBroker) -> None:
+    def __init__(self, broker: EmbeddedBroker | RemoteBroker) -> None:
         self._broker = broker
         self._planned: dict[Any, deque[_Failure]] = {}
 
@@ -93,11 +94,19 @@ class Chaos:
         self._plan(handler, _Failure(_checked(at), drops=True), times)
 
     async def drop_connections(self) -> int:
-        """Break all connections of the broker now; return how many there were."""
+        """Break all connections of the broker now; return how many there were.
+
+        Raises:
+            UnsupportedOperationException: the broker is not embedded.
+        """
         return await self._broker.drop_connections()
 
     async def restart_broker(self) -> None:
-        """Stop the broker and start it again, at the same URL. Persistent messages survive."""
+        """Stop the broker and start it again, at the same URL. Persistent messages survive.
+
+        Raises:
+            UnsupportedOperationException: the broker is not embedded.
+        """
         await self._broker.restart()
 
     @property

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyjms.testing.broker import EmbeddedBroker
     from pyjms.testing.chaos import Chaos
     from pyjms.testing.clock import VirtualClock
+    from pyjms.testing.remote import RemoteBroker
     from pyjms.testing.spark import PipelineRun
 
 from pyjms._distribution import install_command
@@ -39,9 +40,24 @@ __all__ = [
     "jms_spark",
     "jms_template",
     "pyjms_broker_url",
+    "pyjms_real_broker_url",
 ]
 
 _COROUTINE_FIXTURES = frozenset({"jms_app", "jms_broker", "jms_chaos", "jms_clock", "jms_template"})
+
+
+_OPTION = "pyjms_broker"
+_OPTION_HELP = (
+    "the broker of the tests instead of an embedded one: a URL (tcp://localhost:61616), or an "
+    "image that docker or podman runs for them (container:apache/activemq-classic:6.1.7)"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for a real broker, on the command line and in the project's settings."""
+    group = parser.getgroup("pyjms")
+    group.addoption("--pyjms-broker", metavar="BROKER", help=_OPTION_HELP)
+    parser.addini(_OPTION, _OPTION_HELP, default="")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -81,10 +97,24 @@ async def jms_broker(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedBr
             await broker.stop()
 
 
+@pytest.fixture(scope="session")
+def pyjms_real_broker_url(pytestconfig: pytest.Config) -> Iterator[str]:
+    """The URL of the broker of `--pyjms-broker` or the setting `pyjms_broker`; empty: none."""
+    chosen = pytestconfig.getoption("--pyjms-broker")
+    broker = str(pytestconfig.getini(_OPTION) if chosen is None else chosen)
+    if not broker.startswith("container:"):
+        yield broker
+        return
+    from pyjms.testing.containers import broker_in_container  # noqa: PLC0415
+
+    with broker_in_container(broker) as url:
+        yield url
+
+
 @pytest.fixture
-def pyjms_broker_url(jms_broker: EmbeddedBroker) -> str:
-    """The URL that the fixtures connect to; override it to run the tests on another broker."""
-    return jms_broker.url
+def pyjms_broker_url(jms_broker: EmbeddedBroker, pyjms_real_broker_url: str) -> str:
+    """The URL that the fixtures connect to; override it to run some tests on another broker."""
+    return pyjms_real_broker_url or jms_broker.url
 
 
 @pytest.fixture
@@ -112,7 +142,13 @@ async def jms_app(jms_broker: EmbeddedBroker, pyjms_broker_url: str) -> AsyncIte
     """
     from pyjms.testing.app import JmsTestApp  # noqa: PLC0415
 
-    app = JmsTestApp(jms_broker, pyjms_broker_url)
+    broker: EmbeddedBroker | RemoteBroker = jms_broker
+    if not pyjms_broker_url.startswith(jms_broker.url):
+        from pyjms.testing.remote import RemoteBroker  # noqa: PLC0415
+
+        broker = RemoteBroker(pyjms_broker_url)
+        await broker.begin()
+    app = JmsTestApp(broker, pyjms_broker_url)
     try:
         yield app
     finally:
@@ -126,14 +162,14 @@ def jms_chaos(jms_app: JmsTestApp) -> Chaos:
 
 
 @pytest.fixture
-def jms_blocking_app() -> Iterator[BlockingJmsTestApp]:
-    """Runs handlers on a broker of its own, for tests that are not coroutines.
+def jms_blocking_app(pyjms_real_broker_url: str) -> Iterator[BlockingJmsTestApp]:
+    """Runs handlers on a broker of its own, or a real one, for tests that are not coroutines.
 
     `jms_blocking_app.start(module)`, `jms_blocking_app.template.convert_and_send(...)`.
     """
     from pyjms.testing.blocking import BlockingJmsTestApp  # noqa: PLC0415
 
-    with BlockingJmsTestApp() as app:
+    with BlockingJmsTestApp(pyjms_real_broker_url or None) as app:
         yield app
 
 

@@ -25,6 +25,10 @@ PAGES = sorted(FOLDER.glob("*.md"))
 TAB = re.compile(r'^=== "(.+?)"\n\n    ```(\w+)\n(.*?)^    ```$', re.MULTILINE | re.DOTALL)
 
 
+BROKER = "tcp://localhost:61616"
+IN_MEMORY = "vm://page?broker.persistent=false&broker.schedulerSupport=true"
+
+
 def tabs(language: str, *, ours: bool) -> list[tuple[str, str]]:
     return [
         (f"{page.stem}-{number}", textwrap.dedent(code))
@@ -49,7 +53,8 @@ def module(request: pytest.FixtureRequest) -> Iterator[types.ModuleType]:
     name = request.param.replace("-", "_")
     module = types.ModuleType(name)
     sys.modules[name] = module
-    exec(compile(OURS[request.param], f"{name}.py", "exec"), vars(module))
+    code = OURS[request.param].replace(BROKER, IN_MEMORY)
+    exec(compile(code, f"{name}.py", "exec"), vars(module))
     yield module
     del sys.modules[name]
 

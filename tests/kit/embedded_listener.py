@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.core.template import JmsTemplate
 from pyjms.listener.container.default import DefaultMessageListenerContainer
@@ -25,7 +26,7 @@ KINDS = {
 class Diary:
     """Records deliveries as `text#count`, with `*` when redelivered, and their times."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: _clock.Clock) -> None:
         self.clock = clock
         self.deliveries: list[str] = []
         self.times: list[float] = []

@@ -34,7 +34,7 @@ def template(client: RemoteClient) -> JmsTemplate:
 
 @pytest.fixture
 async def diary() -> Diary:
-    return Diary(_clock)  # type: ignore[arg-type] - the machine's
+    return Diary(_clock)
 
 
 @pytest.fixture

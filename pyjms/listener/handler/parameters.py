@@ -81,7 +81,8 @@ def read_parameters(handler: Callable[..., Any], name: str) -> list[HandlerParam
     """Return the parameters that take arguments, without `*args` and `**kwargs`.
 
     Raises:
-        ConfigurationException: a type is not known, or a marker is used as a type.
+        ConfigurationException: a type is not known, a marker is used as a type, or the handler is
+            a generator or takes nothing that has a name.
     """
     try:
         signature = inspect.signature(handler)
@@ -91,6 +92,7 @@ def read_parameters(handler: Callable[..., Any], name: str) -> list[HandlerParam
             f"Handler {name}: its annotations cannot be read: {error}",
             hint="the types of parameters must be known at module level",
         ) from error
+    _refuse_what_gets_nothing(handler, signature, name)
     found = []
     for number, parameter in enumerate(signature.parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -104,6 +106,22 @@ def read_parameters(handler: Callable[..., Any], name: str) -> list[HandlerParam
             )
         found.append(read)
     return found
+
+
+def _refuse_what_gets_nothing(
+    handler: Callable[..., Any], signature: inspect.Signature, name: str
+) -> None:
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise ConfigurationException(
+            f"Handler {name}: it is a generator, so that a call would not run it",
+            hint="remove its `yield`; send several messages with the template, or return a list",
+        )
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    if kinds and kinds <= {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+        raise ConfigurationException(
+            f"Handler {name}: it takes {signature} only, so that it is not known what it wants",
+            hint="name its parameters; a decorator around it needs functools.wraps",
+        )
 
 
 def choose_payload(

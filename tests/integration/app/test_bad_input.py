@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from types import ModuleType
@@ -303,6 +304,40 @@ def test_settings_for_a_listener_that_does_not_exist() -> None:
     assert text == "listeners.fin: no @jms_listener has the id 'fin' (did you mean 'fine'?)"
     text = problem_of(fine, settings={"listeners": {"orders": {"concurrency": "2"}}})
     assert text == "listeners.orders: no @jms_listener has the id 'orders' (ids here: fine)"
+
+
+def test_handlers_whose_call_would_do_nothing() -> None:
+    """A generator does not begin, a wrapper without functools.wraps gets no argument."""
+
+    @jms_listener("in", id="1")
+    def generator(text: str) -> Any:
+        yield text
+
+    @jms_listener("in", id="2")
+    async def asynchronous(text: str) -> Any:
+        yield text
+
+    def traced(function: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    def counted(function: Any) -> Any:
+        return functools.wraps(function)(traced(function))
+
+    unnamed = jms_listener("in", id="3")(traced(fine))
+    first, second, third = problem_of(generator, asynchronous, unnamed).splitlines()
+    assert "generator: it is a generator, so that a call would not run it" in first
+    assert "asynchronous: it is a generator" in second
+    assert "wrapper: it takes (*args: 'Any', **kwargs: 'Any')" in third
+    assert "functools.wraps" in third
+
+    @jms_listener("in", id="4")
+    @counted
+    def named(text: str) -> None: ...
+
+    JmsApplication(named, settings=PyjmsSettings()).check()
 
 
 def test_a_container_factory_that_does_not_exist() -> None:
