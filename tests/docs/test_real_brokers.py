@@ -22,7 +22,7 @@ __all__ = ["java_program", "our_broker", "real_broker"]
 
 CONTAINERS = """\
 #!{python}
-import json, os, signal, subprocess, sys
+import json, os, signal, subprocess, sys, time
 
 folder = os.path.dirname(__file__)
 command, *arguments = sys.argv[1:]
@@ -32,11 +32,15 @@ if command == "run":
     if arguments[-1] == "no-such-image":
         sys.exit("pull access denied")
     command = [sys.executable, "-m", "pyjms_broker", "--ephemeral", "--openwire", "127.0.0.1:0"]
-    broker = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        start_new_session=True, text=True,
-    )
-    address = broker.stdout.readline().split("tcp://")[1].split("?")[0].strip()
+    written = os.path.join(folder, "broker.out")
+    with open(written, "w") as out:
+        broker = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    while "tcp://" not in (text := open(written).read()) or "\\n" not in text:
+        time.sleep(0.05)
+    address = text.split("tcp://")[1].split()[0].split("?")[0]
     print(f"{{broker.pid}}-{{address}}")
 elif command == "port":
     print(arguments[0].partition("-")[2])
