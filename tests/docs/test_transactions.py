@@ -21,7 +21,7 @@ SOURCE, TARGET = (f"vm://transfer-{name}?broker.persistent=false" for name in ("
 @pytest.fixture
 def transfer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The module of the documentation."""
-    for name, text in recipe_files("XA: one transaction at several brokers", DOCUMENT).items():
+    for name, text in recipe_files("XA: one transaction across several brokers", DOCUMENT).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("transfer")
