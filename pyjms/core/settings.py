@@ -67,10 +67,10 @@ class TemplateOptions(TypedDict, total=False):
 
 
 class QosVariants(ABC):
-    """What `JmsTemplate` and the operations of a `JmsClient` have in common.
+    """Copies of a `JmsTemplate`, or of the operations of a `JmsClient`, with other QoS settings.
 
-    Each method returns a new object; with it delivery mode, priority and time to live count, as
-    with `explicit_qos_enabled`.
+    Each method returns a copy whose delivery mode, priority and time to live take effect, as they
+    do with `explicit_qos_enabled`.
     """
 
     @abstractmethod
@@ -78,15 +78,15 @@ class QosVariants(ABC):
         """Return a copy with these settings of a template."""
 
     def with_delivery_persistent(self, persistent: bool) -> Self:
-        """Return the like of this that sends persistent messages or not."""
+        """Return a copy that sends persistent messages, or non-persistent ones."""
         return self._with(delivery_persistent=persistent, explicit_qos_enabled=True)
 
     def with_priority(self, priority: int) -> Self:
-        """Return the like of this that sends with `priority`, 0 to 9."""
+        """Return a copy that sends with `priority`, 0 to 9."""
         return self._with(priority=priority, explicit_qos_enabled=True)
 
     def with_time_to_live(self, seconds: float) -> Self:
-        """Return the like of this whose messages expire in `seconds`; 0: never.
+        """Return a copy whose messages expire in `seconds`; 0: never.
 
         Raises:
             TypeError: it is not a number.

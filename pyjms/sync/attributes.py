@@ -7,7 +7,8 @@ that nobody reads. What can be set on the coroutine object can be set here, unde
 - `attributes_of` makes a base class of all settings of a core class that has many, so that the
   names are written down once. Type checkers see the core's class of settings in its place.
 - `forwarding` is a method of the core that is called here, under the same name.
-- `like_this` is one that returns another core, and here the blocking object around that.
+- `variant_of` makes the method for one that returns a changed copy of the core. It returns the
+  blocking object around that copy.
 
 A blocking object that is assigned (a connection factory) is replaced by its core there, and
 returned as it was given here.
@@ -27,7 +28,7 @@ from pyjms.sync.portal import call_on_loop
 if TYPE_CHECKING:
     from pyjms.sync.facade import Facade
 
-__all__ = ["Attribute", "attributes_of", "forwarding", "like_this"]
+__all__ = ["Attribute", "attributes_of", "forwarding", "variant_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,10 +100,10 @@ def forwarding(
     return delegated(function, attrgetter("core"))
 
 
-def like_this(
+def variant_of(
     function: Callable[Concatenate[T, P], T],
 ) -> Callable[Concatenate[F, P], F]:
-    """Return the method for one that returns another core: it returns an object around that."""
+    """Return the method for one that returns a copy of the core: it returns an object around it."""
     core_method = delegated(function, attrgetter("core"))
 
     def call(self: F, /, *args: P.args, **kwargs: P.kwargs) -> F:

@@ -15,7 +15,7 @@ from pyjms.core.redrive import Redriven
 from pyjms.core.redrive import redrive as redrive_on_loop
 from pyjms.core.scheduling.scheduler import JmsScheduler as CoreScheduler
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination
-from pyjms.sync.attributes import Attribute, like_this
+from pyjms.sync.attributes import Attribute, variant_of
 from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
 from pyjms.sync.template import JmsTemplate
 
@@ -59,11 +59,11 @@ class JmsClientOperations(ReusableFacade[CoreOperations]):
 
     __slots__ = ()
 
-    with_receive_timeout: Final = like_this(CoreOperations.with_receive_timeout)
-    with_delivery_delay: Final = like_this(CoreOperations.with_delivery_delay)
-    with_delivery_persistent: Final = like_this(CoreOperations.with_delivery_persistent)
-    with_priority: Final = like_this(CoreOperations.with_priority)
-    with_time_to_live: Final = like_this(CoreOperations.with_time_to_live)
+    with_receive_timeout: Final = variant_of(CoreOperations.with_receive_timeout)
+    with_delivery_delay: Final = variant_of(CoreOperations.with_delivery_delay)
+    with_delivery_persistent: Final = variant_of(CoreOperations.with_delivery_persistent)
+    with_priority: Final = variant_of(CoreOperations.with_priority)
+    with_time_to_live: Final = variant_of(CoreOperations.with_time_to_live)
 
     send: Final = blocking(CoreOperations.send)
     receive: Final = blocking(CoreOperations.receive)

@@ -14,7 +14,7 @@ from pyjms.core.settings import TemplateOptions, TemplateSettings
 from pyjms.core.template import JmsTemplate as CoreTemplate
 from pyjms.errors import DestinationResolutionException
 from pyjms.jms.destination import Destination, Queue
-from pyjms.sync.attributes import Attribute, attributes_of, like_this
+from pyjms.sync.attributes import Attribute, attributes_of, variant_of
 from pyjms.sync.connection import Connection
 from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
@@ -59,11 +59,11 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
     convert_send_and_receive: Final = blocking(CoreTemplate.convert_send_and_receive)
     request = convert_send_and_receive
 
-    with_delay: Final = like_this(CoreTemplate.with_delay)
-    with_priority: Final = like_this(CoreTemplate.with_priority)
-    with_time_to_live: Final = like_this(CoreTemplate.with_time_to_live)
-    with_delivery_persistent: Final = like_this(CoreTemplate.with_delivery_persistent)
-    with_receive_timeout: Final = like_this(CoreTemplate.with_receive_timeout)
+    with_delay: Final = variant_of(CoreTemplate.with_delay)
+    with_priority: Final = variant_of(CoreTemplate.with_priority)
+    with_time_to_live: Final = variant_of(CoreTemplate.with_time_to_live)
+    with_delivery_persistent: Final = variant_of(CoreTemplate.with_delivery_persistent)
+    with_receive_timeout: Final = variant_of(CoreTemplate.with_receive_timeout)
 
     def around(self, core: object) -> Self:
         """Return a template around `core`, with the same connection factory."""
