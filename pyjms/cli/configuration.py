@@ -52,11 +52,12 @@ def show(
     sources: Annotated[
         bool,
         typer.Option(
-            "--sources", help="One key on each line, with file and line, or variable, it is from."
+            "--sources",
+            help="Print one key per line, with the file and line, or variable, that sets it.",
         ),
     ] = False,
     changed: Annotated[
-        bool, typer.Option("--changed", help="With --sources: leave out defaults.")
+        bool, typer.Option("--changed", help="With --sources: omit defaults.")
     ] = False,
 ) -> None:
     """Print the effective settings as YAML; passwords are masked."""

@@ -48,7 +48,7 @@ def user_option(*names: str) -> Any:
         "-u",
         *names,
         envvar="PYJMS_USER",
-        help="The user. The password is PYJMS_PASSWORD, in --password-file, or asked for.",
+        help="The user. The password is read from PYJMS_PASSWORD or --password-file, or asked for.",
     )
 
 
@@ -58,7 +58,7 @@ User: TypeAlias = Annotated[str | None, user_option()]
 def password_option(name: str) -> Any:
     """Return the option `name` for a password on the command line, where ActiveMQ has one."""
     return typer.Option(
-        name, help="The password, as with ActiveMQ; everybody on this machine can see it."
+        name, help="The password (ActiveMQ's option); everybody on this machine can see it."
     )
 
 

@@ -19,11 +19,13 @@ def docs(
         Path | None, typer.Option("--config", help="The YAML file of the application.")
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", metavar="FOLDER", help="Where the files are written.")
+        Path, typer.Option("--output", metavar="FOLDER", help="The directory for the files.")
     ] = Path(),
-    title: Annotated[str | None, typer.Option(help="Default: the name of MODULE.")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="The title of the document. Default: the name of MODULE.")
+    ] = None,
     version: Annotated[str, typer.Option(help="The version of the application.")] = "1.0.0",
-    description: Annotated[str, typer.Option(help="What the application does.")] = "",
+    description: Annotated[str, typer.Option(help="A description of the application.")] = "",
 ) -> None:
     """Write the AsyncAPI 3 document of an application: asyncapi.yaml, .json and .html.
 

@@ -75,19 +75,18 @@ WorkersOption = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Run the application in N processes, and start another one for each that ends.",
+        help="Run the application in N processes, and replace processes that exit.",
     ),
 ]
 ReloadOption = Annotated[
     bool,
-    typer.Option(
-        "--reload", help="Restart when files of code or settings change. For development."
-    ),
+    typer.Option("--reload", help="Restart when code or settings change. For development."),
 ]
 ReloadFolderOption = Annotated[
     list[Path] | None,
     typer.Option(
-        metavar="FOLDER", help="Watched with --reload; may be repeated. Default: the current one."
+        metavar="FOLDER",
+        help="A directory to watch with --reload; may be repeated. Default: the current one.",
     ),
 ]
 HealthPortOption = Annotated[
@@ -102,7 +101,7 @@ HealthPortOption = Annotated[
 ]
 LogFormatOption = Annotated[
     LogFormat | None,
-    typer.Option(help="How log lines look. Default: logging.format, text."),
+    typer.Option(help="The format of log lines. Default: logging.format, text."),
 ]
 TracebacksOption = Annotated[
     bool,
@@ -154,8 +153,8 @@ def run(
 
     APP is a JmsApplication in MODULE. Default: the only application in MODULE, or a new one with
     the listeners and hooks defined in MODULE. SIGUSR1 pauses all listeners, SIGUSR2 resumes them.
-    With --workers, SIGHUP restarts one process after the other, SIGTTIN and SIGTTOU add and
-    remove one.
+    With --workers, SIGHUP restarts one process after the other, SIGTTIN adds a process and
+    SIGTTOU removes one.
     """
     del profiles  # the option's callback has chosen them
     if as_worker is None and (workers is not None or reload):
@@ -202,9 +201,9 @@ def check(
     config: ConfigOption = None,
     profiles: ProfilesOption = None,
 ) -> None:
-    """Check the settings and the handlers of MODULE: one run finds all problems.
+    """Check the settings and the handlers of MODULE, and report all problems at once.
 
-    Prints a line for each, with file and line, and their number; the exit code is then 1.
+    Prints a line for each problem, with file and line, and their number; the exit code is then 1.
     """
     del profiles  # the option's callback has chosen them
     from pyjms.cli.checking import check_target, report
@@ -219,7 +218,7 @@ def listeners(
     config: ConfigOption = None,
     profiles: ProfilesOption = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object for each, with more of it.")
+        bool, typer.Option("--json", help="Print one JSON object per listener, with more details.")
     ] = False,
 ) -> None:
     """List the listeners of an application: id, destination, concurrency, selector."""

@@ -47,9 +47,9 @@ def run(
         ),
     ] = False,
 ) -> None:
-    """Run pipelines until SIGINT or SIGTERM, which let the batches in progress finish.
+    """Run pipelines until SIGINT or SIGTERM; batches in progress are finished.
 
-    A second signal, half a second later, ends the process at once. The exit code is 1 if a
+    A second signal, at least half a second later, ends the process at once. The exit code is 1 if a
     pipeline failed for good.
     """
     from pyjms.cli.logs import configure_logging
@@ -85,9 +85,9 @@ def list_pipelines(
 def check(
     targets: TargetsArgument = None, config: ConfigOption = None, only: OnlyOption = None
 ) -> None:
-    """Check whether pipelines can run, without starting Spark: one run finds all problems.
+    """Check whether pipelines can run, without starting Spark, and report all problems at once.
 
-    Prints a line for each, with file and line, and their number; the exit code is then 1.
+    Prints a line for each problem, with file and line, and their number; the exit code is then 1.
     SQL and the bodies of functions are not checked: Spark does that when a pipeline starts.
     """
     from pyjms._yaml import Problems
@@ -110,7 +110,7 @@ def status(
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show the status of pipelines, from the files beside their checkpoints.
+    """Show the status of pipelines, from the files next to their checkpoints.
 
     A pipeline is `stale` if its process ended without reporting it. With NAME, the exit code is 1
     if the pipeline has failed or is stale.

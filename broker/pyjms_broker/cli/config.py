@@ -26,7 +26,7 @@ Properties = Annotated[
 def convert(
     source: Annotated[Path, typer.Argument(help="ActiveMQ's configuration, activemq.xml.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write; none: standard output.")
+        Path | None, typer.Option("--output", "-o", help="File to write. Default: standard output.")
     ] = None,
     define: Define = None,
     properties: Properties = None,
@@ -36,10 +36,10 @@ def convert(
 ) -> None:
     """Convert ActiveMQ's activemq.xml into broker.yaml.
 
-    Everything that has no counterpart is named on the standard error, with file, line, element,
+    Everything that has no counterpart is reported on the standard error, with file, line, element,
     the reason and what to do instead, and as comments in the result.
 
-    Exit code 0: all is converted; 1: something is not; 2: the file cannot be converted at all.
+    Exit code 0: everything was converted; 1: something was not; 2: the file cannot be converted.
     """
     from pyjms_broker.cli.terminal import FAILED, one_line_errors, plural
     from pyjms_broker.conversion import convert_activemq_xml

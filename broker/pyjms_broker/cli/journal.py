@@ -40,7 +40,8 @@ def inspect(
     destination: Annotated[
         str | None,
         typer.Option(
-            metavar="PATTERN", help="Only records of these destinations: orders.>, topic://news."
+            metavar="PATTERN",
+            help="Only records of these destinations, such as orders.> or topic://news.",
         ),
     ] = None,
     start: Annotated[

@@ -89,7 +89,7 @@ def start(
     ignore_unsupported: Annotated[
         bool,
         typer.Option(
-            "--ignore-unsupported", help="Start although xbean:FILE has what is not supported."
+            "--ignore-unsupported", help="Start even if xbean:FILE contains unsupported elements."
         ),
     ] = False,
 ) -> None:

@@ -97,7 +97,10 @@ def decrypt(
     password: Password = None,
     algorithm: Annotated[
         Algorithm | None,
-        typer.Option(case_sensitive=False, help="Only this one. Default: any that is known."),
+        typer.Option(
+            case_sensitive=False,
+            help="The algorithm of the value. Default: all known ones are tried.",
+        ),
     ] = None,
 ) -> None:
     """Print the text of an encrypted value, ENC(...), ActiveMQ's included.

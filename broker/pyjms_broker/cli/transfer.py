@@ -59,7 +59,9 @@ def export_messages(
     url: Url = None,
     queue: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Only these queues: orders.>; may be repeated."),
+        typer.Option(
+            metavar="PATTERN", help="Only these queues, such as orders.>; may be repeated."
+        ),
     ] = None,
     topic: Annotated[
         list[str] | None,
@@ -96,7 +98,9 @@ def export_messages(
 
 
 def import_messages(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `export` has written.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file that was written by `export`.")
+    ],
     data: Annotated[
         Path | None,
         typer.Option(

@@ -40,23 +40,27 @@ def send(
         bool, typer.Option("--lines", help="Send each line of the input as a message.")
     ] = False,
     as_bytes: Annotated[
-        bool, typer.Option("--bytes", help="Send messages of bytes instead of texts.")
+        bool, typer.Option("--bytes", help="Send bytes messages instead of text messages.")
     ] = False,
     properties: Properties = None,
     persistent: Annotated[
         bool, typer.Option("--persistent/--non-persistent", help="The delivery mode.")
     ] = True,
     priority: Annotated[
-        int | None, typer.Option(min=0, max=9, help="From 0 to 9. Default: 4.")
+        int | None, typer.Option(min=0, max=9, help="The priority, from 0 to 9. Default: 4.")
     ] = None,
     ttl: TimeToLive = None,
     delay: Delay = None,
-    correlation_id: Annotated[str | None, typer.Option(help="JMSCorrelationID.")] = None,
-    reply_to: Annotated[str | None, typer.Option(help="JMSReplyTo, a destination.")] = None,
-    type_: Annotated[str | None, typer.Option("--type", help="JMSType.")] = None,
-    group: Annotated[str | None, typer.Option(help="JMSXGroupID.")] = None,
+    correlation_id: Annotated[
+        str | None, typer.Option(help="The correlation id (JMSCorrelationID).")
+    ] = None,
+    reply_to: Annotated[
+        str | None, typer.Option(help="The destination for replies (JMSReplyTo).")
+    ] = None,
+    type_: Annotated[str | None, typer.Option("--type", help="The message type (JMSType).")] = None,
+    group: Annotated[str | None, typer.Option(help="The message group (JMSXGroupID).")] = None,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, help="How often each body is sent.")
+        int, typer.Option("--count", "-n", min=1, help="How many times each body is sent.")
     ] = 1,
 ) -> None:
     """Send messages to any broker that speaks OpenWire.
@@ -117,10 +121,10 @@ def receive(
         int, typer.Option("--count", "-n", min=1, help="How many messages to receive.")
     ] = 1,
     all_: Annotated[
-        bool, typer.Option("--all", help="Receive until none has arrived for --timeout.")
+        bool, typer.Option("--all", help="Receive until no message has arrived for --timeout.")
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Receive until Ctrl-C, however long none arrives.")
+        bool, typer.Option("--follow", help="Receive until Ctrl-C, without a timeout.")
     ] = False,
     timeout: Annotated[
         float,
@@ -138,7 +142,7 @@ def receive(
     ] = "client",
     durable: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Use this durable subscription; with --client-id."),
+        typer.Option(metavar="NAME", help="Use this durable subscription; needs --client-id."),
     ] = None,
     client_id: Annotated[str | None, typer.Option(help="The connection's client id.")] = None,
     json: Json = False,
@@ -202,7 +206,8 @@ def browse(
     password_file: PasswordFile = None,
     selector: Selector = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="Print at most so many messages.")
+        int | None,
+        typer.Option("--limit", "-n", min=1, help="Print at most this number of messages."),
     ] = None,
     json: Json = False,
     headers: Headers = False,

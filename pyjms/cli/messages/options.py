@@ -26,7 +26,9 @@ DestinationArgument: TypeAlias = Annotated[
 ]
 Selector: TypeAlias = Annotated[
     str | None,
-    typer.Option("--selector", "-s", metavar="SELECTOR", help="Only messages that it matches."),
+    typer.Option(
+        "--selector", "-s", metavar="SELECTOR", help="Only messages that this selector matches."
+    ),
 ]
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON object per line, with all headers.")

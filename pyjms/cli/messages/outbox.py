@@ -27,7 +27,7 @@ DatabaseOption: TypeAlias = Annotated[
 
 @outbox_app.command("create-tables")
 def create_tables(database: DatabaseOption) -> None:
-    """Create the tables of outbox and inbox, as far as they are missing."""
+    """Create the tables of outbox and inbox that do not exist yet."""
     from pyjms._distribution import optional
     from pyjms.cli.terminal import one_line_errors
 
@@ -46,7 +46,9 @@ def relay(
     user: User = None,
     password_file: PasswordFile = None,
     outbox: Annotated[str, typer.Option(help="The name of the outbox.")] = "default",
-    once: Annotated[bool, typer.Option("--once", help="Send what is there now, and end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Send the messages that are there now, and exit.")
+    ] = False,
 ) -> None:
     """Send the messages of an outbox to a broker, until SIGINT or SIGTERM.
 

@@ -21,7 +21,8 @@ def redrive(
     to: Annotated[
         str | None,
         typer.Option(
-            metavar="DESTINATION", help="Send all there, instead of to where they were sent first."
+            metavar="DESTINATION",
+            help="Send all messages to this destination instead of their original ones.",
         ),
     ] = None,
     url: UrlOption = None,
@@ -29,7 +30,8 @@ def redrive(
     password_file: PasswordFile = None,
     selector: Selector = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="Send at most so many messages.")
+        int | None,
+        typer.Option("--limit", "-n", min=1, help="Send at most this number of messages."),
     ] = None,
     timeout: Annotated[
         float,

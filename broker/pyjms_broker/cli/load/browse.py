@@ -40,11 +40,13 @@ def browse(
     msgsel: Selectors = None,
     parts: Annotated[
         list[Part] | None,
-        typer.Option("-V", help="Only these parts, as in -Vheader -Vbody. Default: all."),
+        typer.Option("-V", help="Print only these parts, as in -Vheader -Vbody. Default: all."),
     ] = None,
     view: Annotated[
         list[str] | None,
-        typer.Option("--view", metavar="A,B", help="Only these fields, as in JMSMessageID,colour."),
+        typer.Option(
+            "--view", metavar="A,B", help="Print only these fields, as in JMSMessageID,colour."
+        ),
     ] = None,
     user: User = None,
     password: Password = None,

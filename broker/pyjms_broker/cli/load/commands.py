@@ -30,15 +30,21 @@ DestinationOption: TypeAlias = Annotated[
     str, typer.Option(help="queue://NAME, topic://NAME, or a queue NAME.")
 ]
 Count: TypeAlias = Annotated[
-    int, typer.Option("--messageCount", "--message-count", min=1, help="Messages of each thread.")
+    int,
+    typer.Option(
+        "--messageCount", "--message-count", min=1, help="Number of messages for each thread."
+    ),
 ]
 Sleep: TypeAlias = Annotated[
-    int, typer.Option(min=0, metavar="MS", help="Milliseconds between two messages.")
+    int, typer.Option(min=0, metavar="MS", help="Pause between two messages, in milliseconds.")
 ]
 Parallel: TypeAlias = Annotated[
     int,
     typer.Option(
-        "--parallelThreads", "--parallel-threads", min=1, help="Sessions that work at once."
+        "--parallelThreads",
+        "--parallel-threads",
+        min=1,
+        help="Number of sessions that work in parallel.",
     ),
 ]
 
@@ -55,30 +61,41 @@ def producer(
     batch: Annotated[
         int,
         typer.Option(
-            "--transactionBatchSize", "--transaction-batch-size", min=0, help="0: no transactions."
+            "--transactionBatchSize",
+            "--transaction-batch-size",
+            min=0,
+            help="Messages per transaction; 0: no transactions.",
         ),
     ] = 0,
     parallel: Parallel = 1,
     ttl: Annotated[
-        int, typer.Option("--msgTTL", "--msg-ttl", min=0, metavar="MS", help="Time to live.")
+        int,
+        typer.Option(
+            "--msgTTL", "--msg-ttl", min=0, metavar="MS", help="Time to live, in milliseconds."
+        ),
     ] = 0,
     size: Annotated[
         int,
-        typer.Option("--messageSize", "--message-size", min=0, help="Send so many bytes each."),
+        typer.Option(
+            "--messageSize", "--message-size", min=0, help="Send bytes messages of this size."
+        ),
     ] = 0,
     text_size: Annotated[
         int,
         typer.Option(
-            "--textMessageSize", "--text-message-size", min=0, help="Send texts of that length."
+            "--textMessageSize", "--text-message-size", min=0, help="Send texts of this length."
         ),
     ] = 0,
     message: Annotated[str | None, typer.Option(help="The text of each message.")] = None,
     payload: Annotated[
         Path | None,
-        typer.Option("--payloadUrl", "--payload-url", metavar="FILE", help="A file of UTF-8 text."),
+        typer.Option(
+            "--payloadUrl", "--payload-url", metavar="FILE", help="A file with the text, in UTF-8."
+        ),
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--msgGroupID", "--msg-group-id", help="JMSXGroupID.")
+        str | None,
+        typer.Option("--msgGroupID", "--msg-group-id", help="The message group (JMSXGroupID)."),
     ] = None,
 ) -> None:
     """Send test messages to a broker, and print how long that took."""

@@ -31,9 +31,9 @@ def status(
     client: ManagementClient,
     json: Json = False,
 ) -> None:
-    """Say whether a broker runs, with its version, uptime, messages and use of its limits.
+    """Show whether a broker is running, with its version, uptime, messages and use of its limits.
 
-    The exit code is 0 if it runs, and 1 if not.
+    The exit code is 0 if it is running, and 1 if not.
     """
     from pyjms_broker.cli.management.names import brokers
     from pyjms_broker.cli.terminal import json_line, plural, safe_text
@@ -82,7 +82,7 @@ Wait = Annotated[
         "--timeout",
         parser=duration,
         metavar="DURATION",
-        help="How long to wait until it has stopped; 0: do not wait.",
+        help="How long to wait for it to stop; 0: do not wait.",
     ),
 ]
 
@@ -97,7 +97,7 @@ def stop(
     """Stop a running broker, and wait until it has stopped.
 
     The broker closes its connectors, gives connections the time to read what is queued for them,
-    and closes its store. The exit code is 1 if it has not stopped within --timeout.
+    and closes its store. The exit code is 1 if it does not stop within --timeout.
     """
     for name in _chosen(client, names, all_=all_):
         _execute(client, name, "stop", "stopped", timeout)
@@ -110,7 +110,7 @@ def restart(
     all_: All = False,
     timeout: Wait = 30.0,
 ) -> None:
-    """Let a running broker stop and start again, and wait until it runs.
+    """Restart a running broker, and wait until it is running again.
 
     The broker refuses if its configuration does not allow it (restart_allowed).
     """

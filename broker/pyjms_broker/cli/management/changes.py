@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["DryRun", "Limit", "confirm", "move", "purge"]
 
 Limit: TypeAlias = Annotated[
-    int | None, typer.Option("--limit", "-n", min=1, help="At most so many messages.")
+    int | None, typer.Option("--limit", "-n", min=1, help="At most this number of messages.")
 ]
 DryRun: TypeAlias = Annotated[
-    bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
+    bool, typer.Option("--dry-run", help="Only print what would be done.")
 ]
 
 
@@ -29,15 +29,16 @@ DryRun: TypeAlias = Annotated[
 def purge(
     client: ManagementClient,
     queues: Annotated[
-        list[str], typer.Argument(metavar="QUEUE...", help="Names; * stands for any characters.")
+        list[str],
+        typer.Argument(metavar="QUEUE...", help="Names of queues; * stands for any characters."),
     ],
     msgsel: Selectors = None,
     reset: Annotated[
-        bool, typer.Option("--reset", help="Reset the queues' statistics, too.")
+        bool, typer.Option("--reset", help="Also reset the statistics of the queues.")
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Remove messages of queues; asks before. Messages that consumers have stay."""
+    """Remove the messages of queues, after a confirmation. Messages in flight to consumers stay."""
     from pyjms_broker.cli.management.names import find_destinations
 
     selector = as_selector(msgsel or [])
@@ -72,18 +73,18 @@ def _purge(client: ManagementClient, name: str, queue: str, selector: str | None
 @management_command("move")
 def move(
     client: ManagementClient,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue that has the messages.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue with the messages.")],
     target: Annotated[
         str, typer.Argument(metavar="TARGET", help="queue://NAME, topic://NAME, or a queue NAME.")
     ],
     selector: Selector = None,
     limit: Limit = None,
-    copy: Annotated[bool, typer.Option("--copy", help="Copy them instead.")] = False,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the messages instead.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Move messages of a queue to another destination; asks before.
+    """Move messages of a queue to another destination, after a confirmation.
 
-    Messages that consumers have stay. A message leaves its queue once its copy is stored.
+    Messages in flight to consumers stay. A message leaves its queue once its copy is stored.
     """
     from pyjms.cli.destinations import read_destination
     from pyjms_broker.cli.management.names import find_destinations

@@ -29,13 +29,13 @@ ManagementUrl: TypeAlias = Annotated[
         "--url",
         envvar="PYJMS_MANAGEMENT_URL",
         metavar="URL",
-        help="The broker's web server (Jolokia), also ActiveMQ's.",
+        help="The URL of the broker's or ActiveMQ's Jolokia.",
     ),
 ]
 ManagementUser: TypeAlias = Annotated[str | None, user_option("--jmxuser")]
 Password: TypeAlias = Annotated[str | None, password_option("--jmxpassword")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 _Command: TypeAlias = Callable[Concatenate[ManagementClient, ...], None]

@@ -63,22 +63,27 @@ def query(
     ] = None,
     excluded: Annotated[
         list[str] | None,
-        typer.Option("--xQuery", metavar="TYPE=NAME", help="Leave out; also -xQTYPE=NAME."),
+        typer.Option(
+            "--xQuery", metavar="TYPE=NAME", help="Leave out such views; also -xQTYPE=NAME."
+        ),
     ] = None,
     objname: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEYS", help="Views by keys of their names: type=Broker,brokerName=*"),
+        typer.Option(
+            metavar="KEYS", help="Views with these keys in their names: type=Broker,brokerName=*"
+        ),
     ] = None,
     xobjname: Annotated[
-        list[str] | None, typer.Option(metavar="KEYS", help="Leave out, by keys of their names.")
+        list[str] | None,
+        typer.Option(metavar="KEYS", help="Leave out views with these keys in their names."),
     ] = None,
     view: Annotated[
         list[str] | None,
-        typer.Option(metavar="ATTRIBUTE,...", help="Only these attributes; may be repeated."),
+        typer.Option(metavar="ATTRIBUTE,...", help="Print only these attributes; may be repeated."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Print the attributes of views, one block per view; without filters of all views.
+    """Print the attributes of views, one block per view; without filters, of all views.
 
     The exit code is 3 if there is no such view.
     """

@@ -22,9 +22,7 @@ def retry(
     client: ManagementClient,
     queues: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="QUEUE...", help="Default: all queues that the broker keeps dead letters in."
-        ),
+        typer.Argument(metavar="QUEUE...", help="Default: all dead-letter queues of the broker."),
     ] = None,
     selector: Selector = None,
     limit: Limit = None,
@@ -32,10 +30,10 @@ def retry(
     json: Json = False,
     yes: Yes = False,
 ) -> None:
-    """Send dead letters back to the destinations that they were sent to; asks before.
+    """Send dead letters back to their original destinations, after a confirmation.
 
-    Those without an original destination, and those that a consumer has, stay; the exit code is
-    then 1. --dry-run lists the messages, with the reason why they are dead letters.
+    Messages without an original destination, and those in flight to a consumer, stay; the exit
+    code is then 1. --dry-run lists the messages, with the reason why they are dead letters.
     """
     from pyjms_broker.cli.terminal import FAILED, plural, progress, safe_text
 

@@ -17,7 +17,7 @@ Selectors: TypeAlias = Annotated[
         "--selector",
         "-s",
         metavar="SELECTOR",
-        help="Only messages that it matches, as in \"colour='r*',JMSPriority>3\".",
+        help="Only messages that match, as in \"colour='r*',JMSPriority>3\".",
     ),
 ]
 

@@ -100,7 +100,8 @@ def _line(name: object, cells: list[object] | list[str]) -> str:
 def bstat(
     client: ManagementClient,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="BROKER...", help="Names. Default: all brokers.")
+        list[str] | None,
+        typer.Argument(metavar="BROKER...", help="Names of brokers. Default: all."),
     ] = None,
     json: Json = False,
 ) -> None:
