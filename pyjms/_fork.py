@@ -1,4 +1,4 @@
-"""What becomes of open connections, loops and locks in the child process of a fork.
+"""What happens to open connections, loops and locks in the child process of a fork.
 
 A fork copies memory and descriptors, and of all threads only the one that called it. A loop in
 another thread no longer runs in the child, and a socket is shared with the parent: what the child
@@ -9,14 +9,14 @@ fork is used after it:
     -----------------------------------   ---------------------------------------------------
     calls on an inherited loop raise      `LoopHandle`, which remembers its process
     calls on inherited connections raise  `ActiveMQConnection.forked`
-    inherited sockets are let go          `let_go_of_socket`: the parent's close reaches its peer
+    inherited sockets are abandoned       `let_go_of_socket`: the parent's close reaches its peer
     shared connections are opened again   `ConnectionSharing.forked`
     generated ids are unique again        `IdGenerator.forked`
     libuv's threads are started at exit   `_restart_thread_pool`
     embedded brokers do not exist         `pyjms_broker.connector.vm.registry`, `BrokerService`
 
-Nothing is closed, as closing talks to the peer or to a loop that does not run. The parent notices
-nothing.
+Nothing is closed, because closing talks to the peer or to a loop that does not run. The parent is
+not affected.
 """
 
 from __future__ import annotations

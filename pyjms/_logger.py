@@ -1,4 +1,4 @@
-"""What is written to logs: loggers whose records cannot forge lines, and texts of errors.
+"""Logging helpers: loggers whose records cannot forge lines, and the texts of errors.
 
 Client ids, destinations and selectors may contain line breaks and terminal sequences. They are
 escaped in the record, before the application's handlers and formatters get it.

@@ -1,4 +1,4 @@
-"""Paths: told from URIs, since folders in settings are paths; and files replaced as a whole."""
+"""Path helpers: distinguish paths from URIs in settings, and replace files atomically."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Signals: SIGINT and SIGTERM stop, a later one at once; others call what they are given.
+"""Signal handling: SIGINT and SIGTERM stop, a second one at once; other signals call a function.
 
-One that follows the first within half a second is the same: `timeout`, `uv run` and a terminal's
-process group deliver a signal twice.
+A second SIGINT or SIGTERM within half a second counts as the first one, because `timeout`, `uv run`
+and a terminal's process group may deliver a signal twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The public names of pyjms as coroutines, on asyncio, uvloop or trio. As lazy as `pyjms`."""
+"""The public names of pyjms as coroutines, on asyncio, uvloop or trio, imported on first use."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Start-up and shutdown hooks: the decorators, and the stack that runs the functions.
 
-Start-up hooks run before the listener containers start, in the order of registration;
-shutdown hooks run after the containers have drained, in reverse order. Hooks may be sync
-or async, and their parameters may be `Provide[...]`. A failing start-up hook stops the
-start; a failing shutdown hook is logged and the others still run. Shutdown hooks have the time that
-the handlers leave of the application's `stop_timeout`, and at least three seconds.
+Start-up hooks run before the listener containers start, in the order of registration; shutdown
+hooks run after the containers have drained, in reverse order. Hooks may be sync or async, and their
+parameters may be `Provide[...]`. A failing start-up hook stops the start; a failing shutdown hook
+is logged and the others still run. Shutdown hooks have the rest of the application's `stop_timeout`
+after the handlers have finished, and at least three seconds.
 """
 
 from __future__ import annotations

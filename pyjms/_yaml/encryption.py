@@ -1,8 +1,8 @@
 """Encrypted values of configuration files: `ENC(...)`. (activemq-edges SE3)
 
-`pyjms broker encrypt` makes them: AES-256 in GCM mode, with a key that scrypt derives from the
-password. Those of ActiveMQ's `activemq encrypt` (Jasypt: PBEWithMD5AndDES, and
-PBEWithHmacSHA256AndAES_256 with a random IV) are read, too. The password comes from the
+`pyjms broker encrypt` creates them: AES-256 in GCM mode, with a key that scrypt derives from the
+password. Values from ActiveMQ's `activemq encrypt` (Jasypt: PBEWithMD5AndDES, and
+PBEWithHmacSHA256AndAES_256 with a random IV) can be read as well. The password comes from the
 environment.
 """
 
@@ -91,7 +91,7 @@ def decrypted(value: str, environ: Mapping[str, str], algorithm: Algorithm | Non
             return text
     raise ConfigurationException(
         "An encrypted value, ENC(...), cannot be decrypted",
-        hint="the password is another one, or the algorithm is none of "
+        hint="the password is wrong, or the algorithm is not one of "
         f"{' and '.join((algorithm,) if algorithm else Algorithm)}; "
         "encrypt it again with pyjms broker encrypt",
     )

@@ -1,8 +1,9 @@
 """Environment variables that look like settings but are not.
 
-A setting's variable has `__` between the parts of its path, unlike Spring Boot's. One without
-would be ignored, and a default would apply silently: so it is refused where it is clear which
-setting was meant, and otherwise logged as a warning, since other programs may use the prefix too.
+The variable of a setting has `__` between the parts of its path, unlike in Spring Boot. A variable
+without it would be ignored, and a default would apply silently. So it is an error if it is clear
+which setting was meant; otherwise a warning is logged, because other programs may use the prefix
+too.
 """
 
 from __future__ import annotations

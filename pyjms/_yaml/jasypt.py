@@ -1,4 +1,4 @@
-"""Jasypt's encryption, that of ActiveMQ's `activemq encrypt`: values of either are the other's.
+"""Jasypt's encryption, compatible with ActiveMQ's `activemq encrypt` in both directions.
 
 PBEWithMD5AndDES is ActiveMQ's default. DES is weak; it is offered because brokers need it.
 """

@@ -1,4 +1,4 @@
-"""Validation: a pydantic model from a document, and all its problems as one readable error.
+"""Validation: builds a pydantic model from a document, and reports all problems in one error.
 
 Each problem is a line: the value's origin, the path of the key, the reason. Values of keys that
 hold passwords are never shown.

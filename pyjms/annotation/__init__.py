@@ -1,1 +1,1 @@
-"""Marks on handlers: what they listen to, what their parameters take, where their result goes."""
+"""Decorators and markers for handlers: their destinations, their parameters, their replies."""

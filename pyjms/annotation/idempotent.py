@@ -1,4 +1,4 @@
-"""`@idempotent`: marks a handler whose effects must not be repeated when a message comes again."""
+"""`@idempotent`: marks a handler whose effects must not be repeated for a redelivered message."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`@jms_listener`: marks a function or method as a handler, for an application to find.
 
 The function itself is returned unchanged, so it can be called, tested and typed as before. The
-decorator may be repeated: each makes a listener of its own. `@inject` goes inside (below).
+decorator may be repeated: each use declares a separate listener. `@inject` goes inside (below).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`@jms_scheduled`: marks a function that the broker's scheduler has called at its times."""
+"""`@jms_scheduled`: marks a function that the broker's scheduler triggers at given times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of an AsyncAPI document: one HTML file that needs nothing else, no script either."""
+"""The HTML page of an AsyncAPI document: a single file, without scripts."""
 
 from __future__ import annotations
 

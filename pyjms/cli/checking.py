@@ -1,4 +1,4 @@
-"""One check of settings, handlers and pipelines: a stage with problems does not stop the others."""
+"""Checks settings, handlers and pipelines: problems in one stage do not stop the others."""
 
 from __future__ import annotations
 

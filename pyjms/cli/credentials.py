@@ -1,4 +1,4 @@
-"""The options with which commands connect: URL, user, and a password that nobody else can read.
+"""The connection options of commands: URL, user, and a password that other users cannot read.
 
 A password on the command line is in the process list and in the shell's history. It comes from
 the environment (PYJMS_PASSWORD), a file, or a question on the terminal.

@@ -2,8 +2,8 @@
 
 An entry point is a function (one command, its docstring is the help) or a `typer.Typer` (a group of
 commands). Group `pyjms.cli` adds it to `pyjms` itself, `pyjms.cli.broker` below `pyjms broker`, and
-so on for every group of commands. One that cannot be loaded is still listed; calling it reports
-the reason. The other commands work.
+so on for every group of commands. A command that cannot be loaded is still listed, and
+calling it reports the reason; the other commands are not affected.
 """
 
 from __future__ import annotations

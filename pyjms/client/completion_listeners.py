@@ -1,4 +1,4 @@
-"""The callbacks that a send is given: JMS's CompletionListener, and ActiveMQ's AsyncCallback."""
+"""The callbacks of asynchronous sends: JMS's CompletionListener and ActiveMQ's AsyncCallback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of refused messages: the first ones of a burst one by one, the others as a sum."""
+"""The log of refused messages: the first of a burst get a line each, the others a summary."""
 
 from __future__ import annotations
 

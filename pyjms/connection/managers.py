@@ -255,7 +255,7 @@ class _ChainedScope:
         mixed = HeuristicCompletionException(
             f"{committed} of {len(self._entered)} transactions were committed before a commit "
             f"failed: {error}",
-            hint="the others are rolled back; put the manager that is likeliest to fail last",
+            hint="the others are rolled back; put the manager that is most likely to fail last",
         )
         mixed.__cause__ = error
         return mixed

@@ -1,4 +1,4 @@
-"""Sessions of managed transactions for code that knows nothing of them. (spring-jms 3.3)"""
+"""Gives code that creates sessions the session of a managed transaction. (spring-jms 3.3)"""
 
 from __future__ import annotations
 
@@ -122,5 +122,5 @@ class _ManagedSession(DelegatingSession):
 def _managed(call: str) -> TransactionInProgressException:
     return TransactionInProgressException(
         f"{call} call not allowed within a managed transaction",
-        hint="the transaction's manager ends it; status.set_rollback_only() has it rolled back",
+        hint="the manager ends the transaction; to roll it back, call status.set_rollback_only()",
     )

@@ -3,8 +3,8 @@
 Wired as Spring Boot does it: the template sends through a CachingConnectionFactory, the listener
 containers use the factory inside it and are transacted unless set otherwise; if the settings turn a
 pool on, both use that. What a handler sends through the template belongs to the handler's
-transaction. Providers are synchronous; what must
-be opened and closed is the application's business (see `pyjms.lifecycle`).
+transaction. Providers are synchronous; the
+application opens and closes what needs that (see `pyjms.lifecycle`).
 (spring-jms 8.1; decisions D11)
 """
 

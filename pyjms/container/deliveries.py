@@ -1,4 +1,4 @@
-"""The batches and retry policies of listeners: what is wanted, and what could not work."""
+"""The batches and retry policies of listeners, and checks of combinations that cannot work."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def make_plan(handler: Callable[..., Any], batch_size: int | None, **options: An
     if batch_size is not None:
         if mark is not None:
             raise ConfigurationException(
-                f"Handler {handler_name(handler)}: a batch has no key, so that its @idempotent has "
+                f"Handler {handler_name(handler)}: a batch has no key, so @idempotent has "
                 "no effect",
                 hint="remove it, and record the messages with pyjms.outbox.record",
             )
@@ -89,7 +89,7 @@ def refuse_replies(handler: Callable[..., Any], batch_size: int | None) -> None:
     """
     if batch_size is not None and send_to_destination(handler) is not None:
         raise ConfigurationException(
-            f"Handler {handler_name(handler)}: a batch handler has no reply, so that its @send_to "
+            f"Handler {handler_name(handler)}: a batch handler has no reply, so @send_to "
             "has no effect",
             hint="remove it, and send with a template",
         )

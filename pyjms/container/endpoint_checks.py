@@ -1,4 +1,4 @@
-"""Checks of an endpoint against the container factory that it names: what could never start."""
+"""Checks of an endpoint against its container factory: combinations that could never start."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_kinds(endpoint: JmsListenerEndpoint, factory: Any) -> None:
     members = parse_destination(endpoint.destination, kind).composite_destinations
     if len({member.is_topic for member in members}) > 1:
         raise ConfigurationException(
-            f"{endpoint.destination!r}: queues and topics have no consumer in common",
+            f"{endpoint.destination!r}: one consumer cannot receive from queues and topics",
             hint="write a @jms_listener for the queues and one for the topics",
         )
 
@@ -96,7 +96,7 @@ def _check_batches(endpoint: JmsListenerEndpoint, factory: Any) -> None:
         mode=given.get("session_acknowledge_mode", AcknowledgeMode.AUTO),
     ):
         raise ConfigurationException(
-            "batch_size: its messages would count as consumed before the handler has them",
+            "batch_size: its messages would count as consumed before the handler gets them",
             hint="let the listener's session be transacted (listeners.<id>.session.transacted, "
             "jms.listener.session.transacted), or its acknowledge_mode be client",
         )

@@ -1,4 +1,4 @@
-"""Problems of handlers, each with the file and line of the function that it is about."""
+"""Problems of handlers, each with the file and line of the function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The factories of an application: those of listener containers, and what keeps connections."""
+"""The factories of an application: listener container factories and connection factories."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The jobs of `@jms_scheduled`: made at the brokers when the application starts, once for all.
+"""The jobs of `@jms_scheduled`, which are created on the brokers when the application starts.
 
-A broker that cannot be reached then gets them when it can; one that has come back after an outage
-gets them again, as it may have lost them. Jobs that are there already are kept.
+If a broker cannot be reached then, its jobs are created as soon as it can; after an outage they are
+created again, because the broker may have lost them. Existing jobs are kept.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A module contributes the functions that it defines, not those that it imports, and not the methods
 of its classes: those need an instance, which may be one that the application's container provides
-(`instances`). Handlers that this leaves out are reported.
+(`instances`). Handlers that are not found in this way are reported.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def nothing_to_run(targets: Iterable[object]) -> ConfigurationException:
         f"Nothing to run in {where}: no function is marked with @jms_listener, @on_startup or "
         "@on_shutdown",
         hint="; ".join(hints)
-        or "functions count in the module that defines them, methods on instances",
+        or "functions are found only in the module that defines them, methods only on instances",
     )
 
 

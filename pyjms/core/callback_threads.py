@@ -1,8 +1,9 @@
 """The threads in which blocking callbacks of a transaction are called.
 
-A coroutine ends the transaction, on the loop. What a thread has registered or given it may block,
-and may be bound to that thread (a database connection), so it is called there: in the thread that
-waits for the coroutine in a blocking call, or in that of the consumer whose `def` handler it was.
+A coroutine ends the transaction, on the loop. Callbacks that a thread has registered may block, and
+may be bound to that thread (a database connection), so they are called there: in the thread that
+waits for the coroutine in a blocking call, or in the thread of the consumer whose `def` handler
+registered them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The operations of a template that call back, and the connections and sessions of all of them."""
+"""The operations of a template that take a callback, and the resources that all operations use."""
 
 from __future__ import annotations
 

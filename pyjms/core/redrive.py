@@ -1,4 +1,4 @@
-"""Redrive: dead letters back to where they were sent first, on any broker.
+"""Redrive: sends dead letters back to their original destinations, on any broker.
 
 Each message is received, sent and committed in a transaction of its own, so a failure or a
 cancellation in between leaves it in one of the two destinations. Its original destination is, in
@@ -6,8 +6,9 @@ this order: that of the call; the property of a dead letter that a listener sent
 that an ActiveMQ broker made; the property of one that an Artemis broker made. A dead letter without
 any is left where it is.
 
-The copies have a property `pyjms_redrive` with the id of the redrive. Its consumers do not select
-such messages: what fails again meanwhile, and comes back, is not sent again for ever.
+The copies have a property `pyjms_redrive` with the id of the redrive, and its consumers do not
+select such messages. So a message that fails again during the redrive is not sent in an endless
+loop.
 """
 
 from __future__ import annotations

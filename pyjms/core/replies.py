@@ -2,9 +2,9 @@
 
 A shared reply queue belongs to a connection factory that shares its connection, and ends with that
 connection; the next request creates another one. There is no task that listens on it: one of the
-requests that wait receives for all of them, and passes that on when it has its own reply, so
-nothing runs while nobody waits. Replies are matched by correlation id. One that comes before `send`
-has returned, when the message id is not known yet, is kept until then.
+waiting requests receives for all of them, and hands this role over when it has its own reply. So
+nothing runs while no request waits. Replies are matched by correlation id. A reply that arrives
+before `send` has returned, when the message id is not known yet, is kept until then.
 """
 
 from __future__ import annotations

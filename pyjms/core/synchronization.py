@@ -1,7 +1,7 @@
-"""Synchronizations of transactions: what is to happen around the end of one. (spring-jms 4.1, 7.7)
+"""Synchronizations: callbacks around the end of a transaction. (spring-jms 4.1, 7.7)
 
 A transaction manager that supports them keeps a `Synchronizations` for the task's transaction.
-Whoever takes part registers callbacks, and templates keep a session of their own in it, which is
+Participants register callbacks. A template keeps its own session in it, which is
 closed with the transaction, and committed right after it if it is transacted.
 
     commit:    before_commit, before_completion, the commit, after_commit, after_completion
@@ -161,7 +161,7 @@ class _SessionEnd(TransactionSynchronization):
             except Exception as error:
                 raise SynchedLocalTransactionFailedException(
                     f"Local JMS transaction failed to commit: {error}",
-                    hint="the main transaction is committed: what was sent with it is lost",
+                    hint="the main transaction is committed: the messages sent with it are lost",
                 ) from error
 
     async def after_completion(self, committed: bool) -> None:

@@ -251,7 +251,7 @@ class Worker:
         if threading.current_thread() is not self._thread:
             raise IllegalStateException(
                 "proceed() of a def interceptor was called in another thread",
-                hint="call it in the interceptor itself, before that returns",
+                hint="call it in the interceptor itself, before the interceptor returns",
             )
         if exchange.is_given_up:
             raise _GivenUp

@@ -1,4 +1,4 @@
-"""The message that refers to a large body stored elsewhere, which does not pass through the broker.
+"""The message that refers to a large body, which is stored elsewhere and bypasses the broker.
 
 ActiveMQ: BlobMessage. What is sent is a URL; the body is uploaded before that, when the message
 is sent, and downloaded when the receiver asks for it.

@@ -99,7 +99,7 @@ class Outage:
             logger.info("Broker %s is back after %.1f s", self.broker, _clock.now() - since)
         elif loss is not None:
             logger.info(
-                "Listener %s has made its connection to broker %s again, after: %s",
+                "Listener %s has reconnected to broker %s, after: %s",
                 listener,
                 self.broker,
                 loss,

@@ -1,4 +1,4 @@
-"""What follows a failed delivery: a redelivery, and when, or a dead letter, and where.
+"""What follows a failed delivery: a redelivery after some delay, or a dead letter.
 
 Theory of operation
 -------------------
@@ -12,13 +12,13 @@ delays it. This module tells the provider the reason, by `rollback_cause` of its
 
 The listener's RetryPolicy, if there is one, decides which of them an exception becomes.
 
-*Dead letters of its own.* A policy with a `dead_letter` destination wants the message sent there,
-in the transaction that consumes it. That is not possible in the transaction that has just failed:
-what the handler sent in it must be rolled back. So the message is redelivered once more, at once,
-and then sent to the dead-letter destination instead of being given to the handler. Which messages
-these are is known by their ids (`_given_up`, bounded), or by their count: the consumer's policy
-allows one more redelivery than the RetryPolicy does. If even that fails, such as for want of a
-permission, the provider refuses the message, and it becomes one of the broker's dead letters.
+*A dead-letter destination per listener.* A policy with a `dead_letter` wants the message sent
+there, in the transaction that consumes it. That is not possible in the transaction that has just
+failed: what the handler sent in it must be rolled back. So the message is redelivered once more, at
+once, and then sent to the dead-letter destination instead of being given to the handler. Which
+messages these are is known by their ids (`_given_up`, bounded), or by their count: the consumer's
+policy allows one more redelivery than the RetryPolicy does. If even that fails, for example because
+a permission is missing, the provider refuses the message, and the broker makes it a dead letter.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Seeing inside an application: traces, metrics, health and logs. Guide: docs/observability.md."""
+"""Observability: traces, metrics, health and logs. Guide: docs/observability.md."""

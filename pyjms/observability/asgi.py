@@ -99,7 +99,7 @@ class HealthApp:
             headers = dict(scope.get("headers", ()))
             answer = self._metrics.exposition(headers.get(b"accept", b"").decode("latin-1"))
             return await _respond(scope, send, 200, answer)
-        return await _respond(scope, send, 404, _json({"status": "there is nothing here"}))
+        return await _respond(scope, send, 404, _json({"status": "there is nothing at this path"}))
 
 
 def _json(body: dict[str, Any]) -> tuple[str, bytes]:

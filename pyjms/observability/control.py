@@ -8,8 +8,8 @@
 Answers are JSON: the listeners concerned, as GET shows them. A pause is answered at once; handlers
 in progress end meanwhile, and `busy` counts them.
 
-Who may do that is up to the caller: mount it behind a login of the framework, or give it a token,
-which each request then has to bring (`Authorization: Bearer TOKEN`).
+Access control is up to the application: mount it behind the framework's login, or give it a token,
+which each request must then contain (`Authorization: Bearer TOKEN`).
 """
 
 from __future__ import annotations

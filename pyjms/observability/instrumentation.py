@@ -1,4 +1,4 @@
-"""What an instrumentation of an application consists of, and where its messages go.
+"""The interface of instrumentations, and the destinations of messages as they see them.
 
 An instrumentation makes an interceptor for each listener and each template, once, when these are
 created, so that attributes that never change are computed once.

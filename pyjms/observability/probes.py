@@ -1,8 +1,8 @@
-"""Whether the brokers of an application can be reached: each is asked for a connection.
+"""Checks whether the brokers of an application can be reached, by connecting to each.
 
-As Spring Boot's indicator `jms`: a connection is created, started and closed. Where the application
-caches connections that is the one that its templates use, so that a probe of a broker that is there
-costs nothing. (spring-jms 8.1.9)
+As in Spring Boot's health indicator `jms`, a connection is created, started and closed. If the
+application caches connections, the connection of its templates is used, so that probing an
+available broker costs nothing. (spring-jms 8.1.9)
 """
 
 from __future__ import annotations

@@ -166,13 +166,13 @@ class _Metrics:
         )
         self.handled = Counter(
             "pyjms_messages_handled",
-            "Messages whose handler has ended.",
+            "Messages whose handler has returned or raised.",
             ["listener", "destination", "outcome"],
             registry=registry,
         )
         self.redelivered = Counter(
             "pyjms_messages_redelivered",
-            "Messages that a handler got again.",
+            "Messages that were redelivered to a handler.",
             ["listener"],
             registry=registry,
         )
@@ -237,10 +237,10 @@ class _Listeners(Collector):
         gauges = {
             name: GaugeMetricFamily(f"pyjms_listener_{name}", text, labels=["listener"])
             for name, text in (
-                ("up", "1 if the listener has a consumer and progresses, or is paused."),
+                ("up", "1 if the listener has a consumer and makes progress, or is paused."),
                 ("consumers", "Consumers of the listener."),
                 ("busy", "Handlers of the listener that are running."),
-                ("longest_handler_seconds", "How long the longest of them has run."),
+                ("longest_handler_seconds", "How long the longest running handler has run."),
             )
         }
         for each in health.listeners:

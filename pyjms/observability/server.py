@@ -63,7 +63,7 @@ class HealthServer:
         except OSError as error:
             raise ResourceAllocationException(
                 f"health.port: cannot listen on {self._host}:{self._port}: {error}",
-                hint="change health.port or health.host, or end the other program",
+                hint="change health.port or health.host, or stop the other program",
             ) from error
         self._listeners = list(listener.listeners)
         await self._server.start(self._listeners)

@@ -239,4 +239,4 @@ async def _quietly(worker: Worker, function: Any) -> None:
     try:
         await worker.run(function)
     except SQLAlchemyError as error:
-        logger.debug("The outbox's database failed at the end: %s", error)
+        logger.debug("The outbox's database failed during shutdown: %s", error)

@@ -1,4 +1,4 @@
-"""The relay's side of the tables: whose turn it is, what is to be sent, and what was.
+"""The relay's access to the tables: whose turn it is, rows to send, and rows that were sent.
 
 One relay at a time sends the messages of an outbox, so that they keep their order. Where the
 database has `SKIP LOCKED` (PostgreSQL, MySQL, MariaDB, Oracle), that is the one that locks the

@@ -125,7 +125,7 @@ def _check_properties(values: Mapping[str, object]) -> None:
         except (JMSException, ValueError) as error:
             raise MessageConversionException(
                 f"The property {name!r} of an outbox's message cannot be {value!r}: {error}",
-                hint="use what a message's property can have",
+                hint="use a value that a message property can have",
             ) from error
 
 
@@ -146,8 +146,8 @@ def _body(message: Message) -> tuple[str, bytes]:
     if isinstance(message, BytesMessage):
         return "bytes", message.get_body(bytes) or b""
     raise MessageConversionException(
-        f"An outbox keeps texts and bytes, not a {message.__class__.__name__}",
-        hint="send a str, bytes, or what becomes JSON",
+        f"An outbox stores text and bytes, not a {message.__class__.__name__}",
+        hint="send a str, bytes, or an object that can be converted to JSON",
     )
 
 

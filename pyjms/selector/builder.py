@@ -215,7 +215,7 @@ def _condition(node: Node, at: int) -> Node:
 def _depth(at: int, *operands: Node) -> int:
     depth = 1 + max(operand.depth for operand in operands)
     if depth > MAX_DEPTH:
-        hint = "join conditions without brackets"
+        hint = "join conditions without parentheses"
         raise SelectorSyntaxError(f"it nests deeper than {MAX_DEPTH} levels", at, hint)
     return depth
 

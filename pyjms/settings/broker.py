@@ -99,7 +99,7 @@ class ActiveMQSettings(Section):
             [self.broker_url or "tcp:"] if uri is None else [f"{u.scheme}:" for u in uri.components]
         )
         if self.tls is not None and all(url.lower().startswith(_PLAIN) for url in urls):
-            raise ValueError("tls is set, and broker_url is not encrypted: write ssl://host:port")
+            raise ValueError("tls is set, but broker_url is not encrypted: write ssl://host:port")
         return self
 
     def effective_user(self) -> str | None:

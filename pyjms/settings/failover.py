@@ -95,7 +95,7 @@ class FailoverSettings(Section):
             return TransportURI("failover", options=self._options(), components=brokers)
         uri = TransportURI.parse(broker_url or "tcp:")
         if uri.scheme != "failover":
-            raise ValueError("failover is set, and there are no brokers: write failover.uris")
+            raise ValueError("failover is set, but there are no brokers: write failover.uris")
         options = self._options()
         for name in sorted(options.keys() & uri.options.keys()):
             raise ValueError(f"failover and broker_url both have {name}: set one of them")

@@ -71,7 +71,7 @@ def call_on_loop(
     """
     if loop.is_current():
         raise IllegalStateException(
-            "A blocking call on the event loop that has to execute it would never return",
+            "A blocking call on the event loop that must execute it would never return",
             hint="use the coroutines of pyjms.aio here",
         )
     outcome: Future[R] = Future()

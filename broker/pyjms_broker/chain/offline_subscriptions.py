@@ -78,11 +78,13 @@ class OfflineSubscriptionsBroker(BrokerFilter):
 
     async def _remove(self, key: SubscriptionKey) -> None:
         region = self._region
-        logger.info("Durable subscription %s of client %s is offline for too long", *key[::-1])
+        logger.info(
+            "Durable subscription %s of client %s has been inactive for too long", *key[::-1]
+        )
         info = RemoveSubscriptionInfo(
             client_id=key.client_id, subscription_name=key.subscription_name
         )
         try:
             await wait_for(region.root.remove_subscription(region.context, info))
         except JMSException as error:  # such as: it is in use again
-            logger.warning("It is not removed: %s", error)
+            logger.warning("Could not remove it: %s", error)

@@ -94,7 +94,7 @@ def _from_xml(resource: str, given: Mapping[str, str], ignore_unsupported: bool)
     if unsupported and not ignore_unsupported:
         raise ConfigurationException(
             "\n".join((f"xbean:{resource}: not everything is supported:", *map(str, unsupported))),
-            hint="change the file, or start without that: --ignore-unsupported",
+            hint="change the file, or ignore these elements with --ignore-unsupported",
         )
     for finding in unsupported:
         print(finding, file=sys.stderr)

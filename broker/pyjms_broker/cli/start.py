@@ -183,7 +183,7 @@ async def _update(service: BrokerService) -> None:
     configuration = service.configured.updates
     if configuration is None or not service.started:
         logger.warning(
-            "SIGHUP: the configuration is not read again: %s",
+            "SIGHUP: the configuration was not reloaded: %s",
             "the broker has not started"
             if not service.started
             else "add the plug-in runtime_configuration, which applies changes of the file",
@@ -192,9 +192,9 @@ async def _update(service: BrokerService) -> None:
     try:
         await configuration.update(read_users=True)
     except ConfigurationException as error:
-        logger.error("SIGHUP: the changed configuration is not applied: %s", error)
+        logger.error("SIGHUP: the changed configuration was not applied: %s", error)
     except Exception:
-        logger.exception("SIGHUP: changes of the configuration could not be applied")
+        logger.exception("SIGHUP: the changed configuration could not be applied")
 
 
 def _print_addresses(service: BrokerService) -> None:

@@ -49,7 +49,7 @@ _DERBY: Final = (
     "the embedded database of Java becomes an SQLite file in the store's directory; messages are "
     "not taken over"
 )
-_MOVE: Final = "let consumers empty the queues before the move"
+_MOVE: Final = "let consumers empty the queues before the migration"
 _NO_EFFECT: Final = "connections to the database are pooled by the broker"
 
 
@@ -165,7 +165,7 @@ def _data_source(draft: Draft, element: Element, path: Path) -> None:
     else:
         draft.findings.unsupported(
             bean,
-            "there is no store in this database; SQLite is used instead",
+            "this database is not supported as a store; SQLite is used instead",
             "set persistence.data_source to the URL of a PostgreSQL database",
         )
 

@@ -102,7 +102,7 @@ class StatisticsBroker(BrokerFilter):
         if len(replies) > MOST_REPLIES:
             raise ResourceAllocationException(
                 f"{request.destination} asks for more than {MOST_REPLIES} replies",
-                hint="ask for fewer destinations, by a longer name",
+                hint="use a more specific name that matches fewer destinations",
             )
         forwarding = ProducerExchange(exchange.context)
         return all_of(

@@ -83,7 +83,9 @@ class DestinationsBroker(BrokerFilter):
             try:
                 self.add_destination(context, parse_destination(name.strip()))
             except JMSException as error:
-                logger.error("%s:%d: %r is not created: %s", self._file, number, name[:200], error)
+                logger.error(
+                    "%s:%d: %r could not be created: %s", self._file, number, name[:200], error
+                )
         self._has_started = True
 
     async def stop(self) -> None:
@@ -95,7 +97,9 @@ class DestinationsBroker(BrokerFilter):
             try:
                 await anyio.to_thread.run_sync(replace_text, self._file, text)
             except OSError as error:
-                logger.error("The list of destinations is not written to %s: %s", self._file, error)
+                logger.error(
+                    "The list of destinations could not be written to %s: %s", self._file, error
+                )
         await super().stop()
 
 

@@ -59,7 +59,7 @@ class _MessageAuthorizationBroker(BrokerFilter):
             if not self._has_failed:
                 self._has_failed = True
                 logger.exception(
-                    "The message policy has failed: such messages are not allowed, and further "
-                    "failures are not logged"
+                    "The message policy has failed: messages for which it fails are not allowed, "
+                    "and further failures are not logged"
                 )
             return False

@@ -128,7 +128,7 @@ class VirtualSelectorCacheBroker(BrokerFilter):
                 if compile_selector(selector).matches(reference.lookup):
                     return True
             except JMSException as error:  # it costs too much, or the file had a wrong one
-                logger.error("A selector of %s is forgotten: %s", name, error)
+                logger.error("A selector of %s is no longer remembered: %s", name, error)
                 del remembered[selector]
         return self.next.is_awaited(reference)
 
@@ -163,7 +163,7 @@ class VirtualSelectorCacheBroker(BrokerFilter):
             await anyio.to_thread.run_sync(replace_text, Path(file), text)
         except OSError as error:
             self._is_changed = True
-            logger.error("The selectors of queues are not written to %s: %s", file, error)
+            logger.error("The selectors of queues could not be written to %s: %s", file, error)
 
 
 def _read(file: Path) -> dict[str, dict[str, None]]:
@@ -184,5 +184,5 @@ def _read(file: Path) -> dict[str, dict[str, None]]:
 def _unreadable(file: Path, reason: str) -> ConfigurationException:
     return ConfigurationException(
         f"The file of selectors {file} cannot be read: {reason}",
-        hint="remove it, or name another persist_file; that of ActiveMQ is written by Java",
+        hint="remove it, or name another persist_file; ActiveMQ's file contains Java objects",
     )

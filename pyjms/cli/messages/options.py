@@ -1,4 +1,4 @@
-"""The options of `pyjms send`, `receive` and `browse` that several have, or that are long."""
+"""Options that `pyjms send`, `receive` and `browse` share, and long ones."""
 
 from __future__ import annotations
 

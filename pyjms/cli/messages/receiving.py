@@ -1,4 +1,4 @@
-"""The receives of `pyjms receive` and `browse`."""
+"""Receiving and browsing messages for `pyjms receive` and `browse`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pyjms send` sends: bodies and properties of the command line, and the sends."""
+"""Sending for `pyjms send`: bodies and properties from the command line."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`pyjms run --workers N` and `--reload`: an application in processes of its own, supervised."""
+"""`pyjms run --workers N` and `--reload`: an application in supervised worker processes."""

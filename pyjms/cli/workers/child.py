@@ -57,7 +57,7 @@ def run_worker(application: JmsApplication, arguments: WorkerArguments) -> None:
 def _refuse_embedded_broker(settings: PyjmsSettings) -> None:
     if _embeds_broker(settings):
         raise ConfigurationException(
-            "Several workers need a broker outside of them: each would embed one of its own",
+            "Several workers need a broker outside of their processes: each would embed its own",
             hint="start a broker (`pyjms broker start`) and set activemq.broker_url to its "
             "address, such as tcp://localhost:61616; or use one worker",
         )

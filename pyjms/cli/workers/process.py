@@ -1,10 +1,10 @@
 """One worker process, as its supervisor sees it.
 
-The process leads a session of its own: Ctrl-C in a terminal reaches the supervisor alone, which
-then asks each worker to stop. Two pipes connect them. The worker writes its report to the first
-one when the application has started; if it ends before, the pipe ends. The second one ends with
-the supervisor, even if that was killed, and the worker then stops as on SIGTERM: none is left
-behind.
+The process has its own session: Ctrl-C in a terminal reaches only the supervisor, which then asks
+each worker to stop. Two pipes connect them. The worker writes its report to the first pipe when the
+application has started; if it exits before, the pipe is closed. The second pipe is closed when the
+supervisor exits, even if it was killed. The worker then stops as on SIGTERM, so that no process is
+left behind.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class WorkerProcess:
         with _clock.timeout(allowed):
             await self.wait()
         if self.exit_code is None:
-            logger.error("%s has not stopped within %g s: it is killed", self.name, allowed)
+            logger.error("%s did not stop within %g s and is killed", self.name, allowed)
             self.kill()
             with anyio.CancelScope(shield=True):
                 await self.wait()

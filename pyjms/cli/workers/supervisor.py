@@ -5,29 +5,29 @@ Theory of operation
 
 There is one *slot* for each worker, with one task that keeps it filled:
 
-    start a process -> it reports that the application has started -> it ends -> start another
+    start a process -> it reports that the application has started -> it exits -> start another
 
-*Who ends.* A worker that ends although nobody asked it to is replaced: after a back-off if it did
-not live long, so that one that fails again and again does not keep the machine busy. At the start
-of the supervisor it is different: a worker that cannot start then cannot start at all (its module
-does not load, its settings are wrong), so everything stops, with exit code 1. With `--reload` the
-supervisor waits for the next change of a file instead.
+*Exits.* A worker that exits without having been asked to is replaced. If it did not run for long,
+there is a back-off before that, so that a worker that keeps failing does not keep the machine busy.
+While the supervisor itself starts, the rule is different: a worker that cannot start then will
+never start (its module does not load, its settings are wrong), so everything stops, with exit code
+1. With `--reload` the supervisor waits for the next change of a file instead.
 
-*Rolling restart* (SIGHUP): one slot after the other gets a new process. It is started first, and
-the old one is asked to stop only when the new one has reported its start: somebody listens all
-the time, and code that cannot start replaces nothing. A worker that is exclusive (it has a client
-id, or embeds the broker) must end before its successor can start.
+*Rolling restart* (SIGHUP): one slot after the other gets a new process. The new process is started
+first, and the old one is asked to stop only when the new one has reported its start. So there is
+always a consumer, and code that cannot start does not replace a working process. A worker that is
+exclusive (it has a client id, or embeds the broker) must end before its successor can start.
 
 *Reload* restarts like that, but stops first: two versions of the code never work at the same time.
 
-Where the system refuses to start a process (no memory, or a deployment is replacing the program),
-it is tried again after the same back-off, and the other workers go on.
+If the system refuses to start a process (no memory, or a deployment is replacing the program),
+the supervisor tries again after the same back-off, and the other workers keep running.
 
 *Stop* (SIGTERM, SIGINT): all workers are asked to stop, each has its own time to finish what it is
-handling, and the supervisor ends when they have ended. A second signal kills them.
+handling, and the supervisor exits when they have exited. A second signal kills them.
 
 Other signals: SIGTTIN adds a worker, SIGTTOU removes one, SIGUSR1 and SIGUSR2 are passed on (they
-pause and resume the listeners). A worker stops by itself when its supervisor has ended.
+pause and resume the listeners). A worker stops by itself when its supervisor has exited.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class Supervisor:
         if _clock.now() - ended.started_at > _LONG_LIFE:
             slot.back_off = ExponentialBackOff(0.5, 2.0, max_interval=30.0).start()
         seconds = slot.back_off.next_back_off() or 0.0
-        logger.error("%s %s: another one starts in %g s", ended.name, ended.describe_end(), seconds)
+        logger.error("%s %s: a new one starts in %g s", ended.name, ended.describe_end(), seconds)
         with _clock.timeout(seconds):
             await slot.restart.wait()
 
@@ -262,7 +262,7 @@ class Supervisor:
     async def _remove_worker(self) -> None:
         async with self._restarting:
             if len(self._slots) == 1:
-                logger.warning("The last worker stays: SIGTERM stops it")
+                logger.warning("The last worker is not removed: SIGTERM stops it")
                 return
             slot = self._slots.pop()
             await self._close_slot(slot)
@@ -290,7 +290,7 @@ class Supervisor:
         try:
             new = await WorkerProcess.start(self._command, slot.number, len(self._slots))
         except OSError as error:
-            logger.error("No process can be started, %s goes on: %s", old.name, error)
+            logger.error("No process can be started, %s keeps running: %s", old.name, error)
             return False
         slot.replacement = new
         try:
@@ -299,7 +299,7 @@ class Supervisor:
                 new.close()
                 if not new.is_stopping:
                     logger.error(
-                        "%s %s and cannot start: %s goes on, and so do the others that are left",
+                        "%s %s and cannot start: %s keeps running, and so do the remaining workers",
                         new.name,
                         new.describe_end(),
                         old.name,

@@ -79,7 +79,7 @@ class DirectoryStrategy:
         path = _path(url)
         if not any(root in path.parents for root in self._roots):
             raise JMSSecurityException(
-                f"The body of the blob message is not below the upload directory: {url}",
+                f"The body of the blob message is not in the upload directory: {url}",
                 hint="set jms.blobTransferPolicy.uploadUrl to the directory that both ends share",
             )
         return path
@@ -118,11 +118,11 @@ class HttpStrategy:
         except HTTPError as error:
             with error:
                 raise JMSException(
-                    f"{method} of {url} was not successful: {error.code} {error.reason}",
+                    f"{method} of {url} failed: {error.code} {error.reason}",
                     hint="redirects are refused" if 300 <= error.code < 400 else "",
                 ) from error
         except HTTPException as error:
-            raise JMSException(f"{method} of {url} was not successful: {error!r}") from error
+            raise JMSException(f"{method} of {url} failed: {error!r}") from error
 
     def _blocks(self, stream: BinaryIO) -> Iterator[bytes]:
         while block := stream.read(self._buffer_size):

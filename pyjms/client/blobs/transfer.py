@@ -1,4 +1,4 @@
-"""The bodies of blob messages: how they get to and from where the policy says."""
+"""Uploading and downloading the bodies of blob messages, as the policy says."""
 
 from __future__ import annotations
 

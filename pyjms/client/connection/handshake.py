@@ -9,8 +9,8 @@ Creating a connection opens the transport only. ConnectionInfo follows with the 
     IN_PROGRESS   yes                 wait for its outcome      NEW
     COMPLETE      no                  return at once
 
-A task of its own registers: a broker may have the command of a caller that is cancelled, and would
-refuse a second one.
+The registration runs in a separate task: if a caller is cancelled, the broker may already have its
+command, and would refuse a second one.
 
 (JMS 1.1, section 4.3.2; activemq-edges N6; openwire-encoding 11)
 """

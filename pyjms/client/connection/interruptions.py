@@ -1,8 +1,8 @@
 """Interruptions of a transport that reconnects: what they mean for a connection and its objects.
 
-What the lost broker has dispatched and the application has not consumed is dispatched again, so
-it is dropped and no longer counts as received. What was delivered and not settled depends on the
-mode: see `AckLedger.interrupted`. (activemq-edges F2)
+Messages that the lost broker has dispatched and the application has not consumed are dispatched
+again, so they are dropped and no longer count as received. What happens to messages that were
+delivered but not settled depends on the mode: see `AckLedger.interrupted`. (activemq-edges F2)
 """
 
 from __future__ import annotations

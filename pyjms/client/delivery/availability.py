@@ -1,9 +1,9 @@
 """Announcing messages that can be received without waiting: ActiveMQ's MessageAvailableListener.
 
 Each message that arrives is announced once, by the session's listener dispatcher, so that the
-listener may receive it and never runs beside another listener. Messages that the listener, or
-anyone else, has received meanwhile are not announced any more. What is buffered is announced
-again when delivery starts or resumes, and after a rollback.
+listener may receive it and never runs at the same time as another listener. Messages that the
+listener, or anyone else, has received meanwhile are not announced any more. What is buffered is
+announced again when delivery starts or resumes, and after a rollback.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The message consumer: dispatches arrive by a plain call and leave by receive() or a listener.
 
-The package's docstring describes the way of a message, the invariants and the life cycle. (JMS
+The package's docstring describes the path of a message, the invariants and the life cycle. (JMS
 1.1, section 4.5; activemq-broker X7; activemq-edges N8 to N10)
 """
 

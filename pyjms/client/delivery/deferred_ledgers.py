@@ -1,4 +1,4 @@
-"""The acknowledgement ledgers that wait for the application, and the choice of a ledger.
+"""The ledgers whose acknowledgements wait for the application, and the choice of a ledger.
 
 See `ack_ledger` for the rules and their invariants. (activemq-broker A5, A6; activemq-edges F5)
 """

@@ -1,4 +1,4 @@
-"""What a consumer does with a message that its connection has been given before."""
+"""How a consumer handles a message that its connection has received before."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The call of an AUTO listener during which its connection is lost, and the copy of its message.
+"""Calls of AUTO listeners during which the connection is lost, and the redelivered message.
 
-The acknowledgement is lost with the broker, so that the next one dispatches the message again,
-perhaps before the listener has ended. What becomes of this copy depends on how that ends:
+The acknowledgement is lost with the broker, so the next broker dispatches the message again,
+perhaps before the listener has returned. What happens to this copy depends on how the listener
+ends:
 
     the listener    the copy
     --------------  ------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a transaction has received from a broker that was lost before the commit.
+"""Messages that a transaction has received from a broker that was lost before the commit.
 
 Its acknowledgements are lost with the broker. The next broker may dispatch the messages again, to
 this consumer or to another one, or not at all, because the lost broker's transaction was committed.

@@ -1,4 +1,4 @@
-"""Sessions: a unit of order, acknowledgement and transaction, and what it is made of.
+"""Sessions: units of order, acknowledgement and transaction, and their parts.
 
     an ActiveMQSession owns   for
     -----------------------   ----------------------------------------------------------------

@@ -6,7 +6,7 @@ come in another order than the sends; the callbacks are called in the order of t
     send()         -> outstanding (in the order of the sends), the message is locked
     _on_response() -> the outcome is noted; the dispatcher is woken when it is the first's
     deliver_one()  -> the first one's callback is called, by the session's listener dispatcher, so
-                      that it never runs beside a listener; then it is no longer outstanding
+                      that no listener runs at that time; then it is no longer outstanding
 
 Closing, commit and rollback wait for all callbacks. In a listener of the session, which keeps the
 dispatcher busy, `wait` calls them itself. When the session is disposed its dispatcher ends, and a

@@ -1,4 +1,4 @@
-"""What a session creates without the broker: handles of destinations, and messages."""
+"""Objects that a session creates without the broker: destinations and messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Concurrent use of a session in the coroutine API: a mistake that is noticed and named.
+"""Detects concurrent use of a session in the coroutine API.
 
 JMS: a session is for one thread at a time, except `close` (JMS 1.1, section 4.4.6). Tasks of one
-event loop do not run at the same time, so what they may not do is narrower. Noticed are
+event loop do not run at the same time, so fewer calls are errors. Refused are
 
 - a call from another thread or event loop than the connection's: its transport belongs to that;
 - `commit`, `rollback` and `recover` while another task waits in `receive`, and any call while
@@ -112,6 +112,6 @@ class SessionUse:
 
     def _refusal(self, this: str, other: str) -> IllegalStateException:
         return IllegalStateException(
-            f"The session {self._name} is used by two at once: {this}, and {other}",
+            f"The session {self._name} is used twice at the same time: {this}, and {other}",
             hint="create one session for each task or thread that works at the same time",
         )

@@ -125,7 +125,7 @@ class SharedSubscriptions:
         try:
             await self._remove(queue)
         except (JMSSecurityException, ConnectionFailedException) as error:
-            logger.warning("%s stays: it was not removed with its last consumer: %s", queue, error)
+            logger.warning("%s was not removed with its last consumer: %s", queue, error)
         except JMSException as error:
             logger.debug("%s has other consumers: %s", queue, error)
 

@@ -1,7 +1,7 @@
 """The synchronizations of one transaction, called at its end.
 
-Each `before_end` is called once, also where a cancelled commit is repeated. What is called after
-the end is not cancelled: the outcome is decided, and each synchronization must learn of it.
+Each `before_end` is called once, even if a cancelled commit is repeated. The callbacks after the
+end are not cancelled: the outcome is decided, and each synchronization must learn of it.
 """
 
 from __future__ import annotations

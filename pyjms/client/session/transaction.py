@@ -14,9 +14,9 @@ Before either end the consumers acknowledge, in the transaction, what was delive
 
     commit succeeded                 delivered messages are settled
     commit refused by the broker     they are redelivered: the broker has rolled back
-    commit cancelled                 they are settled: the broker has the command. Should they come
-                                     again, a lost broker has not executed it; then they are
-                                     delivered as any other message
+    commit cancelled                 they are settled: the broker has the command. If they are
+                                     dispatched again, a lost broker did not execute it; then they
+                                     are delivered like any other message
     commit without response          unknown; the caller decides (ConnectionFailedException)
     rollback, whatever the outcome   they are redelivered
 
@@ -258,14 +258,14 @@ class LocalTransaction(SessionTransaction):
             raise TransactionRolledBackException(
                 f"rolling back transaction ({transaction_id}) post failover recovery. {missing} "
                 "previously delivered message(s) not replayed to consumer",
-                hint="they come again, to this or another consumer; handle them then",
+                hint="they are delivered again, to this or another consumer; handle them then",
             )
 
     def _refuse_in_synchronization(self, call: str) -> None:
         if self._synchronizations.is_calling:
             raise IllegalStateException(
                 f"{call} cannot be called in before_end of a synchronization",
-                hint="the transaction is ending already; an error raised there rolls it back",
+                hint="the transaction is already ending; raise an error there to roll it back",
             )
 
     async def _roll_back(self) -> None:

@@ -1,4 +1,4 @@
-"""How the unit of work of a session ends: commit, rollback, recover, and what waits for sends."""
+"""How the unit of work of a session ends: commit, rollback, recover, and waiting for sends."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class ResourceManager:
             raise XAException(
                 "Could not get resource manager id.",
                 xa_error_code=XAException.XAER_RMERR,
-                hint="the connection failed before the broker named itself: open another one",
+                hint="the connection failed before the broker sent its name: open another one",
             )
         return self.broker_id
 

@@ -1,4 +1,4 @@
-"""How an XA session works in branches: at most in one at a time, in any number one after another.
+"""How an XA session works in branches: in one at a time, and in any number one after another.
 
 Work in a branch carries the branch's id. Outside of a branch there is none: a session without an
 `xa_ack_mode` refuses it, as ActiveMQ's does. (activemq-edges N20)

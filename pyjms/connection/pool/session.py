@@ -110,8 +110,8 @@ class _PooledProducer(ProducerHandle):
 
 def _not_in_jms_11(call: str) -> UnsupportedOperationException:
     return UnsupportedOperationException(
-        f"{call} is not supported by this pool, which is one of JMS 1.1 as ActiveMQ's",
-        hint="JmsPoolConnectionFactory passes it on",
+        f"{call} is not supported by this pool, which supports JMS 1.1, as ActiveMQ's does",
+        hint="JmsPoolConnectionFactory supports it",
     )
 
 

@@ -1,1 +1,1 @@
-"""What surrounds the sends and handlers of an application, and the answers about its health."""
+"""Interceptors and instrumentation of an application, its embedded broker, and its health."""

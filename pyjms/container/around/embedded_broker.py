@@ -1,8 +1,8 @@
 """Keeps the broker embedded in an application running as long as the application.
 
-A broker that a `vm://` URL creates stops with its last connection, and what it keeps in memory is
-gone. An application has times without any: while all its listeners are paused, between two sends
-of a template that caches nothing. So it has one connection of its own, which does nothing.
+A broker that a `vm://` URL creates stops with its last connection, and loses what it keeps in
+memory. An application may have no connections at times: while all its listeners are paused, or
+between two sends of a template that caches nothing. So it holds one connection just for this.
 """
 
 from __future__ import annotations

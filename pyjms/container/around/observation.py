@@ -140,7 +140,7 @@ def log_started(
         )
     if unreachable:
         logger.warning(
-            "Application started, not connected yet: it waits for broker %s",
+            "Application started, not connected yet: waiting for broker %s",
             ", ".join(unreachable),
         )
         return

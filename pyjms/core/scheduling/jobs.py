@@ -148,7 +148,7 @@ class Jobs(AbstractAsyncContextManager["Jobs"]):
         deadline = _clock.now() + _ANSWER
         while not any((job.name, job.version) == (name, version) for job in await self.all()):
             if _clock.now() > deadline:
-                raise _no_answer(f"it has not made the job {name!r}")
+                raise _no_answer(f"it has not created the job {name!r}")
             await _clock.sleep(_LOCK_INTERVAL)
 
     async def _until_end(

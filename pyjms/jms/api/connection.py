@@ -130,5 +130,5 @@ class Connection(Closeable):
 def _no_connection_consumers(connection: Connection) -> JMSException:
     return UnsupportedOperationException(
         f"{type(connection).__name__} has no connection consumers",
-        hint="use a listener container, whose consumers have sessions of their own",
+        hint="use a listener container, whose consumers have their own sessions",
     )

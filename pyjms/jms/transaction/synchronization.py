@@ -1,4 +1,4 @@
-"""What an application has called at the end of transactions. ActiveMQ: the types of these names."""
+"""Callbacks at the end of transactions, with ActiveMQ's type names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batch that a listener is called with, and which of its messages are rejected."""
+"""The batch that is passed to a listener, and its rejected messages."""
 
 from __future__ import annotations
 

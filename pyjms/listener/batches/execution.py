@@ -1,9 +1,9 @@
 """One batch: receive more messages after the first, call the listener, send the dead letters.
 
-A batch ends when it has `batch_size` messages, or when `batch_timeout` seconds have passed since
-its first one. With a time-out of 0, the default, it is what has arrived already: a lone message is
-handled at once, and under load batches grow by themselves. A stop ends it, too: what had been
-received before is handled, unlike a single message that comes in while the container stops.
+A batch is complete when it has `batch_size` messages, or when `batch_timeout` seconds have passed
+since its first one. With a timeout of 0, the default, it contains what has arrived already: a
+single message is handled at once, and under load batches grow by themselves. A stop also completes
+the batch: its messages are handled, unlike a single message that arrives while the container stops.
 
 The batch is one delivery: its session's transaction is committed once, or rolled back as a whole.
 Rejected messages are sent to the dead-letter destination in that transaction (`dead_letters`).

@@ -32,6 +32,6 @@ def check_batches(size: int | None, timeout: float | None, prefetch: object) -> 
         raise ValueError(f"'batch_size' value must be from 1 to {MAX_PREFETCH_SIZE}: {size}")
     if isinstance(prefetch, int) and prefetch < size:
         raise ValueError(
-            f"prefetch {prefetch} is less than batch_size {size}, so that batches would wait for "
-            "the broker: leave it out for this listener, or set at least the size"
+            f"prefetch {prefetch} is less than batch_size {size}, so batches would wait for "
+            "the broker: omit prefetch for this listener, or set at least the size"
         )

@@ -160,7 +160,7 @@ class BatchPlan(CallPlan):
         shown = getattr(parameter.hint, "__name__", str(parameter.hint))
         what = "header" if marked is not None else "payload"
         return ConfigurationException(
-            f"Handler {self.name}: parameter {parameter.name!r} must be a list, since the listener "
+            f"Handler {self.name}: parameter {parameter.name!r} must be a list, as the listener "
             f"has a batch_size: it gets the {what} of each message",
             hint=f"write list[{shown}]",
         )

@@ -1,4 +1,4 @@
-"""One received message on its way through the listener, and the report of its failure.
+"""One delivery of a message to the listener, and the report of its failure.
 
 Each attempt has one line, which names the last line of the handler's own code. With
 `log_tracebacks` the first one also has a traceback, without the frames of pyjms. The last attempt
@@ -84,7 +84,8 @@ def log_abandoned(
     is_final = not session.transacted and session.acknowledge_mode in ACKNOWLEDGED_BY_THE_CLIENT
     seconds = _clock.now() - delivery.received_at
     logger.warning(
-        "Shutdown gives up the handler of listener %s, which has run for %.1f s: %s on %s %s",
+        "Shutdown does not wait any longer for the handler of listener %s, which has run for "
+        "%.1f s: %s on %s %s",
         properties.bean_name or properties.destination_description,
         seconds,
         delivery.subject,

@@ -1,4 +1,4 @@
-"""Classification of errors: whose fault they are, and whether trying again is of any use."""
+"""Classification of errors: what caused them, and whether a retry can succeed."""
 
 from __future__ import annotations
 

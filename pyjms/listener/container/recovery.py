@@ -1,4 +1,4 @@
-"""What happens when the connection is lost: one consumer reconnects, the others wait for it.
+"""Recovery from a lost connection: one consumer reconnects, the others wait for it.
 
 Theory of operation (spring-jms 1.11)
 -------------------------------------
@@ -8,7 +8,7 @@ first one takes the lock and refreshes the connection until that succeeds, the b
 the container stops; the others queue for the lock. A refresh counts a *generation*. Each invoker
 remembers the generation at which it last saw a working connection (`join`); one that gets the lock
 and finds a newer generation knows that somebody else has recovered in the meantime, and returns at
-once to try its luck. So one outage causes one series of attempts, however many consumers there are.
+once to try again. So one outage causes one series of attempts, however many consumers there are.
 
     fail --> [first failure of a start that cannot work?] --> stop the container, give up
       |

@@ -245,7 +245,7 @@ def check_range(lower: int, upper: int | None, *, durable: bool) -> int:
         raise ValueError(f"Consumers: {lower} to {most} is not a range; write 1 <= lower <= upper")
     if durable and most > 1:
         raise ValueError(
-            f"A durable subscription has one consumer, not {most}; a virtual topic "
-            "(Consumer.NAME.VirtualTopic.X) has as many as you like"
+            f"A durable subscription has one consumer, not {most}; the queue of a "
+            "virtual topic (Consumer.NAME.VirtualTopic.X) can have any number"
         )
     return most

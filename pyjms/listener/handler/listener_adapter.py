@@ -1,7 +1,7 @@
 """MessageListenerAdapter: a method of any object as a message listener. (spring-jms 6.3)
 
-It is for objects that know nothing of JMS and are no handlers: the method gets the converted body,
-and its result is the reply.
+It is for objects that are not handlers and do not depend on JMS: the method gets the converted
+body, and its result is the reply.
 """
 
 from __future__ import annotations

@@ -113,13 +113,13 @@ def _refuse_what_gets_nothing(
 ) -> None:
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise ConfigurationException(
-            f"Handler {name}: it is a generator, so that a call would not run it",
+            f"Handler {name}: it is a generator, so calling it would not run it",
             hint="remove its `yield`; send several messages with the template, or return a list",
         )
     kinds = {parameter.kind for parameter in signature.parameters.values()}
     if kinds and kinds <= {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
         raise ConfigurationException(
-            f"Handler {name}: it takes {signature} only, so that it is not known what it wants",
+            f"Handler {name}: it takes {signature} only, so its arguments are not known",
             hint="name its parameters; a decorator around it needs functools.wraps",
         )
 

@@ -1,1 +1,1 @@
-"""Idempotent handlers: keys, what remembers them, and the calls that they guard."""
+"""Idempotent handlers: keys, the stores that remember them, and the calls of handlers."""

@@ -64,7 +64,7 @@ def store_of(mark: IdempotentMark) -> EitherIdempotencyStore:
     missing = [n for n in ("claim", "complete", "release") if not hasattr(mark.store, n)]
     if missing:
         raise ConfigurationException(
-            f"@idempotent: {mark.store!r} is no store, it has no {missing[0]}",
+            f"@idempotent: {mark.store!r} is not a store, because it has no {missing[0]}",
             hint="see pyjms.listener.idempotency.stores.IdempotencyStore",
         )
     return cast(EitherIdempotencyStore, mark.store)
@@ -94,7 +94,7 @@ class IdempotentPlan(CallPlan):
         if self._plain is None and not self.is_coroutine:
             raise ConfigurationException(
                 f"Handler {self.name}: the store of its @idempotent has coroutines",
-                hint="write `async def`, or take a store without, such as SqlIdempotencyStore",
+                hint="write `async def`, or use a blocking store, such as SqlIdempotencyStore",
             )
         self._read_key = key_reader(mark.key, self.name)
 

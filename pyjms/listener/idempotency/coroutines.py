@@ -1,4 +1,4 @@
-"""Stores of both kinds, as coroutines call them."""
+"""A coroutine interface for blocking and coroutine stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What remembers the keys of handled messages: the interfaces, and the store in memory."""
+"""Stores of the keys of handled messages: the interfaces, and the in-memory store."""
 
 from __future__ import annotations
 

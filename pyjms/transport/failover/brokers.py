@@ -130,7 +130,7 @@ class BrokerList:
     def _from_broker(self, text: str) -> TransportURI:
         scheme = text.partition(":")[0].lower()
         if scheme in _NEVER or "(" in text or ")" in text:
-            raise ConfigurationException("a broker can announce addresses in the network only")
+            raise ConfigurationException("a broker can only announce network addresses")
         uri = TransportURI.parse(text)
         if scheme not in self._acceptable:
             raise ConfigurationException(

@@ -160,7 +160,7 @@ class Connector:
         try:
             await take_over(peer)
         except JMSException as error:
-            logger.debug("%s did not take the client over: %s", peer.uri, error)
+            logger.debug("%s did not restore the client's state: %s", peer.uri, error)
             self.brokers.failed = peer.uri
             if peer is self._preferred:
                 self._refused(peer.uri)
@@ -192,7 +192,7 @@ class Connector:
             try:
                 return await open_peer(uri, self._create)
             except JMSException as error:
-                logger.debug("The priority broker %s is not back: %s", uri, error)
+                logger.debug("The priority broker %s is still not available: %s", uri, error)
         return None
 
     async def _fill_backups(self) -> bool:

@@ -65,7 +65,7 @@ async def test_queues_and_topics_have_marks_of_their_own(jms_app: JmsTestApp) ->
     async def handler(text: str) -> None: ...
 
     with pytest.raises(
-        ConfigurationException, match="queues and topics have no consumer in common"
+        ConfigurationException, match="one consumer cannot receive from queues and topics"
     ):
         await jms_app.start(handler)
 

@@ -328,7 +328,7 @@ def test_handlers_whose_call_would_do_nothing() -> None:
 
     unnamed = jms_listener("in", id="3")(traced(fine))
     first, second, third = problem_of(generator, asynchronous, unnamed).splitlines()
-    assert "generator: it is a generator, so that a call would not run it" in first
+    assert "generator: it is a generator, so calling it would not run it" in first
     assert "asynchronous: it is a generator" in second
     assert "wrapper: it takes (*args: 'Any', **kwargs: 'Any')" in third
     assert "functools.wraps" in third

@@ -45,7 +45,7 @@ async def test_the_start_does_not_wait_for_ever(
             assert lines[1:] == [
                 "INFO Not connected yet: first on first, 1 consumer",
                 "INFO Not connected yet: second on second, 1-2 consumers",
-                f"WARNING Application started, not connected yet: it waits for broker {broker}",
+                f"WARNING Application started, not connected yet: waiting for broker {broker}",
             ]
             async with anyio.create_task_group() as group:
                 group.start_soon(send_to_both, application, "hello")  # waits, too

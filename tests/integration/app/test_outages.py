@@ -109,7 +109,7 @@ async def test_one_warning_for_a_broker_and_one_line_when_it_is_back(
         assert lines[1:] == [
             "INFO Not connected yet: first on first, 1 consumer",
             "INFO Not connected yet: second on second, 1-2 consumers",
-            f"WARNING Application started, not connected yet: it waits for broker {broker}",
+            f"WARNING Application started, not connected yet: waiting for broker {broker}",
         ]
         with pytest.raises(ConnectionFailedException) as refused:
             await application.template.convert_and_send("first", "x")

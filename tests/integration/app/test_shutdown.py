@@ -93,7 +93,7 @@ async def test_a_line_for_each_handler_that_is_given_up(
             caplog.clear()
     finally:
         released.set()
-    given_up = [r for r in caplog.records if "gives up" in r.getMessage()]
+    given_up = [r for r in caplog.records if "does not wait any longer" in r.getMessage()]
     assert {record.listener_id for record in given_up} == {"coroutine", "thread"}
     for record in given_up:
         assert record.levelno == logging.WARNING

@@ -372,7 +372,7 @@ async def _until_dispatched(container: Any, count: int) -> None:
         (
             {"batch_size": 10},
             {"listeners": {"orders": {"session": {"transacted": False}}}},
-            "would count as consumed before the handler has them",
+            "would count as consumed before the handler gets them",
         ),
         (
             {"batch_size": 10},
@@ -381,7 +381,7 @@ async def _until_dispatched(container: Any, count: int) -> None:
                     "listener": {"session": {"acknowledge_mode": "dups_ok", "transacted": False}}
                 }
             },
-            "would count as consumed before the handler has them",
+            "would count as consumed before the handler gets them",
         ),
         ({"batch_size": 10, "container_factory": "simple"}, {}, "with each message"),
     ],

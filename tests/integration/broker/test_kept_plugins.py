@@ -57,7 +57,7 @@ async def test_names_that_cannot_be_created_do_not_stop_the_others(
     file.write_text("queue://\n\nqueue://good\n", encoding="utf-8")
     async with broker_with(plugins=[DestinationsPlugin(location=file)]) as (broker, _):
         assert Queue("good") in broker.service.region_broker.destinations()
-    assert f"{file}:1: 'queue://' is not created" in caplog.text
+    assert f"{file}:1: 'queue://' could not be created" in caplog.text
 
 
 @LISTS
@@ -84,7 +84,7 @@ async def test_a_list_that_cannot_be_written_is_an_error_in_the_log(
     plugin = DestinationsPlugin(location=tmp_path / "list")
     async with broker_with(plugins=[plugin]):
         (tmp_path / "list").mkdir()
-    assert "The list of destinations is not written" in caplog.text
+    assert "The list of destinations could not be written" in caplog.text
 
 
 @LISTS
@@ -231,7 +231,7 @@ async def test_a_wrong_selector_of_the_file_is_forgotten(
         async with selecting(persist_file=file) as it:
             await it.client.destination(A)
             assert (await it.copies(n=2), await it.copies(n=2)) == (1, 1)
-    assert caplog.text.count(f"A selector of {A.qualified_name} is forgotten") == 1
+    assert caplog.text.count(f"A selector of {A.qualified_name} is no longer remembered") == 1
 
 
 @SELECTORS

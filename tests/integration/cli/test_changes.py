@@ -62,7 +62,10 @@ def test_purge_refuses_where_nobody_can_be_asked(managed: ManagedBroker) -> None
     send(managed, "q", "1", "2")
     refused = broker(managed, "purge", "q")
     assert refused.exit_code == 2
-    assert "nobody can be asked: the standard input is not a terminal (add --yes)" in refused.stderr
+    assert (
+        "needs a confirmation, but the standard input is not a terminal (add --yes)"
+        in refused.stderr
+    )
     assert managed.queue("q")["QueueSize"] == 2
 
 
@@ -135,7 +138,7 @@ def test_retry_sends_dead_letters_back(managed: ManagedBroker) -> None:
     listed = objects(broker(managed, "retry", "--dry-run", "--json"))
     assert [each["OriginalDestination"] for each in listed] == ["queue://work", "queue://other"]
     one = broker(managed, "retry", "--selector", "JMSPriority = 4", "--limit", "1", "--yes")
-    assert one.stdout == "1 message sent back to where they came from\n", one.output
+    assert one.stdout == "1 message sent back to their original destinations\n", one.output
     assert (bodies(managed, "work"), bodies(managed, "other")) == (["old"], [])
     rest = broker(managed, "retry", "ActiveMQ.DLQ", "--yes")
     assert rest.exit_code == 0, rest.output
@@ -150,7 +153,7 @@ def test_retry_sends_back_what_a_listener_has_dead_lettered_itself(managed: Mana
     listed = objects(broker(managed, "retry", "--dry-run", "--json"))
     assert [each["OriginalDestination"] for each in listed] == ["queue://work", "-", "-"]
     said = broker(managed, "retry", "--yes")
-    assert said.stdout == "1 message sent back to where they came from\n"
+    assert said.stdout == "1 message sent back to their original destinations\n"
     assert said.exit_code == 1
     assert bodies(managed, "work") == ["queue://work"]
     assert bodies(managed, "ActiveMQ.DLQ.own") == ["PyJMS.Ranges", "topic://"]

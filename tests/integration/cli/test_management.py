@@ -197,7 +197,7 @@ def test_a_login_is_sent_and_asked_for() -> None:
 def check_logins(managed: ManagedBroker) -> None:
     anonymous = broker(managed, "list")
     assert anonymous.exit_code == 1
-    assert "the broker demands a login (give --user, and the password" in anonymous.stderr
+    assert "the broker requires a login (give --user, and the password" in anonymous.stderr
     wrong = broker(managed, "list", "--user", "jo", PYJMS_PASSWORD="guess")
     assert wrong.exit_code == 1
     assert "the broker refuses the user or the password" in wrong.stderr
@@ -212,7 +212,7 @@ def check_logins(managed: ManagedBroker) -> None:
     ("url", "code", "sentence"),
     [
         ("tcp://127.0.0.1:61616", 2, "this command needs the broker's web server"),
-        ("http://jo:pw@localhost", 2, "user and password do not belong into the URL"),
+        ("http://jo:pw@localhost", 2, "user and password do not belong in the URL"),
         ("http://localhost:port", 2, "write it as http://localhost:8161/api/jolokia"),
     ],
 )

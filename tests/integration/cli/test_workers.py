@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_is_replaced(
         supervisor.expect("Worker 1 (pid ", "Worker 2 (pid ")
         first = supervisor.numbers(started(1))
         os.kill(first[0], signal.SIGKILL)
-        supervisor.expect("was ended by SIGKILL: another one starts in 0.5 s")
+        supervisor.expect("was ended by SIGKILL: a new one starts in 0.5 s")
         for number in range(4):
             template.convert_and_send(queue, str(number))
         supervisor.expect(*(f"job {number} in " for number in range(4)))
@@ -137,7 +137,7 @@ def test_workers_are_added_and_removed_paused_and_resumed(
     with start("--workers", "1") as supervisor:
         supervisor.expect("Worker 1 (pid ")
         supervisor.signal(signal.SIGTTOU)
-        supervisor.expect("The last worker stays")
+        supervisor.expect("The last worker is not removed")
         supervisor.signal(signal.SIGTTIN)
         supervisor.expect("Workers: 2", "Worker 2 (pid ")
         supervisor.signal(signal.SIGTTOU)
@@ -154,7 +154,7 @@ def test_workers_are_added_and_removed_paused_and_resumed(
 @pytest.mark.parametrize(
     ("broker", "variables", "reason"),
     [
-        (None, {}, "Several workers need a broker outside of them"),
+        (None, {}, "Several workers need a broker outside of their processes"),
         ("tcp", {"PYJMS_JMS__CLIENT_ID": "one"}, "such as audit-${PYJMS_WORKER}"),
         ("tcp", {"PYJMS_JMS__CLIENT": "one"}, "PYJMS_JMS__CLIENT"),
     ],

@@ -155,7 +155,7 @@ async def test_a_stream_goes_through_a_web_server_in_blocks(uploads: Any) -> Non
         assert await body_of(blob) == BODY
         await blob.delete_async()
         assert handler.bodies == {}
-        with pytest.raises(JMSException, match=r"GET of http.* was not successful: 404"):
+        with pytest.raises(JMSException, match=r"GET of http.* failed: 404"):
             await body_of(blob)
 
 
@@ -176,7 +176,7 @@ async def test_a_message_whose_upload_fails_is_not_sent(uploads: Any) -> None:
     connection, session = await session_of(url(policy(f"{server}/full")))
     async with connection:
         message = session.create_blob_message(stream=io.BytesIO(b""))
-        with pytest.raises(JMSException, match=r"PUT of .* was not successful: 507"):
+        with pytest.raises(JMSException, match=r"PUT of .* failed: 507"):
             await received(session, message)
         consumer = await session.create_consumer(Queue("blobs"))
         assert await consumer.receive(0) is None
@@ -199,7 +199,7 @@ async def test_only_files_below_the_upload_directory_are_read(tmp_path: Path) ->
         async with connection:
             blob = await received(session, session.create_blob_message(location))
             for call in (blob.get_input_stream_async, blob.delete_async):
-                with pytest.raises(JMSSecurityException, match="not below the upload directory"):
+                with pytest.raises(JMSSecurityException, match="not in the upload directory"):
                     await call()
     assert secret.read_bytes() == b"secret"
 

@@ -54,7 +54,7 @@ async def test_no_task_works_while_another_one_commits(client: Any, call: str) -
         with pytest.raises(IllegalStateException) as caught:
             await CALLS[call](session, producer, consumer)
         holds.release.set()
-    assert f"The session {session.session_id} is used by two at once" in str(caught.value)
+    assert f"The session {session.session_id} is used twice at the same time" in str(caught.value)
     assert f"called {call}, and task 'the committer' is in commit()" in str(caught.value)
     assert "create one session for each task" in str(caught.value)
     await CALLS[call](session, producer, consumer)  # one after the other is fine

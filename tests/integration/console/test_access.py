@@ -45,7 +45,7 @@ async def test_an_administrator_logs_in_and_out(secured: Console) -> None:
     assert "httponly" in cookie
     assert "samesite" in cookie
     created = await secured.act("create", kind="queue", name="orders")
-    assert "exists now" in notice_of(created)
+    assert "was created" in notice_of(created)
     assert Queue("orders") in secured.service.region_broker.destinations()
     await secured.client.post("/admin/logout", data={"token": await secured.token()})
     assert (await secured.get("queues")).status_code == 401

@@ -34,7 +34,7 @@ async def test_destinations_are_created_and_deleted(
 ) -> None:
     name = Queue(HOSTILE) if kind == "queue" else Topic(HOSTILE)
     created = await console.act("create", kind=kind, name=HOSTILE, back=f"{kind}s")
-    assert notice_of(created) == f"The {kind} {HOSTILE} exists now."
+    assert notice_of(created) == f"The {kind} {HOSTILE} was created."
     assert name in service.region_broker.destinations()
     deleted = await console.act("delete", kind=kind, name=HOSTILE, back=f"{kind}s")
     assert notice_of(deleted) == f"The {kind} {HOSTILE} was deleted."
@@ -55,7 +55,7 @@ async def test_purging_says_how_many_before_and_after(
         await shop.dispatched()
     asked = await console.text("confirm", action="purge", **ORDERS)
     assert "58 messages will be deleted" in asked
-    assert "3 messages that consumers have at the moment will stay" in asked
+    assert "3 messages in flight to consumers will stay" in asked
     assert size(service, "orders") == 61
     purged = await console.act("purge", **ORDERS)
     assert notice_of(purged).startswith("58 messages of orders were deleted. 3 messages")
@@ -75,7 +75,7 @@ async def test_a_queue_is_paused_and_resumed(
     assert "is paused" in notice_of(await console.act("pause", **ORDERS))
     await shop.consumer(Queue("orders"))
     await shop.nothing_dispatched()
-    assert "dispatches again" in notice_of(await console.act("resume", **ORDERS))
+    assert "dispatches messages again" in notice_of(await console.act("resume", **ORDERS))
     await shop.dispatched()
 
 
@@ -122,7 +122,7 @@ async def test_all_dead_letters_are_retried(
 ) -> None:
     assert "2 messages" in await console.text("confirm", action="retry-all", **DEAD)
     retried = notice_of(await console.act("retry-all", **DEAD))
-    assert retried == "2 messages of ActiveMQ.DLQ went to their original destinations."
+    assert retried == "2 messages of ActiveMQ.DLQ were sent to the original destinations."
     assert (size(service, "invoices"), size(service, "shipping")) == (1, 1)
 
 
@@ -139,7 +139,7 @@ async def test_messages_that_match_are_moved(
 async def test_a_subscription_is_created(console: Console, service: BrokerService) -> None:
     fields = {"client_id": "c", "subscription": "s", "topic": "news"}
     created = await console.act("create-subscriber", **fields, selector="colour = 'red'")
-    assert notice_of(created) == "The subscription s of c to news exists now."
+    assert notice_of(created) == "The subscription s of c to news was created."
     await console.act("create-subscriber", **{**fields, "subscription": "all"})
     offline = (await console.text("subscribers")).split("<h2>")[2]
     assert "<code>colour = &#39;red&#39;</code>" in offline

@@ -74,7 +74,7 @@ async def test_the_page_network_shows_the_bridges_of_both_ends(network: Network)
         view = re.search(r'name="view" value="([^"]+)"', text)
         assert view is not None
         reset = await here.act("reset-bridge", view=unescape(view[1]))
-        assert notice_of(reset) == f"The counters of the bridge to {target.broker_name} are 0."
+        assert notice_of(reset) == f"The counters of the bridge to {target.broker_name} were reset."
         assert row_of(reset.text, target.broker_name)[3:5] == ["0", "0"]
 
 

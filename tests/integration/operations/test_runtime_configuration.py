@@ -342,7 +342,7 @@ async def test_the_file_is_looked_at_every_check_period(
             return lambda: Queue(name) in broker.service.region_broker.destinations()
 
         await after_a_look(has("later"), destinations=["later"])
-        refusal = "The changed configuration is not applied"
+        refusal = "The changed configuration was not applied"
         await after_a_look(lambda: refusal in caplog.text, wrong=1)
         del broker.values["wrong"]
         await after_a_look(has("last"), destinations=["later", "last"], plugins=[PLUGIN])
@@ -415,7 +415,7 @@ async def test_a_server_reads_its_file_again_on_sighup(tmp_path: Path) -> None:
         _signal_and_wait(process, "changes of the configuration are applied: plugins[0]")
         await exchange_message(url, "q", "second", "secret")
         file.write_text("no_such_key: 1", encoding="utf-8")
-        _signal_and_wait(process, "SIGHUP: the changed configuration is not applied")
+        _signal_and_wait(process, "SIGHUP: the changed configuration was not applied")
         await exchange_message(url, "q", "second", "secret")
         stopped(process)
 

@@ -296,7 +296,7 @@ def test_the_shutdown_timeout_of_a_run(tmp_path: Path) -> None:
     with stubborn(tmp_path, "--shutdown-timeout", "200ms") as process:
         _, log = process.communicate(timeout=50)
     assert process.returncode == 0, log
-    assert "Shutdown gives up the handler of listener" in log
+    assert "Shutdown does not wait any longer for the handler of listener" in log
     assert "Application stopped" in log
 
 

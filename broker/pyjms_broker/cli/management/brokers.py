@@ -156,7 +156,7 @@ def _execute(
     if not wait_until_changed(client, name, since, running=running, timeout=timeout):
         raise JMSException(
             f"Broker {broker_of(name)} has not {done} within {timeout:g} s",
-            hint="its log says what it waits for; --timeout waits longer",
+            hint="its log says why; use --timeout to wait longer",
         )
     typer.echo(f"Broker {broker_of(name)} has {done}")
 

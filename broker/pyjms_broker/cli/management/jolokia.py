@@ -62,7 +62,7 @@ class JolokiaClient:
             )
         if parts.username is not None:
             raise ConfigurationException(
-                "--url: user and password do not belong into the URL",
+                "--url: user and password do not belong in the URL",
                 hint="give --user, and the password in PYJMS_PASSWORD",
             )
         self._host = parts.hostname
@@ -125,7 +125,7 @@ class JolokiaClient:
             raise JMSSecurityException(
                 f"{self.url}: the broker refuses the user or the password"
                 if "Authorization" in self._headers
-                else f"{self.url}: the broker demands a login",
+                else f"{self.url}: the broker requires a login",
                 hint="give --user, and the password in PYJMS_PASSWORD",
             )
         try:

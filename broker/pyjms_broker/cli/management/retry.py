@@ -48,7 +48,7 @@ def retry(
             _retry_all(client, name, selector, limit, outcome, advance)
     for problem in outcome.problems:
         typer.echo(f"stays: {safe_text(problem)}", err=True)
-    typer.echo(f"{plural(outcome.sent, 'message')} sent back to where they came from")
+    typer.echo(f"{plural(outcome.sent, 'message')} sent back to their original destinations")
     if outcome.problems:
         raise typer.Exit(FAILED)
 
@@ -135,7 +135,7 @@ def _retry_all(
             outcome.sent += 1
             on_messages(1)
         else:
-            outcome.problems.append(f"{message_id}: a consumer has it")
+            outcome.problems.append(f"{message_id}: it is in flight to a consumer")
 
 
 def _print_dead_letters(

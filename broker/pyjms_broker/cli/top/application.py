@@ -136,7 +136,7 @@ class TopApp(App[None]):
 
     def _status(self, count: int) -> str:
         omitted = f", {count - MOST:,} more are not shown" if count > MOST else ""
-        held = "; held, space goes on" if self._held else ""
+        held = "; frozen, space continues" if self._held else ""
         return f"{min(count, MOST):,} {self._choice}{omitted}{held}"
 
     def _show_consumers(self) -> None:

@@ -62,7 +62,7 @@ def _protocols(uri: TransportURI, text: str) -> frozenset[str]:
     unknown = named - _NAMES.keys()
     if unknown:
         raise ConfigurationException(
-            f"Connector {uri}: this broker does not detect what is asked for: {min(unknown)}",
+            f"Connector {uri}: this broker cannot detect {min(unknown)}",
             hint=f"{_PROTOCOLS} can have {', '.join(_NAMES)}",
         )
     return frozenset(_NAMES[name] for name in named)

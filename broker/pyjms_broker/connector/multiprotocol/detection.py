@@ -79,7 +79,7 @@ async def detect(
             while (protocol := protocol_of(data)) is None:
                 data += await stream.receive(_ENOUGH)
         except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
-            raise ConnectionFailedException(f"{remote}: the client has left") from error
+            raise ConnectionFailedException(f"{remote}: the client has disconnected") from error
         except RemoteProtocolError as error:
             if error.reason.endswith("HTTP"):
                 await stream.send(_ANSWER_TO_HTTP)

@@ -146,11 +146,11 @@ class ClientResources:
         """Register a JMS connection whose client is authenticated.
 
         Raises:
-            ConnectionFailedException: the client has left meanwhile.
+            ConnectionFailedException: the client has disconnected meanwhile.
             JMSException: the broker refuses the client, which is disconnected soon.
         """
         if info.connection_id is None or self._lost:
-            raise ConnectionFailedException(f"{self._owner.remote_address} has left")
+            raise ConnectionFailedException(f"{self._owner.remote_address} has disconnected")
         self._host.connections.claim(info.connection_id, self._owner)
         try:
             self._broker.add_connection(context, info)

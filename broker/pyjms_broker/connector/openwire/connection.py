@@ -168,7 +168,7 @@ class BrokerConnection:
         if not added.is_set():
             self.on_exception(
                 ConnectionFailedException(
-                    f"{self.remote_address}: no ConnectionInfo came within {timeout:g} s"
+                    f"{self.remote_address}: no ConnectionInfo arrived within {timeout:g} s"
                 )
             )
 
@@ -288,7 +288,7 @@ class BrokerConnection:
             self._oneway(command)
         except ConnectionFailedException as error:
             logger.debug(
-                "%s: the connection is closed, nothing is sent: %s", self.remote_address, error
+                "%s: the connection is closed, so this is not sent: %s", self.remote_address, error
             )
             return False
         except LocalProtocolError as error:

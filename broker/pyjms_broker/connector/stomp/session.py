@@ -140,7 +140,7 @@ class StompSession:
             if handler is not None:
                 handler(self, frame)
         except ConnectionFailedException as error:
-            logger.debug("A STOMP client has left: %s", error)
+            logger.debug("A STOMP client has disconnected: %s", error)
         except JMSException as error:
             self.send_error(error.reason, frame.headers.get("receipt"))
             if self.state is State.NEW:

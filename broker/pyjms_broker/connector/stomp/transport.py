@@ -62,7 +62,7 @@ class StompTransport(Transport[Command]):
             await self._connected.wait()
             return
         raise ConnectionFailedException(
-            f"{self.remote_address}: no CONNECT came within {timeout:g} s",
+            f"{self.remote_address}: no CONNECT arrived within {timeout:g} s",
             hint="transport.connectAttemptTimeout (ms) sets the limit",
         )
 

@@ -83,7 +83,7 @@ class VmClientTransport(VmTransport):
         self._registration: Registration | None = None
         self._connection: ServedConnection | None = None
         self._has_left = False
-        """Whether it has left the broker; belongs to the broker's loop."""
+        """Whether the client has disconnected; belongs to the broker's loop."""
 
     async def start(self) -> None:
         registration = self._registration = await self._find_broker()
@@ -159,7 +159,7 @@ class VmClientTransport(VmTransport):
         try:
             await run_on(registration.loop, leave, must_answer=True)
         except ConnectionFailedException as error:
-            logger.debug("Leaving %s: %s", self.remote_address, error)
+            logger.debug("Disconnecting from %s: %s", self.remote_address, error)
 
     async def _leave_on_loop(self, registration: Registration) -> None:
         """Wait for the broker's end to close; stop a created broker with its last client."""
@@ -167,7 +167,9 @@ class VmClientTransport(VmTransport):
         connection, self._connection = self._connection, None
         if connection is not None:
             assert self.peer is not None
-            self.peer.inbox.end(ConnectionFailedException(f"{self.remote_address} has left"))
+            self.peer.inbox.end(
+                ConnectionFailedException(f"{self.remote_address} has disconnected")
+            )
             await connection.wait_stopped()
         registration.bridges.discard(connection)
         if self._options.network:

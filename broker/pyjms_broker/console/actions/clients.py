@@ -15,7 +15,7 @@ async def _create_subscriber(form: Form) -> str:
     client_id, name = form.required("client_id"), form.required("subscription")
     topic, selector = form.required("topic"), form.get("selector")
     await form.broker("createDurableSubscriber", client_id, name, topic, selector or None)
-    return f"The subscription {name} of {client_id} to {topic} exists now."
+    return f"The subscription {name} of {client_id} to {topic} was created."
 
 
 async def _delete_subscriber(form: Form) -> str:
@@ -49,8 +49,8 @@ def _ask_close_connection(form: Form) -> Question:
     has = f"{consumers} consumer{'' if consumers == 1 else 's'}"
     has += f" and {producers} producer{'' if producers == 1 else 's'}"
     facts = (
-        f"It has {has}. What it has not acknowledged is delivered again.",
-        "A client that fails over connects again.",
+        f"It has {has}. Messages that it has not acknowledged are delivered again.",
+        "A client with failover connects again.",
     )
     return Question(f"Close the connection {view.get('ClientId')}?", facts, "Close connection")
 
@@ -67,7 +67,7 @@ async def _delete_job(form: Form) -> str:
 
 def _ask_delete_job(form: Form) -> Question:
     job_id = form.required("id")
-    facts = ("It will not be sent any more. This cannot be undone.",)
+    facts = ("It will not be sent. This cannot be undone.",)
     return Question(f"Delete the scheduled message {job_id}?", facts, "Delete scheduled message")
 
 

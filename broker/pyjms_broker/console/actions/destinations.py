@@ -13,7 +13,7 @@ __all__ = ["DESTINATION_ACTIONS"]
 async def _create(form: Form) -> str:
     name = form.required("name")
     await form.broker("addTopic" if form.kind == "topic" else "addQueue", name)
-    return f"The {form.kind} {name} exists now."
+    return f"The {form.kind} {name} was created."
 
 
 async def _delete(form: Form) -> str:
@@ -30,9 +30,9 @@ def _ask_delete(form: Form) -> Question:
     if consumers:
         facts.append(
             f"It has {consumers} consumer{'' if consumers == 1 else 's'},"
-            " which will get nothing from it."
+            " which will not get any more messages."
         )
-    facts.append("Clients that use the name again create it again.")
+    facts.append("It is created again when a client uses its name.")
     return Question(f"Delete the {form.kind} {name}?", tuple(facts), f"Delete {form.kind}")
 
 
@@ -40,7 +40,7 @@ async def _purge(form: Form) -> str:
     before = form.count("QueueSize")
     await form.destination("purge")
     left = form.count("QueueSize")
-    rest = f" {messages_text(left)} with consumers stayed." if left else ""
+    rest = f" {messages_text(left)} in flight to consumers stayed." if left else ""
     count = before - left
     return f"{messages_text(count)} of {form.required('name')} {was(count)} deleted.{rest}"
 
@@ -49,7 +49,7 @@ def _ask_purge(form: Form) -> Question:
     messages, in_flight = form.count("QueueSize"), form.count("InFlightCount")
     facts = [f"{messages_text(messages - in_flight)} will be deleted. This cannot be undone."]
     if in_flight:
-        facts.append(f"{messages_text(in_flight)} that consumers have at the moment will stay.")
+        facts.append(f"{messages_text(in_flight)} in flight to consumers will stay.")
     return Question(
         f"Purge the queue {form.required('name')}?",
         tuple(facts),
@@ -60,17 +60,17 @@ def _ask_purge(form: Form) -> Question:
 
 async def _pause(form: Form) -> str:
     await form.destination("pause")
-    return f"{form.required('name')} is paused: it accepts messages and dispatches none."
+    return f"{form.required('name')} is paused: it accepts messages, but does not dispatch them."
 
 
 async def _resume(form: Form) -> str:
     await form.destination("resume")
-    return f"{form.required('name')} dispatches again."
+    return f"{form.required('name')} is resumed and dispatches messages again."
 
 
 async def _reset(form: Form) -> str:
     await form.destination("resetStatistics")
-    return f"The counters of {form.required('name')} are 0."
+    return f"The counters of {form.required('name')} were reset."
 
 
 DESTINATION_ACTIONS: Final[dict[str, Action]] = {

@@ -20,13 +20,16 @@ async def _of_message(operation: str, done: str, why_not: str, form: Form) -> st
 
 
 _delete_message = partial(
-    _of_message, "removeMessage", "was deleted", "deleted: a consumer has it, or it has left"
+    _of_message,
+    "removeMessage",
+    "was deleted",
+    "deleted: it is in flight to a consumer, or no longer in the queue",
 )
 _retry_message = partial(
     _of_message,
     "retryMessage",
     "is back in its original destination",
-    "moved: a consumer has it",
+    "moved: it is in flight to a consumer",
 )
 
 
@@ -45,22 +48,23 @@ async def _to_target(operation: str, done: str, why_not: str, form: Form) -> str
     )
 
 
-_copy_message = partial(_to_target, "copyMessageTo", "copied", "it has left the queue")
+_copy_message = partial(_to_target, "copyMessageTo", "copied", "it is no longer in the queue")
 _move_message = partial(_to_target, "moveMessageTo", "moved", "a consumer has it, or it has left")
 
 
 async def _retry_all(form: Form) -> str:
     moved = await form.destination("retryMessages")
     assert isinstance(moved, int)
-    return f"{messages_text(moved)} of {form.required('name')} went to their original destinations."
+    what = f"{messages_text(moved)} of {form.required('name')}"
+    return f"{what} {was(moved)} sent to the original destinations."
 
 
 def _ask_retry_all(form: Form) -> Question:
     messages = form.count("QueueSize")
     facts = (
         f"It has {messages_text(messages)}.",
-        "Each goes to the destination that it was sent to first.",
-        "One that cannot be processed comes back.",
+        "Each is sent to its original destination.",
+        "Messages that fail again come back to this queue.",
     )
     title = f"Retry all messages of {form.required('name')}?"
     return Question(title, facts, f"Retry {messages_text(messages)}", may_act=messages > 0)
@@ -79,7 +83,7 @@ def _ask_move_all(form: Form) -> Question:
     facts = (
         f"The queue has {messages_text(messages)}."
         + (f" Those that match {selector} are moved." if selector else " All are moved."),
-        "Messages that consumers have at the moment stay.",
+        "Messages in flight to consumers stay.",
     )
     title = f"Move messages of {form.required('name')} to {target}?"
     return Question(title, facts, "Move messages", may_act=messages > 0)

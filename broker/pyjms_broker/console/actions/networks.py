@@ -21,14 +21,14 @@ async def _stop(form: Form) -> str:
     await network_connector_view(form.management, name).invoke("stop")
     return (
         f"The network connector {name} is stopped. "
-        "What it has not forwarded stays here until it is started again."
+        "Messages that it has not forwarded stay in this broker until it is started again."
     )
 
 
 async def _reset(form: Form) -> str:
     view = bridge_view(form.management, form.required("view"))
     await view.invoke("resetStats")
-    return f"The counters of the bridge to {view.get('RemoteBrokerName')} are 0."
+    return f"The counters of the bridge to {view.get('RemoteBrokerName')} were reset."
 
 
 NETWORK_ACTIONS: Final[dict[str, Action]] = {

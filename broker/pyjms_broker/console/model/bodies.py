@@ -105,7 +105,7 @@ def _opaque(kind: str, content: bytes, _: ActiveMQMessage) -> Body:
         kind,
         len(content),
         _hex(content[:LIMIT]),
-        note=f"It is shown as bytes, since it is not deserialised here. {_limited(len(content))}",
+        note=f"It is shown as bytes: nothing is deserialised here. {_limited(len(content))}",
     )
 
 
@@ -115,7 +115,9 @@ def _blob(kind: str, content: bytes, message: ActiveMQMessage) -> Body:
         ("URL", "string", message.remote_blob_url or ""),
         ("MIME type", "string", message.mime_type or ""),
     )
-    return Body(kind, len(content), entries=entries, note="The content is not in the broker.")
+    return Body(
+        kind, len(content), entries=entries, note="The content is stored outside of the broker."
+    )
 
 
 _Read = Callable[[str, bytes, ActiveMQMessage], Body]

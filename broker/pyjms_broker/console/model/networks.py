@@ -84,7 +84,7 @@ def bridge_view(management: Management, name: str) -> View[Any]:
     except InstanceNotFoundException as error:
         raise InstanceNotFoundException(
             f"There is no bridge {name[:200]}",
-            hint="it has ended; reload the page network, as the next one may be there",
+            hint="it has ended; reload the page network to see whether there is a new one",
         ) from error
     raise InstanceNotFoundException(
         f"{name[:200]} is not the name of a bridge", hint="choose one on the page network"

@@ -115,7 +115,7 @@ def _subscriptions(context: ManagementContext) -> Iterator[Problem]:
                 f"{each.context.client_id or 'NOTSET'} on {kind} {name}",
                 f"it has {each.in_flight:,} unacknowledged messages of a prefetch of"
                 f" {each.prefetch_size:,}, and {each.pending_count:,} wait for it",
-                "see whether it hangs, add consumers, or lower its prefetch",
+                "check whether it is stuck, add consumers, or lower its prefetch",
                 f"{kind}?{urlencode({'name': name})}",
             )
 

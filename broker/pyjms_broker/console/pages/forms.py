@@ -52,7 +52,9 @@ async def confirm(console: Console, request: Request) -> Response:
     name = required(request, "action")
     action = _action(name)
     if action.ask is None:
-        raise WebError(404, f"The action {name!r} asks nothing", "use the forms of the console")
+        raise WebError(
+            404, f"The action {name!r} needs no confirmation", "use the forms of the console"
+        )
     query = dict(request.query_params)
     return console.page(
         request,

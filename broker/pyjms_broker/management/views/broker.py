@@ -146,35 +146,44 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute("BrokerName", STRING, "The name.", lambda b: b.it.broker_name),
     Attribute("BrokerVersion", STRING, "The version of pyjms.", lambda _: _VERSION),
     Attribute("Uptime", STRING, "Time since the start.", _uptime_text),
-    Attribute("UptimeMillis", LONG, "The same in ms.", lambda b: int(b.it.uptime * 1000)),
+    Attribute(
+        "UptimeMillis", LONG, "Time since the start, in ms.", lambda b: int(b.it.uptime * 1000)
+    ),
     Attribute(
         "CurrentConnectionsCount", INT, "Connections.", lambda b: len(b.it.connections.by_id)
     ),
     Attribute(
         "TotalConnectionsCount",
         LONG,
-        "Connections there have been.",
+        "Connections since the start.",
         lambda b: b.it.connections.total,
     ),
     _total("TotalEnqueueCount", "enqueues", "Messages that have arrived."),
     _total("TotalDequeueCount", "dequeues", "Messages acknowledged, expired or removed."),
     _total("TotalConsumerCount", "consumers", "Subscriptions that are attached."),
     _total("TotalProducerCount", "producers", "Producers with a destination."),
-    _total("TotalMessageCount", "messages", "Messages that queues have."),
+    _total("TotalMessageCount", "messages", "Messages in all queues."),
     *size_attributes(_totals),
     *_usage("Memory", lambda h: h.system_usage.memory, "the memory for messages"),
     *_usage("Store", lambda h: h.system_usage.store, "the message store"),
     *_usage("Temp", lambda h: h.system_usage.temp, "the temp store"),
     *_usage("JobSchedulerStore", lambda h: h.system_usage.job_scheduler, "the job store"),
-    Attribute("Persistent", BOOLEAN, "Whether it has a store.", lambda b: b.it.persistent),
-    Attribute("Slave", BOOLEAN, "Whether it waits for the store's lock.", lambda b: b.it.slave),
+    Attribute(
+        "Persistent",
+        BOOLEAN,
+        "Whether the broker has a persistent store.",
+        lambda b: b.it.persistent,
+    ),
+    Attribute(
+        "Slave", BOOLEAN, "Whether the broker waits for the store's lock.", lambda b: b.it.slave
+    ),
     Attribute("StatisticsEnabled", BOOLEAN, "Always true.", lambda _: True),
     Attribute("DataDirectory", STRING, "Its directory.", lambda b: os.fspath(b.it.data_path)),
-    Attribute("VMURL", STRING, "For clients in its process.", lambda b: b.it.vm_uri),
+    Attribute("VMURL", STRING, "URI for clients in the broker's process.", lambda b: b.it.vm_uri),
     Attribute(
         "JMSJobScheduler",
         "javax.management.ObjectName",
-        "The scheduler's view; null: it has none.",
+        "The scheduler's view; null: no scheduler.",
         lambda b: (
             None
             if b.it.job_store is None

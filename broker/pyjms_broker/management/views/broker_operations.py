@@ -197,15 +197,13 @@ OPERATIONS: Final[dict[str, list[Operation[Any]]]] = table(
     Operation(
         "destroyDurableSubscriber",
         "void",
-        "End an inactive durable subscription.",
+        "Delete an inactive durable subscription.",
         _destroy_durable,
         (Parameter("clientId", STRING), Parameter("subscriberName", STRING)),
     ),
     Operation("stop", "void", "Stop the broker in the background.", lambda b: b.it.stop_soon()),
-    Operation(
-        "start", "void", "Ignored while it runs, as any second start.", lambda b: b.it.start()
-    ),
-    Operation("restart", "void", "Stop, and start again.", _restart),
+    Operation("start", "void", "Start the broker; ignored while it runs.", lambda b: b.it.start()),
+    Operation("restart", "void", "Stop the broker, and start it again.", _restart),
     Operation(
         "stopGracefully",
         "void",
@@ -281,14 +279,14 @@ OPERATIONS: Final[dict[str, list[Operation[Any]]]] = table(
     Operation(
         "addNetworkConnector",
         STRING,
-        "Forward to other brokers; return the network connector's name.",
+        "Add a network connector to other brokers; return its name.",
         _add_network_connector,
         (_URI,),
     ),
     Operation(
         "removeNetworkConnector",
         BOOLEAN,
-        "Forward no longer.",
+        "Stop and remove a network connector.",
         lambda b, name: b.it.networks.remove(name),
         (Parameter("connectorName", STRING),),
     ),

@@ -108,7 +108,12 @@ CONNECTOR: Final[ViewKind[Any]] = ViewKind(
     "org.apache.activemq.broker.jmx.ConnectorView",
     "A connector.",
     table(
-        Attribute("Started", BOOLEAN, "Whether it accepts.", lambda c: not c.it.stopping),
+        Attribute(
+            "Started",
+            BOOLEAN,
+            "Whether the connector accepts clients.",
+            lambda c: not c.it.stopping,
+        ),
         Attribute("StatisticsEnabled", BOOLEAN, "Always true.", lambda _: True),
         Attribute("RebalanceClusterClients", BOOLEAN, _NO_CLUSTER, lambda _: False),
         Attribute("UpdateClusterClients", BOOLEAN, _NO_CLUSTER, lambda _: False),
@@ -143,7 +148,10 @@ CONNECTION: Final[ViewKind[Any]] = ViewKind(
         Attribute("Active", BOOLEAN, "Always true.", lambda _: True),
         Attribute("Connected", BOOLEAN, "Always true.", lambda _: True),
         Attribute(
-            "Slow", BOOLEAN, "Whether it reads too slowly.", lambda c: c.it.transport.congested
+            "Slow",
+            BOOLEAN,
+            "Whether the client reads too slowly.",
+            lambda c: c.it.transport.congested,
         ),
         Attribute(
             "Blocked",
@@ -154,30 +162,30 @@ CONNECTION: Final[ViewKind[Any]] = ViewKind(
         Attribute(
             "NetworkConnection",
             BOOLEAN,
-            "Whether it is another broker's.",
+            "Whether the client is another broker.",
             lambda c: c.it.state.context.network_connection,
         ),
         Attribute(
             "FaultTolerantConnection",
             BOOLEAN,
-            "Whether its client fails over.",
+            "Whether the client uses failover.",
             lambda c: c.it.state.context.fault_tolerant,
         ),
         Attribute(
             "ActiveTransactionCount",
             INT,
-            "Its open local transactions.",
+            "Open local transactions.",
             lambda c: len(c.it.state.context.transactions),
         ),
         Attribute(
             "OldestActiveTransactionDuration",
             "java.lang.Long",
-            "Time since the oldest of them began, in ms; null: there is none.",
+            "Age of the oldest open transaction, in ms; null: there is none.",
             _oldest_transaction,
         ),
         SESSION_ATTRIBUTE,
-        Attribute("Consumers", _NAMES, "The names of its consumers.", _consumer_names),
-        Attribute("Producers", _NAMES, "The names of its producers.", _producer_names),
+        Attribute("Consumers", _NAMES, "Object names of the consumers.", _consumer_names),
+        Attribute("Producers", _NAMES, "Object names of the producers.", _producer_names),
     ),
     table(
         Operation("stop", "void", "Close it.", lambda c: c.it.transport.stop_soon()),
@@ -203,7 +211,7 @@ PRODUCER: Final[ViewKind[Any]] = ViewKind(
         Attribute(
             "DestinationName",
             STRING,
-            "What it sends to; null: any destination.",
+            "The destination; null: any destination.",
             lambda p: p.it.info.destination and p.it.info.destination.physical_name,
         ),
         _kind("DestinationQueue", "a queue", lambda d: not d.is_topic),
@@ -219,20 +227,20 @@ PRODUCER: Final[ViewKind[Any]] = ViewKind(
         Attribute(
             "TotalTimeBlocked",
             LONG,
-            "For how long sends have waited, in ms.",
+            "Total time that sends have waited, in ms.",
             lambda p: int(p.it.blocked_time),
         ),
         Attribute(
             "PercentageBlocked",
             INT,
-            "Percentage of its messages that had to wait.",
+            "Percentage of messages that had to wait.",
             lambda p: p.it.blocked_sends * 100 // p.it.sent_count if p.it.sent_count else 0,
         ),
-        Attribute("SentCount", LONG, "Messages that it has sent.", lambda p: p.it.sent_count),
+        Attribute("SentCount", LONG, "Messages sent.", lambda p: p.it.sent_count),
         Attribute(
             "ProducerWindowSize",
             INT,
-            "Bytes it may have unconfirmed; 0: no window.",
+            "Maximum number of unconfirmed bytes; 0: no window.",
             lambda p: p.it.info.window_size,
         ),
         Attribute("UserName", STRING, "The login name.", lambda p: p.it.context.user_name),

@@ -138,39 +138,43 @@ def _browse_operations() -> tuple[Operation[_Destination], ...]:
 
 ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute("Name", STRING, "The name.", lambda d: d.it.destination.physical_name),
-    _counter("QueueSize", "messages", "Messages that it has, in flight or not; topics: 0."),
+    _counter(
+        "QueueSize", "messages", "Messages in the queue, including those in flight; topics: 0."
+    ),
     _counter("EnqueueCount", "enqueues", "Messages that have arrived."),
     _counter("DequeueCount", "dequeues", "Messages acknowledged, expired or removed."),
     _counter("DispatchCount", "dispatched", "Messages sent to consumers."),
-    _counter("InFlightCount", "inflight", "Messages dispatched and not acknowledged."),
+    _counter("InFlightCount", "inflight", "Messages that are dispatched but not acknowledged."),
     _counter("ExpiredCount", "expired", "Messages that have expired."),
     Attribute("ForwardCount", LONG, "Messages forwarded to other brokers: 0.", lambda _: 0),
     _counter("ConsumerCount", "consumers", "Subscriptions that are attached."),
     _counter("ProducerCount", "producers", "Producers that are attached."),
     Attribute("DuplicateFromStoreCount", LONG, "Duplicates of the store: 0.", lambda _: 0),
-    Attribute("StoreMessageSize", LONG, "Bytes of its messages in the store.", _store_size),
+    Attribute("StoreMessageSize", LONG, "Bytes of the messages in the store.", _store_size),
     Attribute(
         "AverageEnqueueTime",
         DOUBLE,
         "Average time from arrival to first dispatch, in ms.",
         lambda d: d.it.statistics.average_time,
     ),
-    _counter("MaxEnqueueTime", "max_time", "Longest such time, in ms."),
+    _counter("MaxEnqueueTime", "max_time", "Longest time from arrival to first dispatch, in ms."),
     Attribute(
         "MinEnqueueTime",
         LONG,
-        "Shortest such time, in ms.",
+        "Shortest time from arrival to first dispatch, in ms.",
         lambda d: minimum(d.it.statistics.min_time),
     ),
     *size_attributes(_statistics),
     Attribute(
         "MemoryPercentUsage", INT, "Percentage of MemoryLimit.", lambda d: d.it.memory.percent
     ),
-    Attribute("MemoryUsageByteCount", LONG, "Bytes in memory.", lambda d: d.it.memory.used),
+    Attribute(
+        "MemoryUsageByteCount", LONG, "Bytes of the messages in memory.", lambda d: d.it.memory.used
+    ),
     Attribute(
         "MemoryLimit",
         LONG,
-        "Bytes it may have in memory; 0: no limit of its own.",
+        "Memory limit in bytes; 0: only the broker's limit.",
         lambda d: d.it.memory.limit,
         lambda d, limit: d.it.memory.change_limit(limit),
     ),
@@ -182,15 +186,23 @@ ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
         lambda d: d.it.temp_usage.limit,
         lambda d, limit: d.it.temp_usage.change_limit(limit),
     ),
-    Attribute("TempUsagePercentUsage", INT, "Percentage of it.", lambda d: d.it.temp_usage.percent),
+    Attribute(
+        "TempUsagePercentUsage",
+        INT,
+        "Percentage of the temp store's limit in use.",
+        lambda d: d.it.temp_usage.percent,
+    ),
     _counter("BlockedSends", "blocked_sends", "Sends that had to wait for space."),
     Attribute(
-        "AverageBlockedTime", DOUBLE, "Average of their times, in ms.", _average_blocked_time
+        "AverageBlockedTime",
+        DOUBLE,
+        "Average time that these sends waited, in ms.",
+        _average_blocked_time,
     ),
     Attribute(
         "TotalBlockedTime",
         LONG,
-        "For how long sends have waited for space, in ms.",
+        "Total time that sends have waited for space, in ms.",
         lambda d: int(d.it.statistics.blocked_time),
     ),
     Attribute(
@@ -215,17 +227,30 @@ ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
         _set_warning_interval,
     ),
     policy_attribute(
-        "MaxProducersToAudit", "max_producers_to_audit", INT, "Producers of the audit."
+        "MaxProducersToAudit",
+        "max_producers_to_audit",
+        INT,
+        "Producers that the duplicate audit remembers.",
     ),
     policy_attribute(
-        "MaxAuditDepth", "max_audit_depth", INT, "Messages of each that it remembers."
+        "MaxAuditDepth",
+        "max_audit_depth",
+        INT,
+        "Messages of each producer that the audit remembers.",
     ),
     policy_attribute("MaxPageSize", "max_page_size", INT, "Messages that are paged in at a time."),
     policy_attribute(
-        "UseCache", "use_cache", BOOLEAN, "Whether memory caches the store.", writable=True
+        "UseCache",
+        "use_cache",
+        BOOLEAN,
+        "Whether stored messages are cached in memory.",
+        writable=True,
     ),
     policy_attribute(
-        "PrioritizedMessages", "prioritized_messages", BOOLEAN, "Whether priorities count."
+        "PrioritizedMessages",
+        "prioritized_messages",
+        BOOLEAN,
+        "Whether messages are ordered by priority.",
     ),
     Attribute("Options", STRING, "Options of the name: none.", lambda _: ""),
     Attribute(
@@ -236,8 +261,13 @@ ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
         _set_dead_letters,
     ),
     Attribute("SendDuplicateFromStoreToDLQ", BOOLEAN, "Never: false.", lambda _: False),
-    Attribute("Subscriptions", _NAMES, "The names of its consumers.", _subscriptions),
-    Attribute("SlowConsumerStrategy", _NAME, "The name of its view; null: none.", _strategy),
+    Attribute("Subscriptions", _NAMES, "Object names of the consumers.", _subscriptions),
+    Attribute(
+        "SlowConsumerStrategy",
+        _NAME,
+        "Object name of the slow consumer strategy; null: none.",
+        _strategy,
+    ),
 )
 
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
@@ -255,21 +285,21 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "sendTextMessage",
         STRING,
-        "Send it with headers and properties.",
+        "Send a text message with headers and properties; return its id.",
         _send,
         (_HEADERS, _BODY),
     ),
     Operation(
         "sendTextMessage",
         STRING,
-        "Send it; the login is not used.",
+        "Send a text message; the login is not used.",
         lambda d, body, _user, _password: _send(d, {}, body),
         (_BODY, *_LOGIN),
     ),
     Operation(
         "sendTextMessage",
         STRING,
-        "Send it with headers; the login is not used.",
+        "Send a text message with headers; the login is not used.",
         lambda d, headers, body, _user, _password: _send(d, headers, body),
         (_HEADERS, _BODY, *_LOGIN),
     ),
@@ -283,7 +313,7 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "sendTextMessageWithProperties",
         STRING,
-        "The same with another delimiter.",
+        "Send a message of name=value pairs with another delimiter.",
         _send_properties,
         (Parameter("properties", STRING), Parameter("delimiter", STRING)),
     ),

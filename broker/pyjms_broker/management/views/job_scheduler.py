@@ -84,7 +84,12 @@ JOB_SCHEDULER: Final[ViewKind[_Jobs]] = ViewKind(
     table(
         Attribute("AllJobs", _TABLE, "All jobs, by time.", lambda s: _rows(s.it.jobs())),
         Attribute("NextScheduleJobs", _TABLE, "The jobs that are due first.", _next_jobs),
-        Attribute("NextScheduleTime", STRING, "When; empty: there are no jobs.", _next_time),
+        Attribute(
+            "NextScheduleTime",
+            STRING,
+            "When the next job is due; empty: there are no jobs.",
+            _next_time,
+        ),
         Attribute(
             "DelayedMessageCount",
             INT,

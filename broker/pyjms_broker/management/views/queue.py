@@ -141,7 +141,7 @@ _QUEUE_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute(
         "CursorFull",
         BOOLEAN,
-        "Whether waiting messages are left to the stores.",
+        "Whether waiting messages stay in the stores, because memory is short.",
         lambda d: d.it.memory.is_above(d.it.policy.cursor_memory_high_water_mark),
     ),
     Attribute("CursorMemoryUsage", LONG, "Bytes of waiting messages in memory.", _cursor_bytes),
@@ -154,10 +154,13 @@ _QUEUE_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     ),
     Attribute("MessageGroups", MAP, "The owners of message groups.", _groups),
     policy_attribute(
-        "MessageGroupType", "message_group_map_factory_type", STRING, "How they are tracked."
+        "MessageGroupType",
+        "message_group_map_factory_type",
+        STRING,
+        "How message groups are tracked.",
     ),
     Attribute(
-        "Paused", BOOLEAN, "Whether nothing is dispatched.", lambda d: d.it.dispatcher.is_paused
+        "Paused", BOOLEAN, "Whether dispatching is paused.", lambda d: d.it.dispatcher.is_paused
     ),
 )
 
@@ -166,12 +169,12 @@ _QUEUE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "removeMessage",
         BOOLEAN,
-        "Remove a message that no consumer has; return whether it was removed.",
+        "Remove a message that is not in flight; return whether it was removed.",
         _remove_message,
         (_MESSAGE_ID,),
     ),
     *_matching("removeMatchingMessages", "Remove messages.", _remove_matching, SELECTOR),
-    Operation("purge", VOID, "Remove all messages that no consumer has.", _purge),
+    Operation("purge", VOID, "Remove all messages that are not in flight.", _purge),
     Operation("copyMessageTo", BOOLEAN, "Copy a message.", _copy_message, (_MESSAGE_ID, _TARGET)),
     *_matching("copyMatchingMessagesTo", "Copy messages.", _copy_matching, SELECTOR, _TARGET),
     Operation("moveMessageTo", BOOLEAN, "Move a message.", _move_message, (_MESSAGE_ID, _TARGET)),
@@ -188,7 +191,9 @@ _QUEUE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     ),
     Operation("pause", VOID, "Stop dispatching.", lambda d: d.it.pause()),
     Operation("resume", VOID, "Dispatch again.", lambda d: d.it.resume()),
-    Operation("cursorSize", INT, "Messages that wait.", lambda d: d.it.dispatcher.pending_count),
+    Operation(
+        "cursorSize", INT, "Number of waiting messages.", lambda d: d.it.dispatcher.pending_count
+    ),
     Operation(
         "doesCursorHaveSpace",
         BOOLEAN,
@@ -204,14 +209,14 @@ _QUEUE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "removeMessageGroup",
         VOID,
-        "Free a message group of its owner.",
+        "Remove the owner of a message group.",
         lambda d, group: d.it.dispatcher.groups.release(group),
         (Parameter("groupName", STRING),),
     ),
     Operation(
         "removeAllMessageGroups",
         VOID,
-        "Free all message groups of their owners.",
+        "Remove the owners of all message groups.",
         lambda d: d.it.dispatcher.groups.release_all(),
     ),
 )

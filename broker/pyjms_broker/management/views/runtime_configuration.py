@@ -33,7 +33,7 @@ RUNTIME_CONFIGURATION: Final[ViewKind[_Updates]] = ViewKind(
         Attribute(
             "CheckPeriod",
             LONG,
-            "Milliseconds between two looks at it; 0: none.",
+            "Milliseconds between two checks of the file; 0: no checks.",
             lambda u: round(u.it.check_period * 1000),
         ),
         Attribute(

@@ -70,6 +70,6 @@ SESSION_ATTRIBUTE: Final[Attribute[Any]] = Attribute(
 SESSION_OPERATION: Final[Operation[Any]] = Operation(
     "sessions",
     "[Ljavax.management.openmbean.CompositeData;",
-    "Return its sessions: their producers and consumers, and the sums of their counters.",
+    "Return the sessions, with their producers, consumers, and the sums of their counters.",
     _items,
 )

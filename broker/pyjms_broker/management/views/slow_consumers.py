@@ -64,12 +64,21 @@ def _consumer(s: _Strategy, wanted: ObjectName) -> Subscription:
 
 _ATTRIBUTES: Final[tuple[Attribute[_Strategy], ...]] = (
     _time("CheckPeriod", "check_period", "Time between two checks"),
-    _setting("MaxSlowCount", "max_slow_count", LONG, "How often one may become slow; -1: ever."),
-    _time("MaxSlowDuration", "max_slow_duration", "For how long one may be slow; 0: for ever"),
+    _setting(
+        "MaxSlowCount",
+        "max_slow_count",
+        LONG,
+        "How often a consumer may become slow; -1: no limit.",
+    ),
+    _time(
+        "MaxSlowDuration",
+        "max_slow_duration",
+        "Longest time that a consumer may be slow; 0: no limit",
+    ),
     Attribute(
         "SlowConsumers",
         "javax.management.openmbean.TabularData",
-        "The slow consumers, how often they became slow and at how many checks they were.",
+        "The slow consumers, how often each became slow, and at how many checks it was slow.",
         _rows,
     ),
 )
@@ -101,7 +110,11 @@ SLOW_ACK_CONSUMERS: Final[ViewKind[_Strategy]] = ViewKind(
     "A strategy that aborts consumers which acknowledge too slowly.",
     table(
         *_ATTRIBUTES,
-        _time("MaxTimeSinceLastAck", "max_time_since_last_ack", "Longest time without one"),
+        _time(
+            "MaxTimeSinceLastAck",
+            "max_time_since_last_ack",
+            "Longest time without an acknowledgement",
+        ),
         _setting("IgnoreIdleConsumers", "ignore_idle_consumers", BOOLEAN, "Without messages."),
         _setting("IgnoreNetworkConsumers", "ignore_network_consumers", BOOLEAN, "Of brokers."),
     ),

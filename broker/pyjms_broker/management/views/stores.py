@@ -43,8 +43,10 @@ PERSISTENCE_ADAPTER: Final[ViewKind[_Store]] = ViewKind(
     "org.apache.activemq.broker.jmx.PersistenceAdapterView",
     "The message store.",
     table(
-        Attribute("Name", STRING, "Its kind and directory.", lambda s: store_name(s.it)),
-        Attribute("Size", LONG, "Bytes on the disk.", lambda s: s.it.size),
+        Attribute(
+            "Name", STRING, "The kind and directory of the store.", lambda s: store_name(s.it)
+        ),
+        Attribute("Size", LONG, "Bytes on disk.", lambda s: s.it.size),
         Attribute("Data", STRING, "The numbers of the journal's files.", _segments),
         Attribute("Transactions", STRING, "The prepared transactions.", _transactions),
         Attribute("Statistics", STRING, "Times of reads and writes: none.", lambda _: "{}"),

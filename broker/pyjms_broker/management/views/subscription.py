@@ -81,7 +81,7 @@ def _matches(kind: type[Destination]) -> Operation[_Consumer]:
     return Operation(
         name,
         BOOLEAN,
-        "Whether it subscribes to that name.",
+        "Whether the subscription is for that destination.",
         lambda c, text: (
             c.it.requested.is_topic == (kind is Topic) and matches(c.it.requested, kind(text))
         ),
@@ -95,41 +95,62 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute("SessionId", LONG, "The session's number.", _session_id),
     Attribute("SubscriptionId", LONG, "The consumer's number in its session.", _number),
     Attribute(
-        "DestinationName", STRING, "What it subscribes to.", lambda c: c.it.requested.physical_name
+        "DestinationName", STRING, "The destination.", lambda c: c.it.requested.physical_name
     ),
     Attribute(
-        "DestinationQueue", BOOLEAN, "Whether to a queue.", lambda c: not c.it.requested.is_topic
+        "DestinationQueue",
+        BOOLEAN,
+        "Whether the destination is a queue.",
+        lambda c: not c.it.requested.is_topic,
     ),
     Attribute(
-        "DestinationTopic", BOOLEAN, "Whether to a topic.", lambda c: c.it.requested.is_topic
+        "DestinationTopic",
+        BOOLEAN,
+        "Whether the destination is a topic.",
+        lambda c: c.it.requested.is_topic,
     ),
     Attribute(
         "DestinationTemporary",
         BOOLEAN,
-        "Whether to a temporary destination.",
+        "Whether the destination is temporary.",
         lambda c: c.it.requested.is_temporary,
     ),
     _info("Selector", "selector", STRING, "Its selector."),
-    Attribute("Active", BOOLEAN, "Whether a consumer uses it.", _is_active),
+    Attribute("Active", BOOLEAN, "Whether the subscription has a consumer.", _is_active),
     Attribute(
-        "Network", BOOLEAN, "Whether of another broker.", lambda c: c.it.info.network_subscription
+        "Network",
+        BOOLEAN,
+        "Whether the consumer is another broker.",
+        lambda c: c.it.info.network_subscription,
     ),
-    Attribute("PendingQueueSize", INT, "Messages that wait for room in its window.", _pending),
-    _count("DispatchedQueueSize", "in_flight", "Messages dispatched and not acknowledged.", INT),
+    Attribute(
+        "PendingQueueSize", INT, "Messages that wait for space in the prefetch window.", _pending
+    ),
+    _count(
+        "DispatchedQueueSize",
+        "in_flight",
+        "Messages that are dispatched but not acknowledged.",
+        INT,
+    ),
     _count("MessageCountAwaitingAcknowledge", "in_flight", "The same.", INT),
-    _count("DispatchedCounter", "dispatched_count", "Messages dispatched to it."),
-    _count("EnqueueCounter", "enqueue_count", "Messages that matched it."),
-    _count("DequeueCounter", "dequeue_count", "Messages that it has acknowledged."),
+    _count("DispatchedCounter", "dispatched_count", "Messages dispatched to the consumer."),
+    _count("EnqueueCounter", "enqueue_count", "Messages that matched the subscription."),
+    _count("DequeueCounter", "dequeue_count", "Messages that were acknowledged."),
     _count("ConsumedCount", "dequeue_count", "The same."),
-    _count("PrefetchSize", "prefetch_size", "Messages it may have unacknowledged.", INT),
+    _count("PrefetchSize", "prefetch_size", "Maximum number of unacknowledged messages.", INT),
     _info(
         "MaximumPendingMessageLimit",
         "maximum_pending_message_limit",
         INT,
-        "Messages that may wait for it; 0: the policy decides.",
+        "Maximum number of waiting messages; 0: the policy decides.",
     ),
-    _info("Retroactive", "retroactive", BOOLEAN, "Whether it gets earlier messages."),
-    _info("Exclusive", "exclusive", BOOLEAN, "Whether it gets all messages of its queue."),
+    _info(
+        "Retroactive",
+        "retroactive",
+        BOOLEAN,
+        "Whether it gets messages from before it was created.",
+    ),
+    _info("Exclusive", "exclusive", BOOLEAN, "Whether it is the queue's exclusive consumer."),
     Attribute(
         "Durable",
         BOOLEAN,
@@ -138,11 +159,18 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     ),
     _info("NoLocal", "no_local", BOOLEAN, "Whether it ignores its own connection's messages."),
     _info("DispatchAsync", "dispatch_async", BOOLEAN, "What the client asked for."),
-    _info("Priority", "priority", BYTE, "Its priority among consumers."),
-    Attribute("SlowConsumer", BOOLEAN, "Whether messages wait for it.", lambda c: c.it.is_slow),
+    _info("Priority", "priority", BYTE, "Its priority among the consumers."),
+    Attribute(
+        "SlowConsumer", BOOLEAN, "Whether messages wait for dispatch.", lambda c: c.it.is_slow
+    ),
     _info("SubscriptionName", "subscription_name", STRING, "The durable subscription's name."),
     Attribute("UserName", STRING, "The login name.", lambda c: c.it.context.user_name),
-    Attribute("Connection", "javax.management.ObjectName", "Its connection's view.", _connection),
+    Attribute(
+        "Connection",
+        "javax.management.ObjectName",
+        "Object name of the connection's view.",
+        _connection,
+    ),
 )
 
 _OPERATIONS: Final[tuple[Operation[Any], ...]] = (
@@ -151,7 +179,7 @@ _OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "resetStatistics",
         "void",
-        "Set the counters to zero; what is in flight stays counted as dispatched.",
+        "Set the counters to zero; messages in flight still count as dispatched.",
         lambda c: c.it.reset_statistics(),
     ),
 )
@@ -221,7 +249,7 @@ _DURABLE_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute(
         "CursorFull",
         BOOLEAN,
-        "Whether waiting messages are left to the store.",
+        "Whether waiting messages stay in the store, because memory is short.",
         lambda c: not _has_space(c),
     ),
     Attribute("CursorMemoryUsage", LONG, "Bytes of waiting messages in memory.", _cursor_bytes),
@@ -236,7 +264,10 @@ _DURABLE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
         _browse,
     ),
     Operation(
-        "browseAsTable", "javax.management.openmbean.TabularData", "Return the same.", _browse
+        "browseAsTable",
+        "javax.management.openmbean.TabularData",
+        "Return the first messages as a table.",
+        _browse,
     ),
     Operation(
         "removeMessage",
@@ -257,16 +288,18 @@ _DURABLE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
         "Whether messages wait.",
         lambda c: c.it.pending_count > 0,
     ),
-    Operation("cursorSize", INT, "Messages that wait for it.", _pending),
-    Operation("destroy", "void", "End the subscription, while inactive.", _destroy),
+    Operation("cursorSize", INT, "Number of waiting messages.", _pending),
+    Operation("destroy", "void", "Delete the subscription, if it is inactive.", _destroy),
 )
 
 _TOPIC_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
-    _count("DiscardedCount", "discarded_count", "Messages evicted: too many waited.", INT),
+    _count(
+        "DiscardedCount", "discarded_count", "Messages evicted because too many were waiting.", INT
+    ),
     Attribute(
         "MaximumPendingQueueSize",
         INT,
-        "Messages that may wait; -1: any number.",
+        "Maximum number of waiting messages; -1: no limit.",
         lambda c: c.it.maximum_pending_message_limit if isinstance(c.it, TopicSubscription) else -1,
     ),
 )

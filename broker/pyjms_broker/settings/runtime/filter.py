@@ -59,7 +59,7 @@ class RuntimeConfigurationBroker(BrokerFilter):
                 reported = ""
             except ConfigurationException as error:
                 if str(error) != reported:  # once, and not at each look
-                    logger.error("The changed configuration is not applied: %s", error)
+                    logger.error("The changed configuration was not applied: %s", error)
                 reported = str(error)
             except Exception:
                 logger.exception("Changes of the configuration could not be applied")
