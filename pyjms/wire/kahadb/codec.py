@@ -37,10 +37,11 @@ class _Layout:
     __slots__ = ("absent", "reads", "required", "writes")
 
     def __init__(self, structure: type[structures.KahaStructure]) -> None:
-        self.writes = tuple((f, encode_varint(_tag(f))) for f in structure.FIELDS)
-        self.reads = {_tag(f): f for f in structure.FIELDS}
-        self.required = frozenset(f.name for f in structure.FIELDS if f.required)
-        self.absent = {f.name: None for f in structure.FIELDS if not f.required}
+        fields = structures.fields_of(structure)
+        self.writes = tuple((f, encode_varint(_tag(f))) for f in fields)
+        self.reads = {_tag(f): f for f in fields}
+        self.required = frozenset(f.name for f in fields if f.required)
+        self.absent = {f.name: None for f in fields if not f.required}
 
 
 def _tag(field: structures.KahaField) -> int:

@@ -5,10 +5,8 @@ field is absent, which has other bytes than a zero. Times and delays are millise
 file. Message bodies are left out of `repr`. (activemq-persistence K7, K8, K30)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from pyjms.wire.kahadb.structures import (
     BOOL,
@@ -19,8 +17,8 @@ from pyjms.wire.kahadb.structures import (
     STRUCTURE,
     KahaCommand,
     KahaDestination,
-    KahaField,
     KahaTransactionInfo,
+    Number,
 )
 
 __all__ = [
@@ -44,13 +42,13 @@ __all__ = [
     "KahaUpdateMessageCommand",
 ]
 
-_TRANSACTION: Final = KahaField("transaction_info", 1, STRUCTURE, False, KahaTransactionInfo)
-_OWN_TRANSACTION: Final = _TRANSACTION._replace(required=True)
-_DESTINATION: Final = KahaField("destination", 1, STRUCTURE, True, KahaDestination)
-_SECOND_DESTINATION: Final = _DESTINATION._replace(number=2)
-_MESSAGE_ID: Final = KahaField("message_id", 3, STRING, True)
-_SCHEDULER: Final = KahaField("scheduler", 1, STRING, True)
-_JOB_ID: Final = KahaField("job_id", 2, STRING, True)
+_Transaction = Annotated[KahaTransactionInfo | None, Number(1, STRUCTURE)]
+_OwnTransaction = Annotated[KahaTransactionInfo, Number(1, STRUCTURE)]
+_Destination = Annotated[KahaDestination, Number(1, STRUCTURE)]
+_SecondDestination = Annotated[KahaDestination, Number(2, STRUCTURE)]
+_MessageId = Annotated[str, Number(3, STRING)]
+_Scheduler = Annotated[str, Number(1, STRING)]
+_JobId = Annotated[str, Number(2, STRING)]
 
 
 @dataclass(slots=True)
@@ -61,8 +59,7 @@ class KahaTraceCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 0
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (KahaField("message", 1, STRING, True),)
-    message: str
+    message: Annotated[str, Number(1, STRING)]
 
 
 @dataclass(slots=True)
@@ -73,20 +70,12 @@ class KahaAddMessageCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 1
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        _TRANSACTION,
-        _SECOND_DESTINATION,
-        _MESSAGE_ID,
-        KahaField("message", 4, BYTES, True),
-        KahaField("priority", 5, INT32),
-        KahaField("priority_supported", 6, BOOL),
-    )
-    destination: KahaDestination
-    message_id: str
-    message: bytes = field(repr=False)
-    priority: int | None = 4
-    priority_supported: bool | None = False
-    transaction_info: KahaTransactionInfo | None = None
+    destination: _SecondDestination
+    message_id: _MessageId
+    message: Annotated[bytes, Number(4, BYTES)] = field(repr=False)
+    priority: Annotated[int | None, Number(5, INT32)] = 4
+    priority_supported: Annotated[bool | None, Number(6, BOOL)] = False
+    transaction_info: _Transaction = None
 
 
 @dataclass(slots=True)
@@ -98,45 +87,37 @@ class KahaRemoveMessageCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 2
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        _TRANSACTION,
-        _SECOND_DESTINATION,
-        _MESSAGE_ID,
-        KahaField("ack", 4, BYTES),
-        KahaField("subscription_key", 5, STRING),
-    )
-    destination: KahaDestination
-    message_id: str
-    ack: bytes | None = field(default=None, repr=False)
-    subscription_key: str | None = None
-    transaction_info: KahaTransactionInfo | None = None
+    destination: _SecondDestination
+    message_id: _MessageId
+    ack: Annotated[bytes | None, Number(4, BYTES)] = field(default=None, repr=False)
+    subscription_key: Annotated[str | None, Number(5, STRING)] = None
+    transaction_info: _Transaction = None
 
 
 @dataclass(slots=True)
-class KahaPrepareCommand(KahaCommand):
+class _OfTransaction(KahaCommand):
+    transaction_info: _OwnTransaction
+
+
+class KahaPrepareCommand(_OfTransaction):
     """Prepares an XA transaction."""
 
+    __slots__ = ()
     CODE: ClassVar[int] = 3
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (_OWN_TRANSACTION,)
-    transaction_info: KahaTransactionInfo
 
 
-@dataclass(slots=True)
-class KahaCommitCommand(KahaCommand):
+class KahaCommitCommand(_OfTransaction):
     """Commits a transaction: its records take effect here."""
 
+    __slots__ = ()
     CODE: ClassVar[int] = 4
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (_OWN_TRANSACTION,)
-    transaction_info: KahaTransactionInfo
 
 
-@dataclass(slots=True)
-class KahaRollbackCommand(KahaCommand):
+class KahaRollbackCommand(_OfTransaction):
     """Rolls a transaction back: its records have no effect."""
 
+    __slots__ = ()
     CODE: ClassVar[int] = 5
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (_OWN_TRANSACTION,)
-    transaction_info: KahaTransactionInfo
 
 
 @dataclass(slots=True)
@@ -144,8 +125,7 @@ class KahaRemoveDestinationCommand(KahaCommand):
     """Removes a destination with all its messages."""
 
     CODE: ClassVar[int] = 6
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (_DESTINATION,)
-    destination: KahaDestination
+    destination: _Destination
 
 
 @dataclass(slots=True)
@@ -156,16 +136,10 @@ class KahaSubscriptionCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 7
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        _DESTINATION,
-        KahaField("subscription_key", 2, STRING, True),
-        KahaField("retroactive", 3, BOOL),
-        KahaField("subscription_info", 4, BYTES),
-    )
-    destination: KahaDestination
-    subscription_key: str
-    retroactive: bool | None = None
-    subscription_info: bytes | None = field(default=None, repr=False)
+    destination: _Destination
+    subscription_key: Annotated[str, Number(2, STRING)]
+    retroactive: Annotated[bool | None, Number(3, BOOL)] = None
+    subscription_info: Annotated[bytes | None, Number(4, BYTES)] = field(default=None, repr=False)
 
 
 @dataclass(slots=True)
@@ -176,8 +150,7 @@ class KahaProducerAuditCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 8
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (KahaField("audit", 1, BYTES, True),)
-    audit: bytes = field(repr=False)
+    audit: Annotated[bytes, Number(1, BYTES)] = field(repr=False)
 
 
 @dataclass(slots=True)
@@ -188,8 +161,7 @@ class KahaAckMessageFileMapCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 9
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (KahaField("ack_message_file_map", 1, BYTES, True),)
-    ack_message_file_map: bytes = field(repr=False)
+    ack_message_file_map: Annotated[bytes, Number(1, BYTES)] = field(repr=False)
 
 
 @dataclass(slots=True)
@@ -197,10 +169,7 @@ class KahaUpdateMessageCommand(KahaCommand):
     """Replaces a message of a destination."""
 
     CODE: ClassVar[int] = 10
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        KahaField("message", 1, STRUCTURE, True, KahaAddMessageCommand),
-    )
-    message: KahaAddMessageCommand
+    message: Annotated[KahaAddMessageCommand, Number(1, STRUCTURE)]
 
 
 @dataclass(slots=True)
@@ -208,26 +177,15 @@ class KahaAddScheduledJobCommand(KahaCommand):
     """Adds a job to a scheduler; `payload` is the message as a loose frame with its size."""
 
     CODE: ClassVar[int] = 11
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        _SCHEDULER,
-        _JOB_ID,
-        KahaField("start_time", 3, INT64, True),
-        KahaField("cron_entry", 4, STRING, True),
-        KahaField("delay", 5, INT64, True),
-        KahaField("period", 6, INT64, True),
-        KahaField("repeat", 7, INT32, True),
-        KahaField("payload", 8, BYTES, True),
-        KahaField("next_execution_time", 9, INT64, True),
-    )
-    scheduler: str
-    job_id: str
-    start_time: int
-    cron_entry: str
-    delay: int
-    period: int
-    repeat: int
-    payload: bytes = field(repr=False)
-    next_execution_time: int
+    scheduler: _Scheduler
+    job_id: _JobId
+    start_time: Annotated[int, Number(3, INT64)]
+    cron_entry: Annotated[str, Number(4, STRING)]
+    delay: Annotated[int, Number(5, INT64)]
+    period: Annotated[int, Number(6, INT64)]
+    repeat: Annotated[int, Number(7, INT32)]
+    payload: Annotated[bytes, Number(8, BYTES)] = field(repr=False)
+    next_execution_time: Annotated[int, Number(9, INT64)]
 
 
 @dataclass(slots=True)
@@ -235,18 +193,11 @@ class KahaRescheduleJobCommand(KahaCommand):
     """Records that a job was sent, and when it is due next."""
 
     CODE: ClassVar[int] = 12
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        _SCHEDULER,
-        _JOB_ID,
-        KahaField("execution_time", 3, INT64, True),
-        KahaField("next_execution_time", 4, INT64, True),
-        KahaField("rescheduled_count", 5, INT32, True),
-    )
-    scheduler: str
-    job_id: str
-    execution_time: int
-    next_execution_time: int
-    rescheduled_count: int
+    scheduler: _Scheduler
+    job_id: _JobId
+    execution_time: Annotated[int, Number(3, INT64)]
+    next_execution_time: Annotated[int, Number(4, INT64)]
+    rescheduled_count: Annotated[int, Number(5, INT32)]
 
 
 @dataclass(slots=True)
@@ -254,14 +205,9 @@ class KahaRemoveScheduledJobCommand(KahaCommand):
     """Removes a job."""
 
     CODE: ClassVar[int] = 13
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        _SCHEDULER,
-        _JOB_ID,
-        KahaField("next_execution_time", 3, INT64, True),
-    )
-    scheduler: str
-    job_id: str
-    next_execution_time: int
+    scheduler: _Scheduler
+    job_id: _JobId
+    next_execution_time: Annotated[int, Number(3, INT64)]
 
 
 @dataclass(slots=True)
@@ -269,14 +215,9 @@ class KahaRemoveScheduledJobsCommand(KahaCommand):
     """Removes the jobs due from `start_time` to `end_time`, both included."""
 
     CODE: ClassVar[int] = 14
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        _SCHEDULER,
-        KahaField("start_time", 2, INT64, True),
-        KahaField("end_time", 3, INT64, True),
-    )
-    scheduler: str
-    start_time: int
-    end_time: int
+    scheduler: _Scheduler
+    start_time: Annotated[int, Number(2, INT64)]
+    end_time: Annotated[int, Number(3, INT64)]
 
 
 @dataclass(slots=True)
@@ -284,8 +225,7 @@ class KahaDestroySchedulerCommand(KahaCommand):
     """Removes a scheduler with its jobs."""
 
     CODE: ClassVar[int] = 15
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (_SCHEDULER,)
-    scheduler: str
+    scheduler: _Scheduler
 
 
 @dataclass(slots=True)
@@ -296,14 +236,9 @@ class KahaRewrittenDataFileCommand(KahaCommand):
     """
 
     CODE: ClassVar[int] = 16
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        KahaField("source_data_file_id", 1, INT32, True),
-        KahaField("rewrite_type", 2, INT32),
-        KahaField("skip_if_source_exists", 3, BOOL),
-    )
-    source_data_file_id: int
-    rewrite_type: int | None = None
-    skip_if_source_exists: bool | None = None
+    source_data_file_id: Annotated[int, Number(1, INT32)]
+    rewrite_type: Annotated[int | None, Number(2, INT32)] = None
+    skip_if_source_exists: Annotated[bool | None, Number(3, BOOL)] = None
 
 
 COMMANDS: Final[dict[int, type[KahaCommand]]] = {

@@ -1,14 +1,13 @@
 """The parts of KahaDB's commands: field layouts, destinations, locations, transactions.
 
-`FIELDS` is the layout of a class, in the order of its bytes. All classes but the commands are
-immutable and hashable. (activemq-persistence K8, K29, K30)
+A field's annotation has its number in the file and its encoding. All classes but the commands are
+immutable and hashable. Here and in `commands` annotations are evaluated, since `fields_of` reads
+them. (activemq-persistence K8, K29, K30)
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from enum import IntEnum
-from typing import ClassVar, Final, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, cast, get_args
 
 __all__ = [
     "BOOL",
@@ -27,6 +26,8 @@ __all__ = [
     "KahaStructure",
     "KahaTransactionInfo",
     "KahaXATransactionId",
+    "Number",
+    "fields_of",
 ]
 
 
@@ -50,10 +51,9 @@ STRUCTURE: Final = FieldKind.STRUCTURE
 
 
 class KahaStructure:
-    """Base of everything with fields."""
+    """Base of everything with fields, a dataclass."""
 
     __slots__ = ()
-    FIELDS: ClassVar[tuple[KahaField, ...]] = ()
 
 
 class KahaCommand(KahaStructure):
@@ -63,14 +63,32 @@ class KahaCommand(KahaStructure):
     CODE: ClassVar[int] = -1
 
 
+class Number(NamedTuple):
+    """The mark of a field's annotation: its number in the file, and its encoding."""
+
+    number: int
+    kind: FieldKind
+
+
 class KahaField(NamedTuple):
     """A field: attribute name, number in the file, kind, whether required, structure class."""
 
     name: str
     number: int
     kind: FieldKind
-    required: bool = False
-    structure: type[KahaStructure] | None = None
+    required: bool
+    structure: type[KahaStructure] | None
+
+
+def fields_of(structure: type[KahaStructure]) -> tuple[KahaField, ...]:
+    """Return the fields of a class in the order of their bytes; a default means: not required."""
+    found = []
+    for each in fields(cast("Any", structure)):
+        held, mark = get_args(each.type)
+        nested = next(iter(get_args(held)), held) if mark.kind is STRUCTURE else None
+        required = each.default is MISSING
+        found.append(KahaField(each.name, mark.number, mark.kind, required, nested))
+    return tuple(sorted(found, key=lambda each: each.number))
 
 
 class DestinationType(IntEnum):
@@ -86,12 +104,8 @@ class DestinationType(IntEnum):
 class KahaDestination(KahaStructure):
     """A destination. `type` is the number of a DestinationType, not checked."""
 
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        KahaField("type", 1, INT32, True),
-        KahaField("name", 2, STRING, True),
-    )
-    type: int
-    name: str
+    type: Annotated[int, Number(1, INT32)]
+    name: Annotated[str, Number(2, STRING)]
 
     @property
     def key(self) -> str:
@@ -103,12 +117,8 @@ class KahaDestination(KahaStructure):
 class KahaLocation(KahaStructure):
     """The location of a record, as a field of another one."""
 
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        KahaField("log_id", 1, INT32, True),
-        KahaField("offset", 2, INT32, True),
-    )
-    log_id: int
-    offset: int
+    log_id: Annotated[int, Number(1, INT32)]
+    offset: Annotated[int, Number(2, INT32)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,37 +128,23 @@ class KahaLocalTransactionId(KahaStructure):
     (activemq-persistence K29)
     """
 
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        KahaField("connection_id", 1, STRING, True),
-        KahaField("transaction_id", 1, INT64, True),
-    )
-    connection_id: str
-    transaction_id: int
+    connection_id: Annotated[str, Number(1, STRING)]
+    transaction_id: Annotated[int, Number(1, INT64)]
 
 
 @dataclass(frozen=True, slots=True)
 class KahaXATransactionId(KahaStructure):
     """A branch of a distributed transaction."""
 
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        KahaField("format_id", 1, INT32, True),
-        KahaField("branch_qualifier", 2, BYTES, True),
-        KahaField("global_transaction_id", 3, BYTES, True),
-    )
-    format_id: int
-    branch_qualifier: bytes
-    global_transaction_id: bytes
+    format_id: Annotated[int, Number(1, INT32)]
+    branch_qualifier: Annotated[bytes, Number(2, BYTES)]
+    global_transaction_id: Annotated[bytes, Number(3, BYTES)]
 
 
 @dataclass(frozen=True, slots=True)
 class KahaTransactionInfo(KahaStructure):
     """The transaction that a record belongs to: a local or an XA one."""
 
-    FIELDS: ClassVar[tuple[KahaField, ...]] = (
-        KahaField("local_transaction_id", 1, STRUCTURE, False, KahaLocalTransactionId),
-        KahaField("xa_transaction_id", 2, STRUCTURE, False, KahaXATransactionId),
-        KahaField("previous_entry", 3, STRUCTURE, False, KahaLocation),
-    )
-    local_transaction_id: KahaLocalTransactionId | None = None
-    xa_transaction_id: KahaXATransactionId | None = None
-    previous_entry: KahaLocation | None = None
+    local_transaction_id: Annotated[KahaLocalTransactionId | None, Number(1, STRUCTURE)] = None
+    xa_transaction_id: Annotated[KahaXATransactionId | None, Number(2, STRUCTURE)] = None
+    previous_entry: Annotated[KahaLocation | None, Number(3, STRUCTURE)] = None
