@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import Final
 
 import typer
@@ -19,10 +20,7 @@ from pyjms._logger import escape_control_characters
 from pyjms.errors import ConfigurationException, JMSException
 
 __all__ = [
-    "FAILED",
-    "FEWER",
-    "INTERRUPTED",
-    "REFUSED",
+    "ExitCode",
     "in_bytes",
     "json_line",
     "one_line_errors",
@@ -32,18 +30,22 @@ __all__ = [
     "table",
 ]
 
-FAILED: Final = 1
-"""Exit code: the command found problems, or could not be completed."""
-REFUSED: Final = 2
-"""Exit code: the options or the configuration are invalid."""
-FEWER: Final = 3
-"""Exit code: there were fewer messages or objects than asked for."""
-INTERRUPTED: Final = 130
-"""Exit code: Ctrl-C. Typer's, and that of shells."""
-
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _LINES: Final = 10
 _NUMBER: Final = re.compile(r"[0-9.]+( [A-Za-z]+)?")
+
+
+class ExitCode(IntEnum):
+    """How a command has ended; 0: as asked for."""
+
+    FAILED = 1
+    """It found problems, or could not be completed."""
+    REFUSED = 2
+    """The options or the configuration are invalid."""
+    FEWER = 3
+    """There were fewer messages or objects than asked for."""
+    INTERRUPTED = 130
+    """Ctrl-C. Typer's, and that of shells."""
 
 
 @contextmanager
@@ -52,11 +54,11 @@ def one_line_errors(command: str) -> Iterator[None]:
     try:
         yield
     except ConfigurationException as error:
-        code, text = REFUSED, str(error)
+        code, text = ExitCode.REFUSED, str(error)
     except BrokenPipeError:  # the reader closed the pipe: typer handles it
         raise
     except (JMSException, OSError) as error:
-        code, text = FAILED, str(error)
+        code, text = ExitCode.FAILED, str(error)
     else:
         return
     print(f"pyjms {command}: {' '.join(text.split())}", file=sys.stderr)

@@ -41,7 +41,7 @@ def convert(
 
     Exit code 0: everything was converted; 1: something was not; 2: the file cannot be converted.
     """
-    from pyjms_broker.cli.terminal import FAILED, one_line_errors, plural
+    from pyjms_broker.cli.terminal import ExitCode, one_line_errors, plural
     from pyjms_broker.conversion import convert_activemq_xml
 
     with one_line_errors("config convert"):
@@ -57,7 +57,7 @@ def convert(
     lost = len(conversion.unsupported)
     if lost:
         typer.echo(f"{plural(lost, 'setting')} could not be converted", err=True)
-        raise typer.Exit(FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def given_properties(define: list[str] | None, files: list[Path] | None) -> dict[str, str]:

@@ -45,7 +45,7 @@ def create(
     --amqconf the users are those of that file, and what it has that cannot be converted is named,
     with exit code 1.
     """
-    from pyjms_broker.cli.terminal import FAILED, one_line_errors
+    from pyjms_broker.cli.terminal import ExitCode, one_line_errors
 
     where = path.absolute()
     with one_line_errors("create"):
@@ -58,7 +58,7 @@ def create(
     if conversion is None:
         typer.echo(f"the password of the user admin is {password}")
     elif conversion.unsupported:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _converted(source: Path, path: Path) -> Conversion:

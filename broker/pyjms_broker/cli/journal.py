@@ -88,7 +88,7 @@ def verify(directory: Directory, index_directory: IndexDirectory = None) -> None
     problems, the exit code is 1.
     """
     from pyjms_broker.cli import journal_reports as reports
-    from pyjms_broker.cli.terminal import FAILED, one_line_errors, progress
+    from pyjms_broker.cli.terminal import ExitCode, one_line_errors, progress
     from pyjms_broker.store.kahadb.tools.journal_directory import (
         file_sizes,
         find_journal,
@@ -107,7 +107,7 @@ def verify(directory: Directory, index_directory: IndexDirectory = None) -> None
             )
         reports.show_verification(folder, found)
         if found.problems:
-            raise typer.Exit(FAILED)
+            raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command()

@@ -6,9 +6,7 @@ from contextlib import AbstractContextManager
 
 from pyjms.cli import terminal
 from pyjms.cli.terminal import (
-    FAILED,
-    FEWER,
-    REFUSED,
+    ExitCode,
     in_bytes,
     json_line,
     plural,
@@ -18,9 +16,7 @@ from pyjms.cli.terminal import (
 )
 
 __all__ = [
-    "FAILED",
-    "FEWER",
-    "REFUSED",
+    "ExitCode",
     "in_bytes",
     "json_line",
     "one_line_errors",

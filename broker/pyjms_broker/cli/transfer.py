@@ -264,7 +264,7 @@ def _from_broker(
 
 
 def _report_export(output: Path, writer: MessageFileWriter, problems: list[str]) -> None:
-    from pyjms_broker.cli.terminal import FAILED, plural
+    from pyjms_broker.cli.terminal import ExitCode, plural
 
     for problem in problems:
         typer.echo(f"not exported: {problem}", err=True)
@@ -275,7 +275,7 @@ def _report_export(output: Path, writer: MessageFileWriter, problems: list[str])
         err=to_standard_output,
     )
     if problems:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 # -- import
@@ -333,7 +333,7 @@ def _into_broker(url: str, reader: MessageFileReader) -> Imported:
 
 
 def _report_import(file: Path, found: Imported, *, ended: bool) -> None:
-    from pyjms_broker.cli.terminal import FAILED, plural
+    from pyjms_broker.cli.terminal import ExitCode, plural
 
     for problem in found.problems:
         typer.echo(f"{file}:{problem.line}: {problem.reason}", err=True)
@@ -355,7 +355,7 @@ def _report_import(file: Path, found: Imported, *, ended: bool) -> None:
         + (f"; left out: {', '.join(left_out)}" if left_out else "")
     )
     if found.problems or not ended:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 # -- both

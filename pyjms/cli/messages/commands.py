@@ -156,7 +156,7 @@ def receive(
 
     from pyjms.cli.messages.receiving import Incoming, receive_until_interrupted
     from pyjms.cli.messages.rendering import print_message
-    from pyjms.cli.terminal import FEWER, one_line_errors, plural
+    from pyjms.cli.terminal import ExitCode, one_line_errors, plural
 
     with one_line_errors("receive"):
         if all_ and follow:
@@ -196,7 +196,7 @@ def receive(
             typer.echo(
                 f"{plural(received, 'message')} of {count} received within the timeout", err=True
             )
-            raise typer.Exit(FEWER)
+            raise typer.Exit(ExitCode.FEWER)
 
 
 def browse(

@@ -116,7 +116,7 @@ def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
     import sys
 
     from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.terminal import FAILED, plural, safe_text
+    from pyjms_broker.cli.terminal import ExitCode, plural, safe_text
 
     if yes:
         return
@@ -136,7 +136,7 @@ def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
     count = plural(len(queues), "queue")
     if not typer.confirm(f"{what} {count} with {plural(total, 'message')}?", err=True):
         typer.echo("nothing was changed", err=True)
-        raise typer.Exit(FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _number(value: object) -> int:

@@ -88,7 +88,7 @@ def query(
     The exit code is 3 if there is no such view.
     """
     from pyjms_broker.cli.management.blocks import print_block
-    from pyjms_broker.cli.terminal import FEWER
+    from pyjms_broker.cli.terminal import ExitCode
 
     attributes = [each for text in view or [] for each in text.split(",") if each]
     wanted = [*map(_by_type, chosen or []), *map(_by_keys, objname or [])]
@@ -98,7 +98,7 @@ def query(
         print_block({"objectName": name, **values} if json else values, as_json=json)
     if not found:
         typer.echo("pyjms broker query: no view matches", err=True)
-        raise typer.Exit(FEWER)
+        raise typer.Exit(ExitCode.FEWER)
 
 
 def _found(

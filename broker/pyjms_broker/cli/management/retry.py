@@ -35,7 +35,7 @@ def retry(
     Messages without an original destination, and those in flight to a consumer, stay; the exit
     code is then 1. --dry-run lists the messages, with the reason why they are dead letters.
     """
-    from pyjms_broker.cli.terminal import FAILED, plural, progress, safe_text
+    from pyjms_broker.cli.terminal import ExitCode, plural, progress, safe_text
 
     found = _dead_letter_queues(client, queues)
     if dry_run:
@@ -50,7 +50,7 @@ def retry(
         typer.echo(f"stays: {safe_text(problem)}", err=True)
     typer.echo(f"{plural(outcome.sent, 'message')} sent back to their original destinations")
     if outcome.problems:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @dataclass(slots=True)
