@@ -15,11 +15,11 @@ class BlobTransferSettings(Section):
     """Where the bodies of blob messages are stored. ActiveMQ: BlobTransferPolicy."""
 
     upload_url: str | None = None
-    """The directory: file:, http: or https:, or a scheme that a package adds."""
+    """The URL of the upload directory: file:, http:, https:, or a scheme that a package adds."""
     broker_upload_url: str | None = None
-    """The same, used if upload_url is not set."""
+    """The upload directory if upload_url is not set."""
     default_upload_url: str | None = None
-    """The same, used if neither is set; not set: http://localhost:8080/uploads/."""
+    """The upload directory if neither is set; not set: http://localhost:8080/uploads/."""
     buffer_size: int | None = Field(default=None, ge=1)
     """Bytes that are read and written at a time; not set: 131072."""
 

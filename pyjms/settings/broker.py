@@ -31,18 +31,18 @@ class EmbeddedSettings(Section):
     """The broker inside the application (`activemq.embedded`)."""
 
     enabled: bool = True
-    """Whether it is used when no broker_url is set."""
+    """Whether this broker is used when no broker_url is set."""
 
 
 class ActiveMQSettings(Section):
     """A broker and its connections (`activemq`, `brokers.<name>`). Spring: spring.activemq."""
 
     broker_url: str | None = None
-    """For instance tcp://host:61616; not set: a broker inside the application."""
+    """The broker's URL, such as tcp://host:61616; not set: a broker inside the application."""
     user: Text | None = None
     """The user name."""
     user_name: Text | None = None
-    """The same as user, as the connection factory spells it."""
+    """The same as user, in the connection factory's spelling."""
     password: Annotated[SecretStr, BeforeValidator(read_text)] | None = None
     """The password; never shown."""
     tls: TlsSettings | None = None
@@ -68,7 +68,7 @@ class ActiveMQSettings(Section):
     non_blocking_redelivery: bool = False
     """Whether later messages overtake one that waits for its redelivery."""
     stats_enabled: bool = False
-    """Whether connections, sessions, producers and consumers count what they do."""
+    """Whether connections, sessions, producers and consumers have statistics."""
 
     @model_validator(mode="after")
     def _check_user(self) -> Self:

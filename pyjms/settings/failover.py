@@ -27,21 +27,21 @@ _DELAYS: Final = frozenset({"initial_reconnect_delay", "max_reconnect_delay", "t
 class FailoverSettings(Section):
     """Several brokers, or one that is waited for. ActiveMQ: failover:(uri,uri)?options.
 
-    What is not set is as ActiveMQ's default; docs/failover.md describes the options.
+    Options that are not set have ActiveMQ's defaults; docs/failover.md describes them.
     """
 
     uris: list[Text] = Field(default_factory=list)
     """The brokers, such as tcp://a:61616, instead of broker_url."""
     initial_reconnect_delay: Duration | None = None
-    """Time between two passes over the brokers, at first; not set: 10ms."""
+    """Initial time between two passes over the brokers; not set: 10ms."""
     max_reconnect_delay: Duration | None = None
     """Longest time between two passes; not set: 30s."""
     use_exponential_back_off: bool | None = None
-    """Whether that time grows; not set: true."""
+    """Whether the time between passes grows; not set: true."""
     reconnect_delay_exponent: float | None = Field(default=None, ge=1)
-    """The factor by which it grows; not set: 2."""
+    """The factor by which the time between passes grows; not set: 2."""
     max_reconnect_attempts: int | None = Field(default=None, ge=-1)
-    """Passes before it gives up; 0: a lost connection is not replaced, not set or -1: no limit."""
+    """Passes before the client gives up; 0: do not reconnect, not set or -1: no limit."""
     startup_max_reconnect_attempts: int | None = Field(default=None, ge=-1)
     """The same for the first connection; not set or -1: as max_reconnect_attempts."""
     warn_after_reconnect_attempts: int | None = Field(default=None, ge=0)
@@ -53,9 +53,9 @@ class FailoverSettings(Section):
     backup: bool | None = None
     """Whether connections to further brokers are kept ready; not set: false."""
     backup_pool_size: int | None = Field(default=None, ge=1)
-    """How many; not set: 1."""
+    """The number of these connections; not set: 1."""
     priority_backup: bool | None = None
-    """Whether brokers are preferred, and returned to when they are back; not set: false."""
+    """Whether some brokers are preferred, also after an outage; not set: false."""
     priority_uris: list[Text] | None = None
     """The preferred brokers; not set: the first one."""
     track_messages: bool | None = None
@@ -71,7 +71,7 @@ class FailoverSettings(Section):
     rebalance_update_uris: bool | None = None
     """Whether clients are spread over the announced brokers; not set: true."""
     reconnect_supported: bool | None = None
-    """Whether clients go where a broker sends them; not set: true."""
+    """Whether the client reconnects to another broker when its broker says so; not set: true."""
     nested: dict[str, Text] = Field(default_factory=dict)
     """Options of each broker's URL, such as keepAlive: "true"."""
 

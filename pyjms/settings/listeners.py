@@ -79,7 +79,7 @@ class BackOffSettings(Section):
     interval: Duration = 5.0
     """Time before the second attempt, and before each further one without a multiplier."""
     multiplier: float = Field(default=1.0, ge=1)
-    """Factor by which each further wait is longer."""
+    """Factor by which each further wait grows."""
     max_interval: Duration = 30.0
     """The longest wait, with a multiplier."""
     max_attempts: int | None = Field(default=None, ge=1)
@@ -182,7 +182,7 @@ class ListenerSessionOverride(Section):
 
 
 class ListenerOverride(Section):
-    """Changes to one `@jms_listener`, by its id (`listeners.<id>`)."""
+    """Settings of one `@jms_listener`, by its id (`listeners.<id>`)."""
 
     destination: Text | list[Text] | None = None
     """The queue or topic, or a list of several."""
@@ -198,7 +198,7 @@ class ListenerOverride(Section):
     prefetch: Prefetch | None = None
     """Messages sent to each consumer ahead of their acknowledgements, or auto."""
     batch_size: int | None = Field(default=None, ge=1, le=32767)
-    """The handler takes a list, and gets batches of at most so many messages."""
+    """The handler takes a list: batches of at most this number of messages."""
     batch_timeout: Duration | None = None
     """Time after the first message of a batch until the handler gets it, full or not; 0: it gets
     what has arrived already."""
@@ -221,13 +221,13 @@ class ListenerOverride(Section):
     max_messages_per_task: int | None = None
     """Receives after which a consumer's task ends and a new one starts; negative: never."""
     idle_consumer_limit: int | None = Field(default=None, ge=1)
-    """Idle consumers that keep it from adding another one."""
+    """Number of idle consumers at which no further consumer is added."""
     idle_task_execution_limit: int | None = Field(default=None, ge=1)
     """Tasks without a message after which a surplus consumer ends."""
     recovery_interval: Duration | None = None
     """Time between two attempts to restore a lost connection."""
     cache_level: CacheLevelName | None = None
-    """What it keeps between messages: none, connection, session, consumer or auto."""
+    """What the listener keeps between messages: none, connection, session, consumer or auto."""
     interceptors: list[Text] | None = None
     """Interceptors of this listener instead of the decorator's, outermost first: module:name, or
     the name of an installed one."""
@@ -237,7 +237,7 @@ class ListenerOverride(Section):
     fixed_rate: Duration | None = None
     """Time between two calls of a @jms_scheduled."""
     phase: int | None = None
-    """Lower phases start first, and stop last, when the others have finished."""
+    """The phase: lower ones start first, and stop last, when the others have finished."""
     acknowledge_after_listener: bool | None = None
     """Whether messages of sessions with a vendor's acknowledge mode are acknowledged when the
     handler has returned; false: by the handler."""
@@ -252,7 +252,7 @@ class ListenerOverride(Section):
     reply_pub_sub_domain: bool | None = None
     """Whether the name in @send_to means a topic; not set: as its destination."""
     reply_qos: ReplyQosSettings | None = None
-    """How its replies are sent; not set: persistent, priority 4, without expiry."""
+    """Quality of service of its replies; not set: persistent, priority 4, without expiry."""
     transaction_manager: Text | None = None
     """The provider of a transaction manager around each receive."""
     transaction_name: Text | None = None
@@ -260,7 +260,7 @@ class ListenerOverride(Section):
     transaction_timeout: Duration | None = None
     """How long such a transaction may take."""
     task_executor: Text | None = None
-    """The provider of what runs its consumers."""
+    """The provider of the task executor that runs its consumers."""
     error_handler: Text | None = None
     """The provider of a function that is called with each failure."""
     exception_listener: Text | None = None
@@ -268,7 +268,7 @@ class ListenerOverride(Section):
     message_converter: Text | None = None
     """The provider of its message converter."""
     destination_resolver: Text | None = None
-    """The provider of what turns names into destinations."""
+    """The provider of its destination resolver."""
 
     @model_validator(mode="after")
     def _check_redelivery(self) -> Self:

@@ -53,9 +53,9 @@ class CacheSettings(Section):
     enabled: bool = True
     """Whether connection and sessions are cached at all (CachingConnectionFactory)."""
     consumers: bool = False
-    """Whether consumers are cached, too."""
+    """Whether consumers are also cached."""
     producers: bool = True
-    """Whether producers are cached, too."""
+    """Whether producers are also cached."""
     session_cache_size: int = Field(default=1, ge=1)
     """Number of cached sessions of each acknowledge mode."""
 

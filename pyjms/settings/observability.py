@@ -16,10 +16,10 @@ Level = Annotated[LevelName, BeforeValidator(lambda value: str(value).upper())]
 
 
 class ObservabilitySettings(Section):
-    """What is recorded of sends and handlers (`observability`)."""
+    """Traces and metrics of sends and handlers (`observability`)."""
 
     tracing: bool = False
-    """Whether there are OpenTelemetry spans, and messages carry the trace (extra otel)."""
+    """Whether OpenTelemetry spans are recorded, and messages carry the trace (extra otel)."""
     metrics: bool = False
     """Whether OpenTelemetry's metrics of messaging are recorded (extra otel)."""
     prometheus: bool = False
@@ -56,7 +56,7 @@ class LoggingSettings(BaseModel):
     format: Literal["text", "json"] = "text"
     """text, or json: one object for each line, with the message that is being handled."""
     tracebacks: bool = False
-    """Whether the first failure of a message is logged with the handler's traceback, too."""
+    """Whether the first failure of a message is logged with the handler's traceback."""
 
     @property
     def levels(self) -> dict[str, str]:

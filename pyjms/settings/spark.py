@@ -31,7 +31,7 @@ class RestartSettings(Section):
     initial_interval: Duration = 1.0
     """The wait before the first restart."""
     multiplier: float = Field(default=2.0, ge=1)
-    """Factor by which each further wait is longer."""
+    """Factor by which each further wait grows."""
     max_interval: Duration = 60.0
     """The longest wait."""
     max_attempts: int | None = Field(default=10, ge=0)

@@ -56,7 +56,7 @@ class RedeliveryPolicy:
     """The queue or topic, which may have wildcards; None: all without a policy of their own."""
     maximum_redeliveries: Annotated[
         int,
-        Attribute("How often a message is delivered again; -1: without end.", minimum=_UNLIMITED),
+        Attribute("How often a message is delivered again; -1: no limit.", minimum=_UNLIMITED),
     ] = 6
     initial_redelivery_delay: Annotated[
         float, Attribute("Time before the first redelivery, 1s or more.", unit=Unit.SECONDS)
@@ -68,7 +68,7 @@ class RedeliveryPolicy:
         bool, Attribute("Whether the time is multiplied before each later redelivery.")
     ] = False
     back_off_multiplier: Annotated[
-        float, Attribute("By how much it is multiplied; 1 or less: not at all.")
+        float, Attribute("Factor of the time; 1 or less: no multiplication.")
     ] = 5.0
     maximum_redelivery_delay: Annotated[
         float, Attribute("The longest time; 0: unlimited.", unit=Unit.SECONDS)
@@ -77,7 +77,7 @@ class RedeliveryPolicy:
         bool, Attribute("Whether each later time varies at random.")
     ] = False
     collision_avoidance_percent: Annotated[
-        int, Attribute("By how many percent at most.", minimum=0, maximum=100)
+        int, Attribute("Maximum variation in percent.", minimum=0, maximum=100)
     ] = 15
 
     def __post_init__(self) -> None:

@@ -46,16 +46,17 @@ class VirtualSelectorCacheBrokerPlugin:
 
     persist_file: Annotated[
         Path | str | None,
-        Attribute("File that keeps the selectors over a restart; null: none does.", unit=Unit.PATH),
+        Attribute("File that keeps the selectors across restarts; null: no file.", unit=Unit.PATH),
     ] = None
     persist_interval: Annotated[
         float,
         Attribute(
-            "Time between two looks whether to write it; also at the stop.", unit=Unit.SECONDS
+            "Time between two checks whether to write it; also at the stop.",
+            unit=Unit.SECONDS,
         ),
     ] = 600.0
     single_selector_per_destination: Annotated[
-        bool, Attribute("Whether only the last selector of a queue counts, and none at all.")
+        bool, Attribute("Whether only the last selector of a queue counts; it may be none.")
     ] = False
     ignore_wildcard_selectors: Annotated[
         bool, Attribute("Whether selectors with LIKE and a wildcard are not remembered.")

@@ -34,10 +34,12 @@ class TimeStampingBrokerPlugin:
     ] = 0.0
     future_only: Annotated[
         bool,
-        Attribute("Whether a message is left unchanged if it would expire earlier otherwise."),
+        Attribute(
+            "Whether a message is left unchanged if the change would make it expire earlier."
+        ),
     ] = False
     process_network_messages: Annotated[
-        bool, Attribute("Whether messages from other brokers are stamped, too.")
+        bool, Attribute("Whether messages from other brokers are also stamped.")
     ] = False
 
     def install_plugin(self, broker: Broker) -> Broker:

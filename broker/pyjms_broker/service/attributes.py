@@ -66,7 +66,7 @@ class BrokerAttributes:
     anonymous_producer_advisory_support: Annotated[
         bool,
         Attribute(
-            "Whether producers without a destination have advisories, too.",
+            "Whether producers without a destination also cause advisories.",
             "anonymousProducerAdvisorySupport",
         ),
     ] = False
@@ -98,7 +98,7 @@ class BrokerAttributes:
         ),
     ] = False
     use_temp_mirrored_queues: Annotated[
-        bool, Attribute("Whether temporary queues are mirrored, too.", "useTempMirroredQueues")
+        bool, Attribute("Whether temporary queues are also mirrored.", "useTempMirroredQueues")
     ] = True
     populate_jmsx_user_id: Annotated[
         bool,
@@ -109,7 +109,7 @@ class BrokerAttributes:
     use_authenticated_principal_for_jmsx_user_id: Annotated[
         bool,
         Attribute(
-            "Whether that is the user that authentication found, not the client's text.",
+            "Whether JMSXUserID is the authenticated user, not the name that the client sent.",
             "useAuthenticatedPrincipalForJMSXUserID",
         ),
     ] = False
@@ -146,7 +146,7 @@ class BrokerAttributes:
     maximum_destinations_per_user: Annotated[
         int,
         Attribute(
-            "The same of one user, for all that still exist; no user name counts as one user.",
+            "How many existing ones a user may have created; without a name: as one user.",
             "maximumDestinationsPerUser",
             minimum=1,
         ),
@@ -162,7 +162,7 @@ class BrokerAttributes:
     offline_durable_subscriber_task_schedule: Annotated[
         float,
         Attribute(
-            "Time between two looks for those without; 0: none.",
+            "Time between two checks for such subscriptions; 0: no checks.",
             "offlineDurableSubscriberTaskSchedule",
             Unit.SECONDS,
         ),

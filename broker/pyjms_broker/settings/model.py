@@ -97,7 +97,7 @@ class BrokerSettings(Section, BrokerAttributes):
     plugins: InstalledPlugins = ()
     """Broker plug-ins, as a list (- type: NAME) or mapping (NAME: settings); last is outermost."""
     connectors: tuple[ConnectorSettings, ...] = ()
-    """Where clients connect; with none, only vm:// within the process."""
+    """Where clients connect; without connectors, only by vm:// within the process."""
     network_connectors: tuple[NetworkConnectorSettings, ...] = ()
     """Other brokers that get the messages for their consumers; see docs/networks.md."""
     web: WebSettings | None = None

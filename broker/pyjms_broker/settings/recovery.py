@@ -85,7 +85,7 @@ class LastImageRecoverySettings(RecoveryPolicySettings):
 
 
 class TimedRecoverySettings(RecoveryPolicySettings):
-    """The messages of the last time are kept."""
+    """Recent messages are kept for a time."""
 
     type: Literal["timed"]
     recover_duration: Duration = Field(default=60.0, gt=0)

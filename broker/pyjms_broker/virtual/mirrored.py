@@ -24,7 +24,7 @@ class MirroredQueue(VirtualDestination):
     prefix: str = "VirtualTopic.Mirror."
     postfix: str = ""
     temporary: bool = True
-    """Whether temporary queues are mirrored, too."""
+    """Whether temporary queues are also mirrored."""
 
     @property
     def virtual_destination(self) -> Queue:

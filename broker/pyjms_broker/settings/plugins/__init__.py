@@ -152,7 +152,7 @@ class DestinationsSettings(_BuiltInPlugin, DestinationsPlugin):
 
 
 class VirtualSelectorCacheSettings(_BuiltInPlugin, VirtualSelectorCacheBrokerPlugin):
-    """Queues of selector-aware virtual topics get what their last consumers selected."""
+    """Queues of selector-aware virtual topics get what their former consumers selected."""
 
     plugin = VirtualSelectorCacheBrokerPlugin
     type: Literal["virtual_selector_cache"] = "virtual_selector_cache"

@@ -20,7 +20,7 @@ class _JaasSettings(LoginSettings):
     login_config: Path = Path("login.config")
     """The file with the login modules."""
     configuration: str = "activemq-domain"
-    """Name in that file."""
+    """Name of the entry in that file."""
 
 
 class JaasAuthenticationSettings(_JaasSettings):
@@ -34,7 +34,7 @@ class JaasAuthenticationSettings(_JaasSettings):
 
 
 class JaasCertificateAuthenticationSettings(_JaasSettings):
-    """Clients are who their certificates say. ActiveMQ: jaasCertificateAuthenticationPlugin."""
+    """Users are the subjects of certificates. ActiveMQ: jaasCertificateAuthenticationPlugin."""
 
     type: Literal["jaas_certificate_authentication"] = "jaas_certificate_authentication"
 
@@ -51,7 +51,7 @@ class JaasDualAuthenticationSettings(_JaasSettings):
 
     type: Literal["jaas_dual_authentication"] = "jaas_dual_authentication"
     ssl_configuration: str = "activemq-ssl-domain"
-    """Name in that file for clients of connectors with TLS."""
+    """Name of the entry for clients of connectors with TLS."""
 
     def authenticator(self) -> Authenticator:
         """Create what asks the login modules."""

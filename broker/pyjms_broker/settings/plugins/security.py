@@ -67,9 +67,9 @@ class SimpleAuthenticationSettings(LoginSettings):
     anonymous_access_allowed: bool = False
     """Whether clients without user and password may connect."""
     anonymous_user: str = "anonymous"
-    """Name of the user that they are."""
+    """Name of the user for such clients."""
     anonymous_group: str = "anonymous"
-    """Groups that they are in."""
+    """Groups of that user."""
 
     @model_validator(mode="after")
     def _check_users(self) -> Self:
@@ -98,7 +98,7 @@ class PropertiesAuthenticationSettings(LoginSettings):
     groups_file: Path = Path("groups.properties")
     """File with a line group=user1,user2 for each group."""
     reload: bool = False
-    """Whether changes of the files count for the next login, without a restart."""
+    """Whether changes of the files take effect at the next login, without a restart."""
 
     def authenticator(self) -> Authenticator:
         """Create what knows the users."""

@@ -24,7 +24,7 @@ class WebSettings(Section, WebAttributes):
     allowed_origins: tuple[str, ...] = ()
     """Other sites whose pages may send requests, such as https://hawtio.example.com."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names of this machine, beside localhost, in URLs of a broker without users."""
+    """Names of this machine, in addition to localhost, in URLs of a broker without users."""
     tls: ConnectorTlsSettings | None = None
     """Certificate and key; null: http without encryption."""
 
