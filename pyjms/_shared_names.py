@@ -1,0 +1,229 @@
+"""The public names that are the same in `pyjms` and in `pyjms.aio`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+# fmt: off
+# isort: off
+if TYPE_CHECKING:  # what type checkers read; the table is what runs, a test compares them
+    from pyjms.annotation.configurer import jms_listener_configurer as jms_listener_configurer
+    from pyjms.annotation.jms_listener import jms_listener as jms_listener
+    from pyjms.annotation.jms_scheduled import jms_scheduled as jms_scheduled
+    from pyjms.annotation.params import Header as Header, Headers as Headers, Payload as Payload
+    from pyjms.annotation.send_to import send_to as send_to
+    from pyjms.app import JmsApplication as JmsApplication
+    from pyjms.client.options import (
+        BlobTransferPolicy as BlobTransferPolicy,
+        PrefetchPolicy as PrefetchPolicy, RedeliveryPolicy as RedeliveryPolicy,
+    )
+    from pyjms.connection.managers import (
+        ResourceTransactionStatus as ResourceTransactionStatus,
+    )
+    from pyjms.connection.transaction import (
+        Propagation as Propagation, TransactionStatus as TransactionStatus,
+    )
+    from pyjms.container.core import ApplicationContainer as ApplicationContainer
+    from pyjms.core.interceptors import (
+        Proceed as Proceed, SendInterceptor as SendInterceptor, SendInvocation as SendInvocation,
+    )
+    from pyjms.core.scheduling.scheduler import ScheduledJob as ScheduledJob
+    from pyjms.core.synchronization import (
+        TransactionSynchronization as TransactionSynchronization,
+        is_synchronization_active as is_synchronization_active,
+        register_synchronization as register_synchronization,
+    )
+    from pyjms.enums import (
+        AcknowledgeMode as AcknowledgeMode, CacheLevel as CacheLevel, DeliveryMode as DeliveryMode,
+    )
+    from pyjms.errors import (
+        ConfigurationException as ConfigurationException,
+        ConnectionClosedException as ConnectionClosedException,
+        ConnectionFailedException as ConnectionFailedException,
+        DestinationDoesNotExistException as DestinationDoesNotExistException,
+        DestinationResolutionException as DestinationResolutionException,
+        HeuristicCompletionException as HeuristicCompletionException,
+        IllegalStateException as IllegalStateException,
+        InvalidClientIDException as InvalidClientIDException,
+        InvalidDestinationException as InvalidDestinationException,
+        InvalidSelectorException as InvalidSelectorException, JMSException as JMSException,
+        JMSSecurityException as JMSSecurityException,
+        ListenerExecutionFailedException as ListenerExecutionFailedException,
+        LocalProtocolError as LocalProtocolError,
+        MessageConversionException as MessageConversionException,
+        MessageEOFException as MessageEOFException,
+        MessageFormatException as MessageFormatException,
+        MessageNotReadableException as MessageNotReadableException,
+        MessageNotWriteableException as MessageNotWriteableException,
+        ProtocolViolation as ProtocolViolation, RemoteProtocolError as RemoteProtocolError,
+        Reject as Reject,
+        Retry as Retry,
+        Skip as Skip,
+        PoisonMessageException as PoisonMessageException,
+        ReplyFailureException as ReplyFailureException,
+        UnreadableMessageException as UnreadableMessageException,
+        RequestTimeoutException as RequestTimeoutException,
+        ResourceAllocationException as ResourceAllocationException,
+        SynchedLocalTransactionFailedException as SynchedLocalTransactionFailedException,
+        TransactionInProgressException as TransactionInProgressException,
+        TransactionRolledBackException as TransactionRolledBackException,
+        UnsupportedOperationException as UnsupportedOperationException, XAException as XAException,
+    )
+    from pyjms.jms.api import (
+        AsyncCallback as AsyncCallback, CompletionListener as CompletionListener,
+        MessageTransformer as MessageTransformer,
+    )
+    from pyjms.jms.blob import BlobMessage as BlobMessage
+    from pyjms.jms.bodies import (
+        BytesMessage as BytesMessage, MapMessage as MapMessage, ObjectMessage as ObjectMessage,
+        StreamMessage as StreamMessage, TextMessage as TextMessage,
+    )
+    from pyjms.jms.destination import (
+        Destination as Destination, Queue as Queue, TemporaryQueue as TemporaryQueue,
+        TemporaryTopic as TemporaryTopic, Topic as Topic,
+    )
+    from pyjms.jms.message import Message as Message
+    from pyjms.jms.transaction.synchronization import (
+        LocalTransactionEventListener as LocalTransactionEventListener,
+        Synchronization as Synchronization,
+    )
+    from pyjms.jms.transaction.xa import Xid as Xid
+    from pyjms.lifecycle import on_shutdown as on_shutdown, on_startup as on_startup
+    from pyjms.listener.backoff import (
+        ExponentialBackOff as ExponentialBackOff, FixedBackOff as FixedBackOff,
+    )
+    from pyjms.listener.task_executor import (
+        SimpleAsyncTaskExecutor as SimpleAsyncTaskExecutor,
+        TaskExecutor as TaskExecutor,
+    )
+    from pyjms.listener.endpoint import (
+        JmsListenerEndpoint as JmsListenerEndpoint,
+        MethodJmsListenerEndpoint as MethodJmsListenerEndpoint,
+        SimpleJmsListenerEndpoint as SimpleJmsListenerEndpoint,
+    )
+    from pyjms.listener.factory import (
+        DefaultJmsListenerContainerFactory as DefaultJmsListenerContainerFactory,
+        SimpleJmsListenerContainerFactory as SimpleJmsListenerContainerFactory,
+    )
+    from pyjms.listener.handler.listener_adapter import (
+        MessageListenerAdapter as MessageListenerAdapter,
+    )
+    from pyjms.listener.registrar import (
+        ArgumentResolver as ArgumentResolver,
+        JmsListenerEndpointRegistrar as JmsListenerEndpointRegistrar,
+    )
+    from pyjms.listener.registry import JmsListenerEndpointRegistry as JmsListenerEndpointRegistry
+    from pyjms.listener.handler.interceptors import (
+        HandlerInterceptor as HandlerInterceptor,
+        HandlerInvocation as HandlerInvocation,
+    )
+    from pyjms.listener.handler.reply import JmsResponse as JmsResponse
+    from pyjms.listener.batches.batch import Batch as Batch
+    from pyjms.support.retry import RetryPolicy as RetryPolicy
+    from pyjms.core.redrive import Redriven as Redriven
+    from pyjms.annotation.idempotent import idempotent as idempotent
+    from pyjms.listener.idempotency.stores import (
+        IdempotencyStore as IdempotencyStore, MemoryIdempotencyStore as MemoryIdempotencyStore,
+    )
+    from pyjms.management.statistics import (
+        CountStatistic as CountStatistic, MetricsObserver as MetricsObserver,
+        Statistics as Statistics, TimeStatistic as TimeStatistic,
+        add_metrics_observer as add_metrics_observer,
+        remove_metrics_observer as remove_metrics_observer,
+    )
+    from pyjms.settings import PyjmsSettings as PyjmsSettings, load_settings as load_settings
+    from pyjms.support.converter import (
+        ContentTypeDelegatingMessageConverter as ContentTypeDelegatingMessageConverter,
+        DefaultMessageConverter as DefaultMessageConverter,
+        JsonMessageConverter as JsonMessageConverter, Marshaller as Marshaller,
+        MarshallingMessageConverter as MarshallingMessageConverter,
+        MessageConverter as MessageConverter, MessageType as MessageType,
+        MsgspecMarshaller as MsgspecMarshaller, SimpleMessageConverter as SimpleMessageConverter,
+    )
+    from pyjms.support.destination import (
+        DestinationResolver as DestinationResolver,
+        DynamicDestinationResolver as DynamicDestinationResolver,
+    )
+    from pyjms.support.headers import (
+        JmsHeaders as JmsHeaders, SimpleJmsHeaderMapper as SimpleJmsHeaderMapper,
+    )
+    from pyjms.support.messaging import (
+        GenericMessage as GenericMessage, MessagingMessageConverter as MessagingMessageConverter,
+    )
+    from pyjms.support.qos import QosSettings as QosSettings
+# isort: on
+# fmt: on
+
+SHARED = {
+    "pyjms.annotation.configurer": "jms_listener_configurer",
+    "pyjms.annotation.jms_listener": "jms_listener",
+    "pyjms.annotation.jms_scheduled": "jms_scheduled",
+    "pyjms.annotation.params": "Header Headers Payload",
+    "pyjms.annotation.send_to": "send_to",
+    "pyjms.app": "JmsApplication",
+    "pyjms.client.options": "BlobTransferPolicy PrefetchPolicy RedeliveryPolicy",
+    "pyjms.connection.managers": "ResourceTransactionStatus",
+    "pyjms.connection.transaction": "Propagation TransactionStatus",
+    "pyjms.management.statistics": """
+        CountStatistic MetricsObserver Statistics TimeStatistic add_metrics_observer
+        remove_metrics_observer
+    """,
+    "pyjms.container.core": "ApplicationContainer",
+    "pyjms.core.interceptors": "Proceed SendInterceptor SendInvocation",
+    "pyjms.core.scheduling.scheduler": "ScheduledJob",
+    "pyjms.core.synchronization": """
+        TransactionSynchronization is_synchronization_active register_synchronization
+    """,
+    "pyjms.enums": "AcknowledgeMode CacheLevel DeliveryMode",
+    "pyjms.errors": """
+        ConfigurationException ConnectionClosedException ConnectionFailedException
+        DestinationDoesNotExistException DestinationResolutionException
+        HeuristicCompletionException IllegalStateException
+        InvalidClientIDException InvalidDestinationException InvalidSelectorException JMSException
+        JMSSecurityException ListenerExecutionFailedException LocalProtocolError
+        MessageConversionException MessageEOFException MessageFormatException
+        MessageNotReadableException MessageNotWriteableException ProtocolViolation
+        Reject Retry Skip
+        PoisonMessageException RemoteProtocolError ReplyFailureException RequestTimeoutException
+        ResourceAllocationException SynchedLocalTransactionFailedException
+        TransactionInProgressException TransactionRolledBackException
+        UnreadableMessageException UnsupportedOperationException XAException
+    """,
+    "pyjms.jms.api": "AsyncCallback CompletionListener MessageTransformer",
+    "pyjms.jms.blob": "BlobMessage",
+    "pyjms.jms.bodies": "BytesMessage MapMessage ObjectMessage StreamMessage TextMessage",
+    "pyjms.jms.destination": "Destination Queue TemporaryQueue TemporaryTopic Topic",
+    "pyjms.jms.message": "Message",
+    "pyjms.jms.transaction.synchronization": "LocalTransactionEventListener Synchronization",
+    "pyjms.jms.transaction.xa": "Xid",
+    "pyjms.lifecycle": "on_shutdown on_startup",
+    "pyjms.listener.backoff": "ExponentialBackOff FixedBackOff",
+    "pyjms.listener.task_executor": "SimpleAsyncTaskExecutor TaskExecutor",
+    "pyjms.listener.endpoint": """
+        JmsListenerEndpoint MethodJmsListenerEndpoint SimpleJmsListenerEndpoint
+    """,
+    "pyjms.listener.factory": """
+        DefaultJmsListenerContainerFactory SimpleJmsListenerContainerFactory
+    """,
+    "pyjms.listener.handler.listener_adapter": "MessageListenerAdapter",
+    "pyjms.listener.registrar": "ArgumentResolver JmsListenerEndpointRegistrar",
+    "pyjms.listener.registry": "JmsListenerEndpointRegistry",
+    "pyjms.listener.handler.interceptors": "HandlerInterceptor HandlerInvocation",
+    "pyjms.listener.handler.reply": "JmsResponse",
+    "pyjms.listener.batches.batch": "Batch",
+    "pyjms.support.retry": "RetryPolicy",
+    "pyjms.core.redrive": "Redriven",
+    "pyjms.annotation.idempotent": "idempotent",
+    "pyjms.listener.idempotency.stores": "IdempotencyStore MemoryIdempotencyStore",
+    "pyjms.settings": "PyjmsSettings load_settings",
+    "pyjms.support.converter": """
+        ContentTypeDelegatingMessageConverter DefaultMessageConverter JsonMessageConverter
+        Marshaller MarshallingMessageConverter MessageConverter MessageType MsgspecMarshaller
+        SimpleMessageConverter
+    """,
+    "pyjms.support.destination": "DestinationResolver DynamicDestinationResolver",
+    "pyjms.support.headers": "JmsHeaders SimpleJmsHeaderMapper",
+    "pyjms.support.messaging": "GenericMessage MessagingMessageConverter",
+    "pyjms.support.qos": "QosSettings",
+}
+"""Names by module; each is imported when it is first asked for."""
