@@ -1,7 +1,7 @@
 """Random requests for the broker's web site: Jolokia, messages by REST, logins and cookies.
 
-`python -m tests.kit.web_fuzz jolokia 1000000 [SEED]` sends a million requests, and says how much
-the process has grown; the other kinds are `rest` and `login`.
+`python -m tests.kit.web_fuzz jolokia 1000000 [SEED]` sends a million requests, and says from time
+to time how much memory the process has; the other kinds are `rest` and `login`.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ import json
 import random
 import resource
 import sys
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from tests.kit.jolokia import BROKER, ORDERS, QUEUES, TEXT
+from pyjms import _clock
+from pyjms.client.connection import ActiveMQConnection
+from pyjms.client.factory import ConnectionFactory
+from pyjms.enums import AcknowledgeMode
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Queue, Topic
+from pyjms_broker.management import Management
+from pyjms_broker.service import BrokerService
+from tests.kit.jolokia_fuzz import JolokiaRequests, Request, damaged
 from tests.kit.security import simple, user
 from tests.kit.web import web_broker
 
-Request = tuple[str, str, str, list[tuple[str, str]], bytes]
-"""Method, path, query, headers and body."""
-
-WORDS: list[Any] = [
-    None, True, 0, -1, 1e300, 2**70, "", "x", "*", "\ud800", "a/b", "!", "!/", "\x00", "é", [], {},
-    [None], {"a": [1]}, "x" * 300, BROKER, ORDERS, QUEUES, TEXT, "org.apache.activemq", "QueueSize",
-    "Name", "Queues", "MemoryLimit", "browse()", "browse(java.lang.String)", "purge", "pause",
-    "resume", "addQueue", "orders", "colour = 'red'", "colour =", "resetStatistics", "ID:none",
-    "moveMatchingMessagesTo(java.lang.String,java.lang.String)", "read", "write", "exec", "list",
-    "search", "version", "maxDepth", "ignoreErrors", "org.apache.activemq:type=Broker,*", "[null]",
-]  # fmt: skip
-KEYS = ["type", "mbean", "attribute", "operation", "arguments", "value", "path", "config", "x"]
 TEXTS = [
     "", "x", "queue", "topic", "orders", "queue://orders", "topic://orders", "que://x", "a.>", "*",
     "temp-queue://x", "ActiveMQ.Advisory.Queue", "PyJMS.x", "x?consumer.prefetchSize=5", "0", "-1",
@@ -47,51 +47,39 @@ PARAMETERS = [
 ]  # fmt: skip
 
 
-def jolokia_request(chance: random.Random) -> Request:
-    path = "/api/jolokia"
-    if chance.random() < 0.3:
-        parts = [str(chance.choice(WORDS)) for _ in range(chance.randrange(6))]
-        return "GET", f"{path}/{'/'.join(parts)}", "", [], b""
-
-    def one() -> Any:
-        if chance.random() < 0.05:
-            return chance.choice(WORDS)
-        keys = chance.sample(KEYS, chance.randrange(len(KEYS)))
-        made = {key: chance.choice(WORDS) for key in keys}
-        if chance.random() < 0.8:
-            made["type"] = chance.choice(["read", "write", "exec", "list", "search", "version"])
-            made["mbean"] = chance.choice([BROKER, ORDERS, QUEUES])
-        return made
-
-    content = one() if chance.random() < 0.9 else [one() for _ in range(chance.randrange(4))]
-    body = json.dumps(content).encode()
-    if chance.random() < 0.1:
-        body = _damaged(chance, body)
-    return "POST", path, "", [], body
-
-
 def rest_request(chance: random.Random) -> Request:
     path = "/api/message"
+    names = GOOD_NAMES if chance.random() < 0.6 else TEXTS
     if chance.random() < 0.8:
-        path += "/" + "/".join(chance.choices(TEXTS, k=chance.randrange(1, 3)))
+        path += "/" + "/".join(chance.choices(names, k=chance.randrange(1, 3)))
     given = {
-        name: chance.choice(TEXTS) for name in chance.choices(PARAMETERS, k=chance.randrange(5))
+        name: chance.choice(TEXTS) for name in chance.choices(PARAMETERS, k=chance.randrange(4))
     }
     given["readTimeout"] = chance.choice(["0", "1", "1", "1", "x", "-1"])
-    if chance.random() < 0.5:
-        given["type"] = "queue"
+    if chance.random() < 0.7:
+        given["type"] = chance.choice(["queue", "queue", "topic"])
+    if chance.random() < 0.3:
+        given["clientId"] = chance.choice(["c1", "c2", "c3"])
     query = "&".join(f"{quote(key)}={quote(value)}" for key, value in given.items())
     headers = [("content-type", chance.choice(["", "x", "application/x-www-form-urlencoded"]))]
     if chance.random() < 0.3:
         headers.append(("selector", chance.choice(["colour = 'red'", "colour =", "x" * 300, ""])))
-    body = _damaged(chance, b"body=hello&colour=red\n") if chance.random() < 0.5 else b"hello"
+    if chance.random() < 0.3:
+        headers.append(("cookie", chance.choice([*COOKIES, *SESSIONS[-10:]])))
+    body = damaged(chance, b"body=hello&colour=red\n") if chance.random() < 0.5 else b"hello"
     return (
-        chance.choice(["GET", "POST", "POST", "DELETE", "PUT", "HEAD", "X"]),
+        chance.choices(METHODS, (4, 6, 2, 2, 1, 1))[0],
         path,
         query,
         headers,
         body,
     )
+
+
+SESSIONS: list[str] = []
+"""The cookies that answers have set since the last renewal."""
+METHODS = ["GET", "POST", "DELETE", "PUT", "HEAD", "X"]
+GOOD_NAMES = ["orders", "others", "news", "a", "b"]
 
 
 def login_request(chance: random.Random) -> Request:
@@ -117,7 +105,10 @@ def login_request(chance: random.Random) -> Request:
 
 
 GOOD = "root:secret"
-COOKIES = ["", "x", "pyjms_session=", "pyjms_session=x", "=;=;", "a=\x01", "é"]
+COOKIES = [
+    "", "x", "pyjms_session=", "pyjms_session=x", "=;=;", "a=\x01", "é", "pyjms_messages=a.b",
+    "pyjms_messages=é.é", "pyjms_messages=." + "0" * 64, "pyjms_messages", "pyjms_messages=a\x00.",
+]  # fmt: skip
 NAMES = ["root", "", "x", "\x00", "é", "root\r\n", "x" * 5000, "*", "${PATH}", "%00", "(uid=*)"]
 
 
@@ -137,7 +128,7 @@ def _login_form(chance: random.Random) -> Request:
             [b"--x\r\n", b'--x\r\nContent-Disposition: form-data; name="name"\r\n']
         )
     if chance.random() < 0.2:
-        body = _damaged(chance, body)
+        body = damaged(chance, body)
     headers = [("content-type", kind)]
     if chance.random() < 0.3:
         headers.append(("cookie", chance.choice(COOKIES)))
@@ -153,19 +144,12 @@ def _may_enter(request: Request) -> bool:
     return given[0].lower() == "basic" and given[2] == base64.b64encode(GOOD.encode()).decode()
 
 
-def _damaged(chance: random.Random, data: bytes) -> bytes:
-    made = bytearray(data)
-    for _ in range(chance.randrange(4)):
-        if made:
-            made[chance.randrange(len(made))] = chance.randrange(256)
-    return bytes(made[: chance.randrange(len(made) + 1)]) if chance.random() < 0.3 else bytes(made)
-
-
-KINDS: dict[str, Callable[[random.Random], Request]] = {
-    "jolokia": jolokia_request,
-    "rest": rest_request,
-    "login": login_request,
+KINDS: dict[str, Callable[[random.Random, Management], Callable[[], Request]]] = {
+    "jolokia": JolokiaRequests,
+    "rest": lambda chance, _: partial(rest_request, chance),
+    "login": lambda chance, _: partial(login_request, chance),
 }
+"""What makes the requests of each kind, for a broker."""
 
 
 async def call(app: Any, request: Request) -> tuple[int, bytes]:
@@ -197,6 +181,8 @@ async def call(app: Any, request: Request) -> tuple[int, bytes]:
                 assert b"\n" not in value
                 assert b"\r" not in value
                 assert name == name.lower()
+                if name == b"set-cookie":
+                    SESSIONS.append(value.partition(b";")[0].decode())
         else:
             parts.append(message.get("body", b""))
 
@@ -204,42 +190,132 @@ async def call(app: Any, request: Request) -> tuple[int, bytes]:
     return status, b"".join(parts)
 
 
-async def run(kind: str, inputs: int, seed: int = 1) -> dict[int, int]:
+async def run(
+    kind: str, inputs: int, seed: int = 1, progress: Callable[[int], None] = lambda _: None
+) -> dict[int, int]:
     """Send random requests; return how often each status was the answer.
 
-    Fails where an answer is not what docs/http.md promises, or a request hangs.
+    Fails where an answer is not what docs/http.md promises, or a request hangs. What the requests
+    leave behind is removed from time to time, so that the last ones take as long as the first.
+    `progress` is called after each with how many there were.
     """
     chance = random.Random(seed)
-    make, found = KINDS[kind], dict[int, int]()
+    found = dict[int, int]()
     # the limit of failed logins would refuse everything after ten
     secured = simple(user("root", "admins"), maximum_failed_logins=0)
     plugins = [secured] if kind == "login" else []
     parts = (*PARTS, "console") if kind == "login" else PARTS
-    async with web_broker(*plugins, broker_name="jolokia", web={"parts": parts}) as broker:
+    attributes = {"broker_name": "jolokia", "scheduler_support": True}
+    async with web_broker(*plugins, **attributes, web={"parts": parts}) as broker:
         server = broker.service.website._server
         assert server is not None
         app = server.app
+        make: Callable[[], Request] | None = None
+        prepared = Prepared(broker.service, has_client=kind == "jolokia")
         for number in range(inputs):
-            request = make(chance)
+            if number % RENEWED == 0:
+                await leave(app)
+                await prepared.renew()
+                make = KINDS[kind](chance, broker.service.management)
+            assert make is not None
+            request = make()
             await checkpoint()  # a loop that never runs keeps the timers that were cancelled
             with anyio.fail_after(30):
                 status, body = await call(app, request)
-            where = f"seed {seed}, input {number}: {request}"
-            assert status in STATUS[kind], f"{status} {body[:300]!r} for {where}"
-            if kind == "jolokia" and status == 200:
-                answers = json.loads(body)
-                for answer in answers if isinstance(answers, list) else [answers]:
-                    assert answer["status"] in (200, 400, 404, 500), where
-                    assert answer["status"] != 500 or answer["error_type"].startswith(
-                        "javax.jms."
-                    ), f"{answer} for {where}"
-            elif kind == "login" and status in (200, 303) and not _may_enter(request):
-                assert request[1].startswith("/admin/"), f"let in: {where}"
-                assert b'type="password"' in body or status == 303, f"let in: {where}"
-            elif status >= 400 and request[0] != "HEAD" and not request[1].startswith("/admin/"):
-                assert json.loads(body)["error"], where
+            check(kind, request, status, body, f"seed {seed}, input {number}: {request}")
             found[status] = found.get(status, 0) + 1
+            progress(number + 1)
+        await prepared.close()
     return found
+
+
+def check(kind: str, request: Request, status: int, body: bytes, where: str) -> None:
+    """Check that an answer is one that docs/http.md promises."""
+    assert status in STATUS[kind], f"{status} {body[:300]!r} for {where}"
+    if kind == "jolokia" and status == 200:
+        answers = json.loads(body)
+        for answer in answers if isinstance(answers, list) else [answers]:
+            assert answer["status"] in (200, 400, 403, 404, 500), where
+            assert answer.get("error_type") != UNEXPECTED, f"{answer} for {where}"
+            JOLOKIA[answer["status"]] += 1
+    elif kind == "login" and status in (200, 303) and not _may_enter(request):
+        assert request[1].startswith("/admin/"), f"let in: {where}"
+        assert b'type="password"' in body or status == 303, f"let in: {where}"
+    elif status >= 400 and request[0] != "HEAD" and not request[1].startswith("/admin/"):
+        assert json.loads(body)["error"], where
+
+
+UNEXPECTED = "java.lang.Exception"
+"""The kind of an error that is none of those that operations raise: a defect."""
+JOLOKIA: Counter[int] = Counter()
+"""How often each status was in an answer of Jolokia, whose HTTP status is 200."""
+RENEWED = 1000
+"""Requests after which the destinations are made again."""
+
+
+async def leave(app: Any) -> None:
+    """Close the clients of /api/message: their consumers of topics would get ever more messages."""
+    for name in {"c1", "c2", "c3", *TEXTS}:
+        query = f"action=unsubscribe&clientId={quote(name)}"
+        await call(app, ("POST", "/api/message", query, [], b""))
+    for cookie in SESSIONS:
+        await call(app, ("POST", "/api/message", "action=unsubscribe", [("cookie", cookie)], b""))
+    del SESSIONS[:-5]
+
+
+class Prepared:
+    """The destinations that the requests name, perhaps a client, and nothing else.
+
+    Args:
+        service: the broker.
+        has_client: whether there is a client, with consumers and a producer.
+    """
+
+    def __init__(self, service: BrokerService, *, has_client: bool) -> None:
+        self._service = service
+        self._has_client = has_client
+        self._client: ActiveMQConnection | None = None
+
+    async def renew(self) -> None:
+        """Remove what requests have made, and make again what they have removed."""
+        await self.close()
+        service, context = self._service, self._service.management.context
+        (view,) = service.management.find("*:type=Broker,brokerName=*")
+        for name in ("MemoryLimit", "StoreLimit", "TempLimit", "JobSchedulerStoreLimit"):
+            view.set(name, 2**30)
+        for connector in list(service.connectors):
+            await view.invoke("removeConnector", connector.name)
+        for network in list(service.networks.connectors):
+            await service.networks.remove(network.name)
+        if service.job_store is not None:
+            (jobs,) = service.management.find("*:service=JobScheduler,*")
+            await jobs.invoke("removeAllJobs")
+        for each in list(service.region_broker.subscriptions.durable_subscriptions()):
+            client_id, subscription_name = each.key
+            await view.invoke("destroyDurableSubscriber", client_id, subscription_name)
+        for destination in context.destinations():
+            service.broker.remove_destination(context.client, destination, 1.0)
+        for kind, name in (("Queue", "orders"), ("Queue", "others"), ("Topic", "news")):
+            await view.invoke(f"add{kind}", name)
+        if self._has_client:
+            await self._connect()
+
+    async def _connect(self) -> None:
+        factory = ConnectionFactory(f"{self._service.vm_uri}?create=false")
+        self._client = await factory.create_connection()
+        await self._client.set_client_id("c1")
+        session = await self._client.create_session(False, AcknowledgeMode.CLIENT)
+        await session.create_durable_subscriber(Topic("news"), "nightly")
+        await session.create_consumer(Queue("orders"), "colour = 'red'")
+        await session.create_producer(Queue("orders"))
+        await session.create_producer(None)
+
+    async def close(self) -> None:
+        """Close the client; a request may have closed it already."""
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(JMSException):
+                await client.close()
 
 
 PARTS = ("jolokia", "message", "metrics")
@@ -251,16 +327,21 @@ STATUS = {
 
 
 def _memory() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    """Return the memory of this process, in MiB."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() // 2**20
 
 
 async def _main(kind: str, inputs: int, seed: int) -> None:
-    await run(kind, min(inputs, 20_000), seed)
-    before = _memory()
-    found = await run(kind, inputs, seed + 1)
-    print(
-        f"{found}, no failure; memory {before} MiB after the first 20000, {_memory()} MiB at the end"
-    )
+    began = _clock.now()
+
+    def progress(number: int) -> None:
+        if number * 100 // inputs in (1, 10, 25, 50, 75, 100) and number * 100 % inputs == 0:
+            print(f"{number}: {_memory()} MiB after {_clock.now() - began:.0f} s", flush=True)
+
+    found = await run(kind, inputs, seed, progress)
+    answers = f", of these answers {dict(JOLOKIA)}" if JOLOKIA else ""
+    print(f"{found}{answers}: no failure")
 
 
 if __name__ == "__main__":

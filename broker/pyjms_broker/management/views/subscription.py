@@ -236,11 +236,12 @@ def _cursor_percent(c: _Durable) -> int:
 
 
 def _destroy(c: _Durable) -> Completion:
+    client_id, name = c.it.key
     if c.it.is_active:
         raise IllegalStateException(
-            f"Durable subscription {c.it.key} is in use", hint="close its consumer first"
+            f"Durable subscription {name} of client {client_id} is in use",
+            hint="close its consumer first",
         )
-    client_id, name = c.it.key
     info = RemoveSubscriptionInfo(client_id=client_id, subscription_name=name)
     return c.tree.host.broker.remove_subscription(c.tree.client, info)
 

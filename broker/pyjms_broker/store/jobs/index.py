@@ -171,6 +171,10 @@ class JobIndex:
 
     def get(self, scheduler: str, job_id: str) -> JobEntry | None:
         """Return a job, or None."""
+        try:
+            job_id.encode()
+        except UnicodeEncodeError:  # sqlite3 could not look for it, and no job has it
+            return None
         row = self._connection.execute(
             f"{_JOB}, file_id, file_offset FROM jobs WHERE scheduler = ? AND job_id = ?",
             (scheduler, job_id),

@@ -56,7 +56,8 @@ async def test_remove_one_some_and_all(broker: Any) -> None:
     first, second, third, fourth = broker.jobs
     await broker.manage("REMOVE", scheduledJobId=second.job_id)
     assert ids(broker) == [first.job_id, third.job_id, fourth.job_id]
-    await broker.manage("REMOVE", scheduledJobId="no such job")
+    for missing in ("no such job", "\ud800"):
+        await broker.manage("REMOVE", scheduledJobId=missing)
     times = {"ACTION_START_TIME": third.next_time, "ACTION_END_TIME": fourth.next_time}
     await broker.manage("REMOVEALL", **times)
     assert ids(broker) == [first.job_id]
