@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,8 +21,6 @@ _CONFIGURATION = """\
 {schemas}
 modulepath /usr/lib/ldap
 moduleload back_mdb
-TLSCertificateFile {certificate}
-TLSCertificateKeyFile {key}
 {more}
 database mdb
 maxsize 10485760
@@ -83,20 +81,20 @@ def program() -> str:
 
 @contextmanager
 def directory(
-    folder: Path, certificates: CertificateFiles, ports: tuple[int, int], more: str = ""
+    folder: Path, certificates: CertificateFiles | None, ports: Sequence[int], more: str = ""
 ) -> Iterator[None]:
     """Run a directory that listens for ldap:// and ldaps:// at these ports of localhost.
 
-    `more` are further lines of its configuration.
+    Without certificates there is no TLS. `more` are further lines of its configuration.
     """
-    certificate, key = certificates.issue_apart("slapd")
+    if certificates is not None:
+        certificate, key = certificates.issue_apart("slapd")
+        more += f"\nTLSCertificateFile {certificate}\nTLSCertificateKeyFile {key}"
     (folder / "data").mkdir(parents=True, exist_ok=True)
     configuration = folder / "slapd.conf"
     configuration.write_text(
         _CONFIGURATION.format(
             schemas="\n".join(f"include /etc/ldap/schema/{name}.schema" for name in _SCHEMAS),
-            certificate=certificate,
-            key=key,
             more=more,
             admin=ADMIN,
             password=ADMIN_PASSWORD,
@@ -112,7 +110,10 @@ def directory(
         check=True,
         capture_output=True,
     )
-    urls = f"ldap://127.0.0.1:{ports[0]} ldaps://127.0.0.1:{ports[1]}"
+    urls = " ".join(
+        f"{scheme}://127.0.0.1:{port}"
+        for scheme, port in zip(("ldap", "ldaps"), ports, strict=False)
+    )
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [slapd, "-d", "0", "-f", str(configuration), "-h", urls],

@@ -54,7 +54,9 @@ _KNOWN: Final = frozenset(
 )
 
 Connect = Callable[[str | None, str | None], Any]
-"""Returns an open ldap3 connection for a name and a password that are not bound yet."""
+"""Returns an ldap3 connection for a name and a password that are not bound yet."""
+_PROTOCOLS: Final = {"": "", "s": "", "ssl": "ssl", "starttls": "starttls"}
+"""What connectionProtocol may be; `s`, of ActiveMQ's own example, has no effect in Java either."""
 
 
 class LdapLogin(LoginModule):
@@ -82,6 +84,7 @@ class LdapLogin(LoginModule):
         from ldap3.core.exceptions import (  # noqa: PLC0415 - an extra
             LDAPCommunicationError,
             LDAPException,
+            LDAPStartTLSError,
         )
 
         name, password = credentials.user_name, credentials.password
@@ -93,7 +96,8 @@ class LdapLogin(LoginModule):
             return SecurityContext(name, self._groups(name, password))
         except LDAPException as error:
             # other errors may quote what was sent
-            text = f": {error}" if isinstance(error, LDAPCommunicationError) else ""
+            is_harmless = isinstance(error, LDAPCommunicationError | LDAPStartTLSError)
+            text = f": {error}" if is_harmless else ""
             logger.error(
                 "The directory %s cannot be asked: %s%s",
                 self._options.get("connectionURL"),
@@ -174,9 +178,12 @@ def _close(connection: Any) -> None:
     try:
         connection.unbind()
     finally:
-        socket = connection.socket
-        if socket is not None:  # the connection could not be opened
-            socket.close()
+        _close_socket(connection)
+
+
+def _close_socket(connection: Any) -> None:
+    if connection.socket is not None:  # the connection could not be opened
+        connection.socket.close()
 
 
 def _filled(matching: str, values: Iterable[str]) -> str:
@@ -241,7 +248,8 @@ def _connector(options: Mapping[str, str]) -> Connect:
         )
     if method not in {"simple", "none"}:
         raise ConfigurationException(f"authentication={method}: only simple and none are supported")
-    uses_tls = url.scheme == "ldaps" or options.get("connectionProtocol", "").lower() == "ssl"
+    protocol = _protocol(options, url.scheme)
+    uses_tls, starts_tls = protocol == "ssl", protocol == "starttls"
 
     class CheckedTls(Tls):  # type: ignore[misc]  # ldap3 has no types
         """Checks the name in the certificate as Python does: ldap3's own way is deprecated."""
@@ -258,11 +266,11 @@ def _connector(options: Mapping[str, str]) -> Connect:
             url.hostname,
             port=url.port,
             use_ssl=uses_tls,
-            tls=CheckedTls(validate=ssl.CERT_REQUIRED) if uses_tls else None,
+            tls=CheckedTls(validate=ssl.CERT_REQUIRED) if protocol else None,
             get_info=NONE,
             connect_timeout=_TIMEOUT,
         )
-        return Connection(
+        connection = Connection(
             server,
             user=user,
             password=password,
@@ -271,5 +279,33 @@ def _connector(options: Mapping[str, str]) -> Connect:
             auto_referrals=False,
             read_only=True,
         )
+        if starts_tls:
+            try:
+                connection.start_tls(read_server_info=False)
+            except BaseException:
+                _close_socket(connection)  # to say goodbye may be impossible
+                raise
+        return connection
 
     return connect
+
+
+def _protocol(options: Mapping[str, str], scheme: str) -> str:
+    """Return how the connection is encrypted: by `ssl`, by `starttls`, or not at all.
+
+    Raises:
+        ConfigurationException: connectionProtocol is unknown, or contradicts the URL.
+    """
+    given = options.get("connectionProtocol", "")
+    protocol = _PROTOCOLS.get(given.lower())
+    if protocol is None:
+        raise ConfigurationException(
+            f"connectionProtocol={given}: there is ssl and StartTLS",
+            hint="leave it out, or write connectionProtocol=StartTLS",
+        )
+    if scheme == "ldaps" and protocol == "starttls":
+        raise ConfigurationException(
+            "connectionProtocol=StartTLS: a connection of ldaps:// is encrypted from the beginning",
+            hint="write connectionURL=ldap://host, or leave connectionProtocol out",
+        )
+    return "ssl" if scheme == "ldaps" else protocol

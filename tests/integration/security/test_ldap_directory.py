@@ -18,6 +18,18 @@ pytestmark = [pytest.mark.ldap, pytest.mark.fact("activemq-edges SE3")]
 
 
 @pytest.fixture(scope="module")
+def encrypting_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
+    """The port of a directory that asks for StartTLS, and its authority's file."""
+    import trustme
+
+    program()
+    files = CertificateFiles(tmp_path_factory.mktemp("certificates"), trustme.CA())
+    ports = free_port(), free_port()
+    with directory(tmp_path_factory.mktemp("slapd"), files, ports, "security tls=1"):
+        yield ports[0], files.trust
+
+
+@pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int, str]]:
     """The ports of a running directory for ldap:// and ldaps://, and its authority's file."""
     import trustme
@@ -95,6 +107,42 @@ async def test_an_encrypted_connection_checks_the_directorys_certificate(
         assert "certificate verify failed" in caplog.text
         monkeypatch.setenv("SSL_CERT_FILE", ports[2])
         assert await login(broker, "alice", "secret") == "alice:admins"
+
+
+async def test_start_tls_encrypts_before_a_password_is_sent(
+    secured: StartSecured,
+    encrypting_port: tuple[int, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    port, trust = encrypting_port
+    url = f"ldap://localhost:{port}"
+    async with secured(login_module(tmp_path, url)) as broker:
+        assert await login(broker, "alice", "secret") != "alice:admins"
+        assert "refuses connectionUsername" in caplog.text  # it is not encrypted
+    plugin = login_module(tmp_path, url, connectionProtocol="StartTLS")
+    async with secured(plugin) as broker:
+        assert "password is invalid" not in await login(broker, "alice", "secret")
+        assert "certificate verify failed" in caplog.text
+        monkeypatch.setenv("SSL_CERT_FILE", trust)
+        assert await login(broker, "alice", "secret") == "alice:admins"
+        assert await login(broker, "alice", "wrong") == "User name [alice] or password is invalid."
+
+
+async def test_without_start_tls_at_the_directory_nothing_is_sent(
+    secured: StartSecured,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    port = free_port()
+    with directory(tmp_path_factory.mktemp("slapd"), None, (port,)):
+        url = f"ldap://localhost:{port}"
+        plugin = login_module(tmp_path, url, connectionProtocol="StartTLS")
+        async with secured(plugin) as broker:
+            assert "password is invalid" not in await login(broker, "alice", "secret")
+            assert "LDAPStartTLSError: startTLS failed" in caplog.text
 
 
 async def test_a_directory_that_cannot_be_asked_is_not_a_failed_login(

@@ -124,8 +124,16 @@ def test_a_wrong_password_of_the_broker_itself_is_not_a_failed_login() -> None:
         ("authentication", "GSSAPI", "only simple and none"),
         ("userbase", "x", "no option named userbase"),
         ("roleBase", "", "no option roleBase"),
+        ("connectionProtocol", "tsl", "connectionProtocol=tsl: there is ssl and StartTLS"),
     ],
 )
 def test_wrong_options_are_errors(tmp_path: Any, option: str, value: str, message: str) -> None:
     with pytest.raises(ConfigurationException, match=message):
         ldap_module({**OPTIONS, option: value}, tmp_path)
+
+
+def test_start_tls_is_for_a_connection_that_is_not_encrypted_yet(tmp_path: Any) -> None:
+    options = {**OPTIONS, "connectionURL": "ldaps://directory", "connectionProtocol": "StartTLS"}
+    with pytest.raises(ConfigurationException, match="is encrypted from the beginning"):
+        ldap_module(options, tmp_path)
+    ldap_module({**OPTIONS, "connectionProtocol": "s"}, tmp_path)  # of ActiveMQ's example
