@@ -10,11 +10,13 @@ import pytest
 
 from pyjms.aio import ConnectionFactory, JmsTemplate, TextMessage
 from pyjms.enums import DeliveryMode
-from pyjms.jms.destination import Topic
+from pyjms.jms.destination import Queue, Topic
 from pyjms.testing.clock import VirtualClock
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.settings.plugins.authorization import AuthorizationSettings
 from pyjms_broker.web.errors import WebError
-from pyjms_broker.web.rest.clients import RestClients
+from pyjms_broker.web.rest.clients import ClientName, RestClients
 from pyjms_broker.web.user import NOBODY
 from tests.kit.security import simple, user
 from tests.kit.waiting import until
@@ -33,9 +35,9 @@ async def size(broker: WebBroker, queue: str) -> Any:
     return found[0].get("QueueSize") if found else None
 
 
-def consumers(broker: WebBroker) -> int:
-    """Return how many consumers the queue q has."""
-    name = "*:type=Broker,brokerName=*,destinationType=Queue,destinationName=q"
+def consumers(broker: WebBroker, queue: str = "q") -> int:
+    """Return how many consumers a queue has."""
+    name = f"*:type=Broker,brokerName=*,destinationType=Queue,destinationName={queue}"
     return sum(v.get("ConsumerCount") for v in broker.service.management.find(name))  # type: ignore[misc]
 
 
@@ -141,6 +143,112 @@ async def test_an_idle_client_with_a_name_holds_one_message() -> None:
         assert (await client.get(f"{path}&clientId=c")).text == "one"
 
 
+@pytest.mark.fact("activemq-edges W7")
+async def test_a_session_keeps_its_consumer_once_the_client_has_sent_the_cookie() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        path = "/api/message/q?type=queue&readTimeout=10"
+        first = await client.get(path)
+        cookie = first.headers["set-cookie"]
+        assert cookie.startswith("pyjms_messages=")
+        for part in ("HttpOnly", "Path=/api/message", "SameSite=strict"):
+            assert part in cookie
+        assert consumers(broker) == 0  # a client without cookies holds nothing
+        second = await client.get(path)
+        assert "set-cookie" not in second.headers
+        assert consumers(broker) == 1
+        for text in ("held", "free"):
+            await client.post("/api/message/q?type=queue", data={"body": text})
+        async with broker.client() as other:
+            assert (await other.get(f"{path}&oneShot=true")).text == "free"
+            assert not other.cookies
+        assert (await client.get(path)).text == "held"
+        assert (await client.get(f"{path}&oneShot=true")).status_code == 204
+        assert consumers(broker) == 0
+        assert (await client.get(path)).status_code == 204
+        assert (await client.post("/api/message?action=unsubscribe")).text == "Unsubscribed"
+        assert consumers(broker) == 0
+
+
+@pytest.mark.fact("activemq-edges W7")
+async def test_a_session_gets_what_was_sent_to_a_topic_between_its_requests() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        path = "/api/message/news?readTimeout=10"
+        assert [(await client.get(path)).status_code for _ in range(2)] == [204, 204]
+        for text in ("one", "two"):
+            await client.post("/api/message/news", data={"body": text})
+        assert [(await client.get(path)).text for _ in range(3)] == ["one", "two", ""]
+
+
+@pytest.mark.fact("activemq-edges W7")
+@pytest.mark.parametrize("names_it", [False, True])
+async def test_two_requests_at_once_do_not_share_a_client(names_it: bool) -> None:
+    async with web_broker() as broker, broker.client() as client:
+        more = f"type=queue{'&clientId=c' if names_it else ''}"
+        await client.get(f"/api/message/q?{more}&readTimeout=10")
+        taken: list[str] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def read() -> None:
+                taken.append((await client.get(f"/api/message/other?{more}")).text)
+
+            tasks.start_soon(read)
+            await until(lambda: consumers(broker, "other"))
+            refused = await client.get(f"/api/message/q?{more}&readTimeout=10")
+            assert refused.status_code == 500
+            assert "Another request uses the client" in refused.json()["error"]
+            await client.post("/api/message/other?type=queue", data={"body": "x"})
+        assert taken == ["x"]
+
+
+async def test_the_session_of_another_user_is_none() -> None:
+    users = simple(user("alice", "admins"), user("bob", "admins"))
+    async with web_broker(users) as broker, broker.client("alice") as alice:
+        path = "/api/message/q?type=queue&readTimeout=10"
+        await alice.get(path)
+        stolen = {"cookie": f"pyjms_messages={alice.cookies['pyjms_messages']}"}
+        async with broker.client("bob") as bob:
+            for cookie in (stolen, {"cookie": "pyjms_messages=x.y"}, {"cookie": "pyjms_messages"}):
+                answer = await bob.get(path, headers=cookie)
+                assert answer.headers["set-cookie"].startswith("pyjms_messages=")
+                assert consumers(broker) == 0
+        await alice.get(path)
+        assert consumers(broker) == 1
+
+
+async def test_idle_sessions_end_and_give_back_what_they_hold() -> None:
+    async with VirtualClock() as clock, web_broker() as broker, broker.client() as client:
+        path = "/api/message/q?type=queue"
+        for text in ("one", "two"):
+            await client.post(path, data={"body": text})
+            assert (await client.get(path)).text == text
+        await client.post(path, data={"body": "x"})
+        await clock.advance(290)
+        assert consumers(broker) == 1
+        await clock.advance(45)
+        assert consumers(broker) == 0
+        assert (await client.get(f"{path}&oneShot=true")).text == "x"
+
+
+async def test_a_client_that_leaves_while_its_message_waits_for_space_leaves_nothing() -> None:
+    entry = PolicyEntry(destination=Queue("full"), memory_limit=1)
+    name = "*:type=Broker,brokerName=*,destinationType=Queue,destinationName=full"
+    async with web_broker(policies=PolicyMap([entry])) as broker:
+        async with anyio.create_task_group() as tasks, broker.client() as client:
+            path = "/api/message/full?type=queue"
+            assert (await client.post(path, data={"body": "x"})).status_code == 200
+
+            async def send() -> None:
+                await client.post(path, data={"body": "waits"})
+
+            tasks.start_soon(send)
+            (queue,) = broker.service.management.find(name)
+            await until(lambda: queue.get("BlockedSends"))
+            assert len(broker.service.connections.by_id) == 1
+            tasks.cancel_scope.cancel()
+        await until(lambda: not broker.service.connections.by_id)
+        assert await size(broker, "full") == 1
+
+
 async def test_a_client_that_the_broker_has_ended_is_made_anew() -> None:
     async with web_broker() as broker, broker.client() as client:
         path = "/api/message/q?type=queue&clientId=c&readTimeout=20000"
@@ -168,7 +276,7 @@ async def test_there_are_no_more_named_clients_than_200_however_fast_they_come()
 
         async def use(number: int) -> None:
             try:
-                async with clients.client(NOBODY, f"c{number}"):
+                async with clients.client(NOBODY, ClientName(f"c{number}")):
                     pass
             except WebError as error:
                 refused.append(error.status)
@@ -178,6 +286,19 @@ async def test_there_are_no_more_named_clients_than_200_however_fast_they_come()
                 tasks.start_soon(use, number)
         assert refused == [503] * 5
         assert len(clients) == len(broker.service.connections.by_id) == 200
+        await clients.close()
+
+
+async def test_sessions_make_room_for_clients_with_an_id() -> None:
+    async with web_broker() as broker:
+        clients = RestClients(broker.service)
+        for number in range(200):
+            async with clients.client(NOBODY, ClientName(f"s{number}", is_session=True)):
+                pass
+        async with clients.client(NOBODY, ClientName("more", is_session=True)):
+            assert len(broker.service.connections.by_id) == 201  # one for this request
+        async with clients.client(NOBODY, ClientName("c")):
+            assert len(broker.service.connections.by_id) == len(clients) == 200
         await clients.close()
 
 

@@ -1,9 +1,11 @@
-"""The connections of REST requests: one for a request, or one that a client id names."""
+"""The connections of REST requests: of one request, a session, or a client that has an id."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 import anyio
@@ -22,16 +24,27 @@ from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.host import WebHost
 from pyjms_broker.web.user import WebUser
 
-__all__ = ["RestClient", "RestClients"]
+__all__ = ["ClientName", "RestClient", "RestClients"]
 
 logger = get_logger(__name__)
 
 _MAXIMUM: Final = 200
-"""Named clients; each has a connection."""
+"""Clients that have a name; each has a connection."""
 _MAXIMUM_CONSUMERS: Final = 20
 """Consumers of one named client."""
 _IDLE: Final = 300.0
 """Seconds without a request after which a named client is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientName:
+    """What a client is kept under: the id that requests give it, or that of their session."""
+
+    text: str
+    is_session: bool = False
+
+    def __str__(self) -> str:
+        return "of this session" if self.is_session else repr(self.text[:100])
 
 
 class RestClient:
@@ -96,29 +109,31 @@ class RestClients:
 
     def __init__(self, service: WebHost) -> None:
         self._service = service
-        self._named: dict[tuple[str, str], RestClient] = {}
+        self._named: dict[tuple[str, ClientName], RestClient] = {}
         self._sweeping: BackgroundTask | None = None
 
     @asynccontextmanager
-    async def client(self, user: WebUser, client_id: str | None) -> AsyncIterator[RestClient]:
-        """Use the client of that id, or one for this request alone.
+    async def client(self, user: WebUser, name: ClientName | None) -> AsyncIterator[RestClient]:
+        """Use the client of that name, or one for this request alone.
+
+        A session has one for each request while there are too many clients.
 
         Raises:
             WebError: another request uses it, or there are too many.
             JMSException: the broker refuses the connection.
         """
-        if client_id is None:
+        if name is None or (name.is_session and self._is_full(user, name)):
             client = await self._connected(user)
             try:
                 yield client
             finally:
                 await client.close()
             return
-        client = await self._of_name(user, client_id)
+        client = await self._of_name(user, name)
         if client.busy:
             raise WebError(
                 500,
-                f"Another request uses the client {client_id[:100]!r}",
+                f"Another request uses the client {name}",
                 "wait for its answer, or use another clientId",
             )
         client.busy = True
@@ -128,19 +143,22 @@ class RestClients:
             client.busy = False
             client.used = _clock.now()
 
-    async def _of_name(self, user: WebUser, client_id: str) -> RestClient:
-        key = user.name, client_id
+    def _is_full(self, user: WebUser, name: ClientName) -> bool:
+        return len(self._named) >= _MAXIMUM and (user.name, name) not in self._named
+
+    async def _of_name(self, user: WebUser, name: ClientName) -> RestClient:
+        key = user.name, name
         found = self._named.get(key)
         if found is not None and not found.has_failed:
             return found
         if found is not None:
             del self._named[key]
             await found.close()
-        self._check_number()
+        await self._make_room()
         made = await self._connected(user)
         try:
             if key not in self._named:  # else another request was faster
-                self._check_number()  # others were made meanwhile
+                await self._make_room()  # others were made meanwhile
             found = self._named.setdefault(key, made)
         finally:
             if self._named.get(key) is not made:
@@ -149,13 +167,26 @@ class RestClients:
             self._sweeping = spawn(self._sweep, name="REST clients")
         return found
 
-    def _check_number(self) -> None:
-        if len(self._named) >= _MAXIMUM:
-            raise WebError(
-                503,
-                f"There are {_MAXIMUM} clients with a clientId",
-                "close some with POST and action=unsubscribe, or leave clientId out",
-            )
+    async def _make_room(self) -> None:
+        """End the session that was not used for the longest time if there are too many clients.
+
+        Raises:
+            WebError: all others have a clientId, or are in use.
+        """
+        while len(self._named) >= _MAXIMUM:
+            idle = [
+                (client.used, key)
+                for key, client in self._named.items()
+                if key[1].is_session and not client.busy
+            ]
+            if not idle:
+                raise WebError(
+                    503,
+                    f"There are {_MAXIMUM} clients with a clientId",
+                    "close some with POST and action=unsubscribe, or leave clientId out",
+                )
+            _, key = min(idle, key=itemgetter(0))
+            await self._named.pop(key).close()
 
     async def _connected(self, user: WebUser) -> RestClient:
         factory = ConnectionFactory(
@@ -172,9 +203,9 @@ class RestClients:
             raise
         return RestClient(connection, session)
 
-    async def unsubscribe(self, user: WebUser, client_id: str | None) -> bool:
-        """Close the client of that id; return whether there was one."""
-        client = None if client_id is None else self._named.pop((user.name, client_id), None)
+    async def unsubscribe(self, user: WebUser, name: ClientName | None) -> bool:
+        """Close the client of that name; return whether there was one."""
+        client = None if name is None else self._named.pop((user.name, name), None)
         if client is None:
             return False
         await client.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
 
 import anyio
 from starlette.requests import ClientDisconnect, Request
@@ -10,11 +11,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from pyjms.errors import JMSException
-from pyjms.jms import Message
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.gate import check_origin
-from pyjms_broker.web.rest.clients import RestClients
+from pyjms_broker.web.rest.clients import ClientName, RestClients
 from pyjms_broker.web.rest.messages import (
     destination_of,
     milliseconds,
@@ -22,10 +22,12 @@ from pyjms_broker.web.rest.messages import (
     response_of,
     to_send,
 )
-from pyjms_broker.web.user import Access
+from pyjms_broker.web.rest.sessions import RestSessions
+from pyjms_broker.web.user import Access, WebUser
 
 __all__ = ["routes"]
 
+_T = TypeVar("_T")
 _PATH: Final = "/api/message"
 _MAXIMUM_WAIT: Final = 20_000
 """Milliseconds that a request waits for a message, unless it asks for less."""
@@ -35,6 +37,7 @@ class _MessageRoutes:
     def __init__(self, context: WebContext) -> None:
         self._context = context
         self._clients = RestClients(context.service)
+        self._sessions = RestSessions(_PATH)
         context.on_stop(self._clients.close)
 
     async def send(self, request: Request) -> Response:
@@ -42,24 +45,35 @@ class _MessageRoutes:
         given, text = parameters_of(request, await request.body())
         user = self._context.user(request)
         if given.get("action") == "unsubscribe":
-            if await self._clients.unsubscribe(user, given.get("clientId")):
+            if await self._clients.unsubscribe(user, self._name(request, user, given)):
                 return PlainTextResponse("Unsubscribed")
             raise WebError(404, "There is no client of that clientId", "it may have been idle")
         destination = destination_of(request.path_params.get("name", ""), given)
         message, options = to_send(given, text)
         async with self._clients.client(user, None) as client:
             producer = await client.session.create_producer(destination)
-            await producer.send(
-                message,
-                delivery_mode=options.delivery_mode,
-                priority=options.priority,
-                time_to_live=options.time_to_live,
-            )
+
+            async def send() -> bool:
+                await producer.send(
+                    message,
+                    delivery_mode=options.delivery_mode,
+                    priority=options.priority,
+                    time_to_live=options.time_to_live,
+                )
+                return True
+
+            if not await self._while_wanted(request, send):  # it waits where there is no space
+                raise WebError(503, "The broker stops", "send it again later")
         headers = {"messageID": message.message_id or ""}
         return PlainTextResponse("Message sent", headers=headers)
 
     async def receive(self, request: Request) -> Response:
-        """Take one message; status 204 if none comes in time."""
+        """Take one message; status 204 if none comes in time.
+
+        The consumer stays open for requests of the same clientId, and for those of the same HTTP
+        session. A session begins with the request that has the cookie: who does not send cookies
+        leaves no consumer behind that holds a message.
+        """
         check_origin(request, self._context)  # a GET takes a message
         if request.method == "HEAD":
             raise WebError(405, "HEAD would take a message", "send GET", {"Allow": "GET"})
@@ -69,11 +83,13 @@ class _MessageRoutes:
         wait = min(milliseconds(given, "readTimeout", _MAXIMUM_WAIT), _MAXIMUM_WAIT)
         await request.body()
         user = self._context.user(request)
-        async with self._clients.client(user, given.get("clientId")) as client:
+        name = self._name(request, user, given)
+        async with self._clients.client(user, name) as client:
             keeps = False
             try:
                 consumer = await client.consumer(destination, selector)
-                message = await self._message(request, consumer.receive, wait / 1000)
+                longest = max(wait / 1000, 0.001)
+                message = await self._while_wanted(request, lambda: consumer.receive(longest))
                 if message is not None:
                     await message.acknowledge()
                 keeps = given.get("oneShot") != "true"
@@ -81,17 +97,26 @@ class _MessageRoutes:
                 if not keeps:
                     with anyio.CancelScope(shield=True):
                         await client.forget(destination, selector)
-        return Response(status_code=204) if message is None else response_of(message, given)
+        response = Response(status_code=204) if message is None else response_of(message, given)
+        if name is None and keeps:
+            self._sessions.begin(request, user, response)
+        return response
 
-    async def _message(self, request: Request, receive: object, wait: float) -> Message | None:
-        """Wait for a message, at most until the client leaves or the broker stops.
+    def _name(self, request: Request, user: WebUser, given: Mapping[str, str]) -> ClientName | None:
+        """Return the name of the client that a request is to use; None: one of its own."""
+        if "clientId" in given:
+            return ClientName(given["clientId"])
+        session = self._sessions.of(request, user)
+        return None if session is None else ClientName(session, is_session=True)
+
+    async def _while_wanted(self, request: Request, call: Callable[[], Awaitable[_T]]) -> _T | None:
+        """Return what a call returns, None if the broker stops before.
 
         Raises:
-            JMSException: the connection has failed.
-            ClientDisconnect: the client has left.
+            JMSException: the call has failed.
+            ClientDisconnect: the client has left before.
         """
-        assert callable(receive)
-        message: Message | None = None
+        result: _T | None = None
         failure: JMSException | None = None
         left = False
         async with anyio.create_task_group() as tasks:
@@ -109,7 +134,7 @@ class _MessageRoutes:
             tasks.start_soon(watch)
             tasks.start_soon(stop)
             try:
-                message = await receive(max(wait, 0.001))
+                result = await call()
             except JMSException as error:
                 failure = error  # raised in here, it would become a group of errors
             tasks.cancel_scope.cancel()
@@ -117,7 +142,7 @@ class _MessageRoutes:
             raise ClientDisconnect
         if failure is not None:
             raise failure
-        return message
+        return result
 
 
 def routes(context: WebContext) -> list[BaseRoute]:
