@@ -14,7 +14,7 @@ from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms_broker.api.context import ConnectionContext
 
-__all__ = ["CLIENT_PREFIXES", "PREFIXES", "check_access", "is_internal"]
+__all__ = ["CLIENT_PREFIXES", "PREFIXES", "check_access", "is_internal", "is_reserved"]
 
 PREFIXES: Final = ("PyJMS.", "ActiveMQ.Scheduler.")
 """The names of internal destinations begin with one of these."""
@@ -36,13 +36,18 @@ def is_internal(destination: Destination) -> bool:
     )
 
 
+def is_reserved(context: ConnectionContext, destination: Destination) -> bool:
+    """Whether a destination is internal, and the context not the broker's."""
+    return not context.is_broker and is_internal(destination)
+
+
 def check_access(context: ConnectionContext, destination: Destination) -> None:
     """Refuse an internal destination to a client.
 
     Raises:
         IllegalStateException: the destination is internal, and the context is not the broker's.
     """
-    if not context.is_broker and is_internal(destination):
+    if is_reserved(context, destination):
         raise IllegalStateException(
             f"{destination} is reserved for the broker",
             hint="choose a name that does not begin with PyJMS. or ActiveMQ.Scheduler.",

@@ -34,7 +34,7 @@ from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination, RegionDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
-from pyjms_broker.api.internal_destinations import check_access
+from pyjms_broker.api.internal_destinations import check_access, is_reserved
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.map import PolicyMap
@@ -170,15 +170,15 @@ class RegionBroker(InnermostBroker):
         """Do nothing, as `add_session`."""
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
-        destination = info.destination
-        if destination is None or destination.is_composite:
+        to = info.destination
+        if to is None or to.is_composite or is_reserved(context, to):
             return
-        self._entry_point(context, destination).statistics.producers += 1
-        self._table.used(destination)
+        self._entry_point(context, to).statistics.producers += 1
+        self._table.used(to)
 
     def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         destination = None if info.destination is None else self._table.get(info.destination)
-        if destination is not None:
+        if destination is not None and not is_reserved(context, destination.destination):
             destination.statistics.producers -= 1
             self._table.used(destination.destination)
 

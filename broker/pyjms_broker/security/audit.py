@@ -45,8 +45,10 @@ def acting_as(user: str, address: str) -> Iterator[None]:
 def audit(user: str | None, address: str | None, act: str, result: str, *, level: int) -> None:
     """Log an act. Never blocks."""
     if logger.isEnabledFor(level):
-        name = "null" if user is None else user
-        logger.log(level, "'%s' from %s: %s: %s", name[:_SHOWN], address, act[:_SHOWN], result)
+        name = "null" if user is None else user[:_SHOWN]
+        for special in ("\\", "'"):  # a name with a quote could look like another's line
+            name = name.replace(special, f"\\{special}")
+        logger.log(level, "'%s' from %s: %s: %s", name, address, act[:_SHOWN], result)
 
 
 @contextmanager

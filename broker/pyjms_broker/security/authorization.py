@@ -133,6 +133,8 @@ class AuthorizationBroker(BrokerFilter):
         # most messages go where the last one went
         if not (isinstance(access, UserAccess) and message.destination is access.last_written):
             _check_send(exchange.context, message)
+        if message.original_destination is not None:
+            _check_original(exchange.context, message)
         return self.next.send(exchange, message)
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
@@ -194,6 +196,19 @@ def _check_send(context: ConnectionContext, message: ActiveMQMessage) -> None:
             access.check_write(message.reply_to)
     if destination in access.writable:
         access.last_written = destination
+
+
+def _check_original(context: ConnectionContext, message: ActiveMQMessage) -> None:
+    """Remove an original destination to which the client could not send the message itself.
+
+    An operator who retries a dead letter sends it there, with the operator's rights.
+    """
+    original = message.original_destination
+    if original is None or _is_free(context):
+        return
+    if not _access(context).may(Right.WRITE, original):
+        message.original_destination = None
+        message.raw = None
 
 
 def _is_free(context: ConnectionContext) -> bool:

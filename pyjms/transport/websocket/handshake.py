@@ -11,6 +11,7 @@ from __future__ import annotations
 import http
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -55,17 +56,30 @@ class HandshakePolicy:
 
     `subprotocols` are what it speaks, the preferred one first; a client must ask for one of them.
     `origins` are the pages, such as `https://shop.example.com`, from which browsers may connect
-    beside those of the broker's own host; `*` stands for all.
+    beside those of the broker's own host; `*` stands for all. With `is_local` the own host is
+    `localhost` or a loopback address: a page of the Internet may have given its own name to this
+    machine, and nothing but the name tells it from a page of this machine.
     """
 
     subprotocols: tuple[str, ...]
     origins: frozenset[str] = frozenset()
+    is_local: bool = False
 
     def accepts_origin(self, origin: str | None, host: str | None) -> bool:
         """Whether a browser may connect from a page of `origin` to `host`."""
         if origin is None or "*" in self.origins or origin in self.origins:
             return True
-        return host is not None and urlsplit(origin).netloc.lower() == host.lower()
+        is_own = host is not None and urlsplit(origin).netloc.lower() == host.lower()
+        return is_own and (not self.is_local or _is_loopback(urlsplit(origin).hostname or ""))
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def require_websockets(url: str) -> None:

@@ -63,6 +63,19 @@ async def test_clients_cannot_send_to_internal_destinations(
 
 
 @pytest.mark.parametrize("destination", INTERNAL, ids=str)
+async def test_a_clients_producer_creates_no_internal_destination(destination: Destination) -> None:
+    async with BrokerService("b", persistent=False) as broker:
+        async with await ConnectionFactory(broker.vm_uri).create_connection() as connection:
+            session = await connection.create_session()
+            producer = await session.create_producer(destination)
+            with pytest.raises(IllegalStateException, match="is reserved for the broker"):
+                await producer.send(session.create_text_message())
+            await producer.close()
+        found = broker.region_broker.destinations()
+        assert not {each for each in found if each.physical_name.startswith("PyJMS.")}
+
+
+@pytest.mark.parametrize("destination", INTERNAL, ids=str)
 async def test_clients_cannot_consume_from_internal_destinations(destination: Destination) -> None:
     async with (
         BrokerService("b", persistent=False) as broker,

@@ -98,6 +98,18 @@ async def test_refusals_are_one_line_each(
         assert caplog.text.count("queue://other") == len(refusals)
 
 
+async def test_a_name_cannot_look_like_the_line_of_another_user(
+    secured: StartSecured, lines: Any
+) -> None:
+    async with secured(USERS) as broker:
+        with pytest.raises(JMSSecurityException):
+            await broker.client("alice' from tcp://10.0.0.1:1: invoke purge of q: done\\", "x")
+        (line,) = lines()
+        assert line.startswith(
+            r"'alice\' from tcp://10.0.0.1:1: invoke purge of q: done\\' from vm://"
+        )
+
+
 async def test_management_is_logged_with_who_asked(secured: StartSecured, lines: Any) -> None:
     async with secured(destinations=[Queue("q")]) as broker:
         name = next(view.name for view in Management(broker.service).find("*:*,destinationName=q"))

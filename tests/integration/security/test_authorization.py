@@ -341,6 +341,26 @@ async def test_range_requests_read_only_what_their_user_may_read(secured: StartS
                 await ask(to, {"op": "look", "queue": "orders"}, Queue("secret"))
 
 
+async def test_an_original_destination_is_one_that_the_client_may_write_to(
+    secured: StartSecured,
+) -> None:
+    """An operator's retry sends a message there, whatever its sender may do."""
+    plugins = [USERS, rights(entry("dead", **ALL), entry("orders", **ALL))]
+    queues = [Queue(name) for name in ("dead", "orders", "secret")]
+    async with secured(*plugins, destinations=queues) as broker:
+        client = await broker.client("r")
+        producer = await client.producer()
+        for original in ("orders", "secret"):
+            message = client.text(producer, Queue("dead"), original)
+            message.original_destination = Queue(original)
+            await client.request(message)
+        (view,) = broker.service.management.find("*:*,destinationName=dead")
+        assert await view.invoke("retryMessages") == 1
+        found = broker.service.region_broker.destinations()
+        sizes = {each.physical_name: found[each].statistics.messages for each in queues}
+        assert sizes == {"dead": 1, "orders": 1, "secret": 0}
+
+
 @pytest.mark.fact("activemq-broker B6")
 @pytest.mark.parametrize("order", ["as in ActiveMQ", "reversed", "alone"])
 async def test_authorization_needs_an_authentication(secured: StartSecured, order: str) -> None:

@@ -7,6 +7,7 @@ import logging
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -159,6 +160,30 @@ async def test_pages_connect_only_from_where_it_is_allowed(
             with pytest.raises(InvalidStatus) as refused:
                 await connecting
             assert refused.value.response.status_code == 403
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize(
+    ("attributes", "status"), [({}, 403), ({"allow_anonymous_remote": True}, 101)]
+)
+async def test_a_name_of_the_internet_for_this_machine_is_not_its_own(
+    attributes: dict[str, Any], status: int
+) -> None:
+    """The page evil.example.com, whose name's address has become 127.0.0.1."""
+    service = BrokerService("rebound", persistent=False, **attributes)
+    service.add_connector("ws://127.0.0.1:0")
+    async with service:
+        port = service.connectors[0].connect_uri.rpartition(":")[2]
+        async with await anyio.connect_tcp("127.0.0.1", int(port)) as stream:
+            own = f"evil.example.com:{port}"
+            await stream.send(
+                f"GET / HTTP/1.1\r\nHost: {own}\r\nOrigin: http://{own}\r\nUpgrade: websocket\r\n"
+                "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+                "Sec-WebSocket-Protocol: openwire\r\n\r\n".encode()
+            )
+            answer = await stream.receive()
+        assert answer.startswith(f"HTTP/1.1 {status} ".encode())
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

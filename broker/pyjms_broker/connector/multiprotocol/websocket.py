@@ -3,11 +3,13 @@
 The subprotocol says what a client speaks: `openwire`, or `v12.stomp`, `v11.stomp`, `v10.stomp` and
 `stomp`, as ActiveMQ has them. STOMP goes out in text messages where it is UTF-8, and comes in in
 either. The option `websocket.allowedOrigins` lists the pages, `https://shop.example.com,...` or
-`*`, from which browsers may connect beside those of the broker's own host.
+`*`, from which browsers may connect beside those of the broker's own host; of a broker without
+users that is `localhost`, or a loopback address.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from anyio.abc import ByteStream
@@ -55,7 +57,9 @@ class WebSocketConnector(MultiProtocolConnector):
     async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:
         layered = UnfinishedFrame(self.host.frame_budget)
         timeout = self._options.openwire.connect_attempt_timeout
-        websocket = await accept_websocket(stream, self._policy, remote, timeout, layered.update)
+        has_users = self.host.broker.authenticates_clients
+        policy = replace(self._policy, is_local=not (has_users or self.host.allow_anonymous_remote))
+        websocket = await accept_websocket(stream, policy, remote, timeout, layered.update)
         protocol = STOMP if websocket.subprotocol in STOMP_SUBPROTOCOLS else OPENWIRE
         return self.transport_of(protocol, websocket, layered)
 
