@@ -410,6 +410,10 @@ def test_plugins(convert: Callable[..., Any]) -> None:
              <destinationPathSeparatorPlugin pathSeparator="|"/>
              <traceBrokerPathPlugin/>
              <destinationsPlugin location="list"/>
+             <connectionDotFilePlugin file="a.dot" redrawOnRemove="true"/>
+             <destinationDotFilePlugin/>
+             <udpTraceBrokerPlugin destination="udp://127.0.0.1:9" maxTraceDatagramSize="512"/>
+             <multicastTraceBrokerPlugin timeToLive="2" broadcast="false"/>
              <virtualSelectorCacheBrokerPlugin persistFile="file" persistInterval="60000"/>
              <runtimeConfigurationPlugin checkPeriod="1000"/>
              <bean xmlns="http://www.springframework.org/schema/beans"
@@ -433,6 +437,14 @@ def test_plugins(convert: Callable[..., Any]) -> None:
         {"type": "destination_path_separator", "path_separator": "|"},
         {"type": "trace_broker_path"},
         {"type": "destinations", "location": "list"},
+        {"type": "connection_dot_file", "file": "a.dot", "redraw_on_remove": True},
+        {"type": "destination_dot_file"},
+        {
+            "type": "udp_trace",
+            "destination": "udp://127.0.0.1:9",
+            "max_trace_datagram_size": 512,
+        },
+        {"type": "multicast_trace", "time_to_live": 2, "broadcast": False},
         {"type": "virtual_selector_cache", "persist_file": "file", "persist_interval": "1m"},
         {"type": "runtime_configuration", "check_period": "1s"},
         {"type": "redelivery", "send_to_dlq_if_max_retries_exceeded": False},

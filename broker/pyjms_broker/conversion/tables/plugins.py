@@ -49,19 +49,16 @@ PLUGINS: Final = {
     "authorizationPlugin": _plugin("authorization"),
     "redeliveryPlugin": _plugin("redelivery"),
     "destinationsPlugin": _plugin("destinations"),
+    "connectionDotFilePlugin": _plugin("connection_dot_file"),
+    "destinationDotFilePlugin": _plugin("destination_dot_file"),
+    "udpTraceBrokerPlugin": _plugin("udp_trace"),
+    "multicastTraceBrokerPlugin": _plugin("multicast_trace"),
     "virtualSelectorCacheBrokerPlugin": _plugin("virtual_selector_cache"),
     "runtimeConfigurationPlugin": _plugin("runtime_configuration"),
 }
 JAAS_PLUGINS: Final = tuple(name for name in PLUGINS if name.startswith("jaas"))
-_DEBUGGING: Final = Lost(
-    "it is a tool for debugging ActiveMQ", "use the plug-in logging, or the management views"
-)
 PLUGINS_LOST: Final[dict[str, Lost]] = {
     "partitionBrokerPlugin": Lost("clients do not learn of other brokers"),
-    "connectionDotFilePlugin": _DEBUGGING,
-    "destinationDotFilePlugin": _DEBUGGING,
-    "multicastTraceBrokerPlugin": _DEBUGGING,
-    "udpTraceBrokerPlugin": _DEBUGGING,
     "camelRoutesBrokerPlugin": Lost("routes of Apache Camel run in Java"),
     "shiroPlugin": Lost("Apache Shiro runs in Java", "use simple_authentication"),
 }

@@ -11,8 +11,14 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.filter import BrokerFilter, BrokerPlugin
 from pyjms_broker.management import Management, StatisticsBrokerPlugin
 from pyjms_broker.plugins.broker_path import TraceBrokerPathPlugin
+from pyjms_broker.plugins.datagram_trace import MulticastTraceBrokerPlugin, UDPTraceBrokerPlugin
 from pyjms_broker.plugins.destination_list import DEFAULT_FILE, DestinationsPlugin
 from pyjms_broker.plugins.discarding_dlq import DiscardingDLQBrokerPlugin
+from pyjms_broker.plugins.dot_files import (
+    ConnectionDotFilePlugin,
+    DestinationDotFilePlugin,
+    DotFilePlugin,
+)
 from pyjms_broker.plugins.event_logging import LoggingBrokerPlugin
 from pyjms_broker.plugins.force_persistency import ForcePersistencyModeBrokerPlugin
 from pyjms_broker.plugins.path_separator import DestinationPathSeparatorPlugin
@@ -151,6 +157,58 @@ class DestinationsSettings(_BuiltInPlugin, DestinationsPlugin):
         return None
 
 
+class _DotFileSettings(_BuiltInPlugin, DotFilePlugin):
+    default_file: ClassVar[str]
+
+    def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
+        """Return the plug-in's filter around `broker`."""
+        host = management.context.host
+        default = host.data_path / host.broker_name / self.default_file
+        options = {**arguments_of(self.plugin, self), "file": self.file or default}
+        plugin: Callable[..., BrokerPlugin] = self.plugin
+        return plugin(**options).install_plugin(broker)
+
+    async def reconfigure(self, installed: Broker) -> Broker | None:
+        """Refuse: what is drawn belongs to the filter."""
+        return None
+
+
+class ConnectionDotFileSettings(_DotFileSettings, ConnectionDotFilePlugin):
+    """A file for Graphviz shows which client uses which destination."""
+
+    plugin = ConnectionDotFilePlugin
+    default_file = "ActiveMQConnections.dot"
+    type: Literal["connection_dot_file"] = "connection_dot_file"
+
+
+class DestinationDotFileSettings(_DotFileSettings, DestinationDotFilePlugin):
+    """A file for Graphviz shows the destinations as a tree."""
+
+    plugin = DestinationDotFilePlugin
+    default_file = "ActiveMQDestinations.dot"
+    type: Literal["destination_dot_file"] = "destination_dot_file"
+
+
+class _TraceSettings(_BuiltInPlugin):
+    async def reconfigure(self, installed: Broker) -> Broker | None:
+        """Refuse: the socket is opened at the start."""
+        return None
+
+
+class UDPTraceSettings(_TraceSettings, UDPTraceBrokerPlugin):
+    """Commands are sent to an address as datagrams, for debugging: messages in the clear."""
+
+    plugin = UDPTraceBrokerPlugin
+    type: Literal["udp_trace"] = "udp_trace"
+
+
+class MulticastTraceSettings(_TraceSettings, MulticastTraceBrokerPlugin):
+    """Commands are sent to a multicast group as datagrams, for debugging: messages in the clear."""
+
+    plugin = MulticastTraceBrokerPlugin
+    type: Literal["multicast_trace"] = "multicast_trace"
+
+
 class VirtualSelectorCacheSettings(_BuiltInPlugin, VirtualSelectorCacheBrokerPlugin):
     """Queues of selector-aware virtual topics get what their former consumers selected."""
 
@@ -194,6 +252,10 @@ BUILT_IN_PLUGINS: Final[dict[str, type[PluginSettings]]] = {
     "audit": AuditSettings,
     "redelivery": RedeliverySettings,
     "destinations": DestinationsSettings,
+    "connection_dot_file": ConnectionDotFileSettings,
+    "destination_dot_file": DestinationDotFileSettings,
+    "udp_trace": UDPTraceSettings,
+    "multicast_trace": MulticastTraceSettings,
     "virtual_selector_cache": VirtualSelectorCacheSettings,
     "runtime_configuration": RuntimeConfigurationSettings,
 }

@@ -1,0 +1,251 @@
+"""udpTraceBrokerPlugin and multicastTraceBrokerPlugin: commands are sent as datagrams, too.
+
+Each datagram is one frame of OpenWire: loose, uncached, with its size. Messages are sent whole,
+bodies and properties included; passwords are left out. A datagram that the system does not take at
+once is lost: tracing never makes a client wait. (activemq-broker 1.1)
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final
+from urllib.parse import urlsplit
+
+import anyio
+
+from pyjms import _clock
+from pyjms._logger import get_logger
+from pyjms.errors import ConfigurationException, JMSException
+from pyjms.wire.openwire.commands import (
+    Command,
+    ConnectionInfo,
+    RemoveInfo,
+    TransactionInfo,
+    TransactionType,
+)
+from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.copying import copy_command
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.attribute import Attribute
+
+__all__ = ["MulticastTraceBrokerPlugin", "UDPTraceBrokerPlugin"]
+
+logger = get_logger(__name__)
+
+_REPORTED: Final = 60.0
+"""Seconds between two lines of the log about what could not be sent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UDPTraceBrokerPlugin:
+    """Sends what clients do to an address. Source: ActiveMQ UDPTraceBrokerPlugin.
+
+    Raises:
+        ConfigurationException: the address cannot be read.
+    """
+
+    scheme: ClassVar[str] = "udp"
+
+    destination: Annotated[str, Attribute("Where datagrams are sent: udp://host:port.")] = (
+        "udp://127.0.0.1:61616"
+    )
+    broadcast: Annotated[bool, Attribute("Whether the address may be that of a broadcast.")] = True
+    max_trace_datagram_size: Annotated[
+        int,
+        Attribute("Bytes of a datagram; a larger one is not sent.", minimum=64, maximum=65_507),
+    ] = 4096
+
+    def __post_init__(self) -> None:
+        self.address()
+
+    def address(self) -> tuple[str, int]:
+        """Return host and port.
+
+        Raises:
+            ConfigurationException: they cannot be read.
+        """
+        try:
+            url = urlsplit(self.destination)
+            host, port = url.hostname, url.port
+        except ValueError:
+            host = port = None
+        if host is None or port is None or url.scheme != self.scheme:
+            raise ConfigurationException(
+                f"destination: {self.destination} is no address for datagrams",
+                hint=f"write {self.scheme}://host:port",
+            )
+        return host, port
+
+    def prepare(self, opened: socket.socket) -> None:
+        """Set the options of the socket."""
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, int(self.broadcast))
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Return the filter around `broker`."""
+        calls = {call: _tracing(call, command_of) for call, command_of in _CALLS.items()}
+        installed: Broker = type("TracingBroker", (DatagramTraceBroker,), calls)(broker, self)
+        return installed
+
+
+@dataclass(frozen=True, kw_only=True)
+class MulticastTraceBrokerPlugin(UDPTraceBrokerPlugin):
+    """Sends what clients do to a group. Source: ActiveMQ MulticastTraceBrokerPlugin.
+
+    Raises:
+        ConfigurationException: the address cannot be read, or is no group.
+    """
+
+    scheme: ClassVar[str] = "multicast"
+
+    destination: Annotated[str, Attribute("The group: multicast://address:port.")] = (
+        "multicast://224.1.2.3:61616"
+    )
+    time_to_live: Annotated[
+        int, Attribute("How many routers pass a datagram on, plus one.", minimum=0, maximum=255)
+    ] = 1
+
+    def __post_init__(self) -> None:
+        host, _ = self.address()
+        try:
+            is_group = ipaddress.IPv4Address(host).is_multicast
+        except ValueError:
+            is_group = False
+        if not is_group:
+            raise ConfigurationException(
+                f"destination: {host} is no multicast address",
+                hint="write an address from 224.0.0.0 to 239.255.255.255",
+            )
+
+    def prepare(self, opened: socket.socket) -> None:
+        """Set the options of the socket."""
+        super().prepare(opened)
+        opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, self.time_to_live)
+
+
+class DatagramTraceBroker(BrokerFilter):
+    """The base of the filters; `install_plugin` derives one that sends commands."""
+
+    def __init__(self, next_broker: Broker, plugin: UDPTraceBrokerPlugin) -> None:
+        super().__init__(next_broker)
+        self._plugin = plugin
+        self._socket: socket.socket | None = None
+        settings = WireFormatSettings()
+        self._format = OpenWireFormat(settings)
+        self._format.negotiate(settings.info())
+        self._lost = 0
+        self._report_at = 0.0
+
+    async def start(self) -> None:
+        """Open the socket.
+
+        Raises:
+            ConfigurationException: the address is none of this machine's networks.
+        """
+        await super().start()
+        host, port = self._plugin.address()
+        try:
+            found = await anyio.getaddrinfo(
+                host, port, family=socket.AF_INET, type=socket.SOCK_DGRAM
+            )
+            opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        except OSError as error:
+            raise ConfigurationException(
+                f"destination: {self._plugin.destination} cannot be used: {error}"
+            ) from error
+        opened.setblocking(False)
+        self._plugin.prepare(opened)
+        self._address = found[0][4]
+        self._socket = opened
+
+    async def stop(self) -> None:
+        opened, self._socket = self._socket, None
+        if opened is not None:
+            opened.close()
+        await super().stop()
+
+    def trace(self, command: Command) -> None:
+        """Send a command, if the system takes it at once."""
+        if self._socket is None:
+            return
+        try:
+            frame = self._format.encode(command)
+            if len(frame) > self._plugin.max_trace_datagram_size:
+                raise OSError(f"it has {len(frame)} bytes, see max_trace_datagram_size")
+            self._socket.sendto(frame, self._address)
+        except (OSError, JMSException) as error:
+            self._lost += 1
+            if _clock.now() >= self._report_at:
+                self._report_at = _clock.now() + _REPORTED
+                logger.warning(
+                    "%d datagrams were not sent to %s; the last one, %s: %s",
+                    self._lost,
+                    self._plugin.destination,
+                    type(command).__name__,
+                    error,
+                )
+                self._lost = 0
+
+
+_Traced = Callable[..., Command | None]
+
+
+def _tracing(call: str, command_of: _Traced) -> Callable[..., Any]:
+    """Return a method that sends a command, then passes the call on."""
+
+    def trace_and_pass_on(self: DatagramTraceBroker, *arguments: Any, **named: Any) -> Any:
+        command = command_of(*arguments, *named.values())
+        if command is not None:
+            self.trace(command)
+        return getattr(self.next, call)(*arguments, **named)
+
+    trace_and_pass_on.__name__ = call
+    return trace_and_pass_on
+
+
+def _second(_: object, command: Command, *_others: object) -> Command:
+    return command
+
+
+def _connection(_: object, info: ConnectionInfo) -> Command:
+    copy = copy_command(info)
+    copy.password = None
+    return copy
+
+
+def _removal(id_name: str) -> _Traced:
+    return lambda _, info, *__: RemoveInfo(getattr(info, id_name))
+
+
+def _transaction(kind: TransactionType) -> _Traced:
+    return lambda context, xid, *_: TransactionInfo(context.connection_id, xid, kind)
+
+
+def _commit(context: Any, xid: Any, one_phase: bool) -> Command:
+    kind = TransactionType.COMMIT_ONE_PHASE if one_phase else TransactionType.COMMIT_TWO_PHASE
+    return TransactionInfo(context.connection_id, xid, kind)
+
+
+_CALLS: Final[dict[str, _Traced]] = {
+    **dict.fromkeys(
+        (
+            *("send", "acknowledge", "message_pull", "process_consumer_control"),
+            *("add_session", "add_producer", "add_consumer", "remove_subscription"),
+            *("add_destination_info", "remove_destination_info"),
+        ),
+        _second,
+    ),
+    "add_connection": _connection,
+    "remove_connection": _removal("connection_id"),
+    "remove_session": _removal("session_id"),
+    "remove_producer": _removal("producer_id"),
+    "remove_consumer": _removal("consumer_id"),
+    "begin_transaction": _transaction(TransactionType.BEGIN),
+    "prepare_transaction": _transaction(TransactionType.PREPARE),
+    "commit_transaction": _commit,
+    "rollback_transaction": _transaction(TransactionType.ROLLBACK),
+    "forget_transaction": _transaction(TransactionType.FORGET),
+}

@@ -1,0 +1,279 @@
+"""connectionDotFilePlugin and destinationDotFilePlugin: graphs of what there is, for Graphviz.
+
+ActiveMQ writes the file within the call that changes something. Here a task writes it, at most once
+a second, so that clients do not wait for the disk. (activemq-broker 1.1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import anyio
+import anyio.to_thread
+
+from pyjms import _clock, _wakeup
+from pyjms._logger import get_logger
+from pyjms._paths import replace_text
+from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConsumerId,
+    ConsumerInfo,
+    ProducerId,
+    ProducerInfo,
+)
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.internal_destinations import is_internal
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.attribute import Attribute, Unit
+
+__all__ = ["ConnectionDotFilePlugin", "DestinationDotFilePlugin", "DotFilePlugin"]
+
+logger = get_logger(__name__)
+
+_PAUSE: Final = 1.0
+"""Seconds between two writes of a file."""
+_MOST_DESTINATIONS: Final = 100
+"""Destinations that are shown of a producer that has none of its own."""
+_STYLE: Final = 'node [style = "rounded,filled", fontname="Helvetica-Oblique"];'
+_COLOURS: Final[dict[type[Destination], str]] = {
+    Queue: "red",
+    Topic: "deepskyblue",
+    TemporaryQueue: "salmon",
+    TemporaryTopic: "lightblue",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DotFilePlugin:
+    """What both plug-ins have."""
+
+    file: Annotated[
+        Path | str | None,
+        Attribute("The file; null: one in the broker's own directory.", unit=Unit.PATH),
+    ] = None
+
+    def path(self) -> Path:
+        """Return the file.
+
+        Raises:
+            ConfigurationException: none is named; broker.yaml need not name one.
+        """
+        if self.file is None:
+            raise ConfigurationException(
+                "The plug-in for a DOT file has no file",
+                hint=f"write {type(self).__name__}(file=...)",
+            )
+        return Path(self.file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionDotFilePlugin(DotFilePlugin):
+    """Draws which client sends to and consumes which destination.
+
+    Source: ActiveMQ ConnectionDotFilePlugin.
+    """
+
+    redraw_on_remove: Annotated[
+        bool, Attribute("Whether the end of a consumer or producer is drawn at once, too.")
+    ] = False
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Return the filter around `broker`.
+
+        Raises:
+            ConfigurationException: there is no file.
+        """
+        return ConnectionDotFileBroker(broker, self.path(), self.redraw_on_remove)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DestinationDotFilePlugin(DotFilePlugin):
+    """Draws the destinations as a tree of the parts of their names.
+
+    Source: ActiveMQ DestinationDotFilePlugin.
+    """
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Return the filter around `broker`.
+
+        Raises:
+            ConfigurationException: there is no file.
+        """
+        return DestinationDotFileBroker(broker, self.path())
+
+
+class _DotFile:
+    """A file that is written again after something has changed."""
+
+    def __init__(self, path: Path, draw: Callable[[], Iterable[str]]) -> None:
+        self._path = path
+        self._draw = draw
+        self._changed = anyio.Event()
+        self._writing: _wakeup.BackgroundTask | None = None
+
+    def start(self) -> None:
+        self._writing = _wakeup.spawn(self._run, name=f"graph {self._path.name}")
+        self.change()
+
+    def change(self) -> None:
+        self._changed.set()
+
+    async def stop(self) -> None:
+        await _wakeup.end_tasks(self._writing)
+
+    async def _run(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            text = "\n".join([*self._draw(), ""])
+            try:
+                await anyio.to_thread.run_sync(replace_text, self._path, text)
+            except OSError as error:
+                logger.error("The graph is not written to %s: %s", self._path, error)
+            await _clock.sleep(_PAUSE)
+
+
+class _DotFileBroker(BrokerFilter):
+    def __init__(self, next_broker: Broker, path: Path) -> None:
+        super().__init__(next_broker)
+        self.file = _DotFile(path, self.lines)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the graph."""
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        await super().start()
+        self.file.start()
+
+    async def stop(self) -> None:
+        await self.file.stop()
+        await super().stop()
+
+
+class ConnectionDotFileBroker(_DotFileBroker):
+    """Notes the destinations of consumers and producers."""
+
+    def __init__(self, next_broker: Broker, path: Path, redraw_on_remove: bool) -> None:
+        super().__init__(next_broker, path)
+        self._redraws = redraw_on_remove
+        self._consumers: dict[ConsumerId, tuple[str, Destination]] = {}
+        self._producers: dict[ProducerId, tuple[str, dict[Destination, None]]] = {}
+
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        subscription = self.next.add_consumer(context, info)
+        if info.destination is not None and info.consumer_id is not None:
+            self._consumers[info.consumer_id] = (_client(context), info.destination)
+            self.file.change()
+        return subscription
+
+    def remove_consumer(
+        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+    ) -> None:
+        if info.consumer_id is not None:
+            self._removed(self._consumers.pop(info.consumer_id, None))
+        self.next.remove_consumer(context, info, last_delivered_sequence_id)
+
+    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        self.next.add_producer(context, info)
+        if info.producer_id is not None:
+            named = {} if info.destination is None else {info.destination: None}
+            self._producers[info.producer_id] = (_client(context), named)
+            self.file.change()
+
+    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        if info.producer_id is not None:
+            self._removed(self._producers.pop(info.producer_id, None))
+        self.next.remove_producer(context, info)
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        info, to = exchange.info, message.destination
+        if info is not None and info.destination is None and info.producer_id is not None:
+            _, named = self._producers.get(info.producer_id, ("", {}))
+            if to is not None and to not in named and len(named) < _MOST_DESTINATIONS:
+                named[to] = None
+                self.file.change()
+        return self.next.send(exchange, message)
+
+    def _removed(self, former: object) -> None:
+        if former is not None and self._redraws:
+            self.file.change()
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the graph: an arrow is the way of a message."""
+        sent = [(who, to) for who, named in self._producers.values() for to in named]
+        clients = {who for who, _ in (*sent, *self._consumers.values())}
+        named = {to for _, to in (*sent, *self._consumers.values())}
+        yield 'digraph "ActiveMQ Connections" {'
+        yield f"label={_quoted(f'Broker: {self.broker_name}')};"
+        yield _STYLE
+        for who in sorted(clients):
+            label = _quoted(f"Client: {who}")
+            yield f"{_quoted(f'client {who}')} [fillcolor=green, label={label}];"
+        for to in sorted(named, key=str):
+            yield f"{_quoted(str(to))} [fillcolor={_COLOURS[type(to)]}];"
+        arrows = {f"{_quoted(f'client {who}')} -> {_quoted(str(to))};" for who, to in sent}
+        arrows |= {
+            f"{_quoted(str(of))} -> {_quoted(f'client {who}')};"
+            for who, of in self._consumers.values()
+        }
+        yield from sorted(arrows)
+        yield "}"
+
+
+class DestinationDotFileBroker(_DotFileBroker):
+    """Has the graph drawn again when a destination comes or goes."""
+
+    def add_destination(
+        self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
+    ) -> BrokerDestination:
+        found = self.next.add_destination(context, destination, create_temporary)
+        self.file.change()
+        return found
+
+    def remove_destination(
+        self, context: ConnectionContext, destination: Destination, timeout: float
+    ) -> None:
+        self.next.remove_destination(context, destination, timeout)
+        self.file.change()
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the graph."""
+        yield 'digraph "ActiveMQ Destinations" {'
+        yield _STYLE
+        nodes: dict[str, str] = {}
+        arrows: dict[str, None] = {}
+        for each in sorted(self.destinations(), key=str):
+            if is_internal(each):
+                continue
+            colour = _COLOURS[type(each)]
+            above, root = "", f"{type(each).__name__}s"
+            nodes[root] = f"{_quoted(root)} [fillcolor={colour}, shape=box];"
+            for part in each.physical_name.split("."):
+                below = f"{above}.{part}" if above else f"{each.PREFIX}{part}"
+                nodes[below] = f"{_quoted(below)} [fillcolor={colour}, label={_quoted(part)}];"
+                arrows[f"{_quoted(above or root)} -> {_quoted(below)};"] = None
+                above = below
+        yield from nodes.values()
+        yield from arrows
+        yield "}"
+
+
+def _client(context: ConnectionContext) -> str:
+    return context.client_id or str(context.connection_id)
+
+
+def _quoted(text: str) -> str:
+    """Return text as a string of the DOT language, whatever a client has put into a name."""
+    shown = "".join(each if each.isprintable() else "?" for each in text)
+    return '"' + shown.replace("\\", "\\\\").replace('"', '\\"') + '"'
