@@ -56,6 +56,11 @@ class NetworkConnector:
         """The bridges that forward at present."""
         return [each for keeper in self._keepers if (each := keeper.bridge) is not None]
 
+    @property
+    def missing_bridges(self) -> list[tuple[str, str]]:
+        """The remote brokers that could not be reached, each with the reason."""
+        return [each for keeper in self._keepers if (each := keeper.missing) is not None]
+
     def start(self) -> None:
         """Connect to the remote brokers, in the background, again and again. Idempotent."""
         for keeper in self._keepers:
@@ -82,6 +87,16 @@ class _BridgeKeeper:
         self._failures = 0
         self.bridge: NetworkBridge | None = None
         """The bridge, while it forwards."""
+        self.failure: BaseException | None = None
+        """Why there is none at present."""
+
+    @property
+    def missing(self) -> tuple[str, str] | None:
+        """The remote broker, and why there is no bridge to it; None: there is, or shall be none."""
+        failure = self.failure
+        if self.bridge is not None or self._task is None or failure is None:
+            return None
+        return str(self._remote), str(failure)
 
     @property
     def is_running(self) -> bool:
@@ -113,6 +128,7 @@ class _BridgeKeeper:
         try:
             await retrying(self._live)
         except JMSException as error:
+            self.failure = error
             logger.error("Network connector %s: %s", self._attributes.name, error)
 
     async def _live(self) -> None:
@@ -126,7 +142,7 @@ class _BridgeKeeper:
         began = _clock.now()
         try:
             await bridge.start()
-            self.bridge = bridge
+            self.bridge, self.failure = bridge, None
             logger.info(
                 "Network connector %s: bridge to %s at %s established",
                 name,
@@ -150,6 +166,7 @@ class _BridgeKeeper:
 
     def _log(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
+        self.failure = error
         if self._failures <= 1:
             logger.warning(
                 "Network connector %s: no bridge to %s, it is tried again: %s",

@@ -39,13 +39,12 @@ async def test_network_connectors_are_on_the_page_of_connections(network: Networ
         assert re.findall(
             r'<th scope="col">([^<]+)', text.partition("Network connectors</h2>")[2]
         ) == [
-            *("Name", "State", "Message TTL", "Consumer TTL", "Dynamic only"),
+            *("Name", "State", "Operations", "Message TTL", "Consumer TTL", "Dynamic only"),
             *("Conduit subscriptions", "Bridge temps", "Decrease priorities", "Dispatch async"),
-            "Operations",
         ]
-        shown = ["1 bridge", "1", "1", "no", "yes", "yes", "no", "yes", "Stop"]
+        shown = ["1 bridge", "Stop", "1", "1", "no", "yes", "yes", "no", "yes"]
         assert row_of(text, "defaults") == shown
-        shown = ["1 bridge", "3", "2", "yes", "no", "no", "yes", "yes", "Stop"]
+        shown = ["1 bridge", "Stop", "3", "2", "yes", "no", "no", "yes", "yes"]
         assert row_of(text, "others") == shown
 
 
@@ -86,14 +85,28 @@ async def test_a_network_connector_is_stopped_and_started(network: Network) -> N
         stopped = await console.act("stop-network-connector", name="to-b")
         assert "to-b is stopped" in notice_of(stopped)
         cells = row_of(stopped.text, "to-b")
-        assert (cells[0], cells[-1]) == ("stopped", "Start")
+        assert (cells[0], cells[1]) == ("stopped", "Start")
         assert source.networks.bridges == []
         assert "No bridge to another broker is open now" in await console.text("network")
         started = await console.act("start-network-connector", name="to-b")
         assert "to-b connects to its remote brokers" in notice_of(started)
         await until(lambda: source.networks.bridges)
         cells = row_of(await console.text("connections"), "to-b")
-        assert (cells[0], cells[-1]) == ("1 bridge", "Stop")
+        assert (cells[0], cells[1]) == ("1 bridge", "Stop")
+
+
+async def test_a_remote_broker_that_cannot_be_reached_is_a_warning(network: Network) -> None:
+    source, target = network.broker("a"), network.broker("b")
+    network.link(source, target, name="to-b")
+    await source.start()
+    async with console_of(source) as console:
+        await until(lambda: source.networks.connectors[0].missing_bridges)
+        text = unescape(await console.text("warnings"))
+        assert "No bridge" in text
+        assert f"there is none to vm://{target.broker_name}" in text
+        await console.act("stop-network-connector", name="to-b")
+        assert "No bridge" not in await console.text("warnings")
+    await source.stop()
 
 
 async def test_what_is_not_there_is_an_error_with_a_hint(console: Console) -> None:

@@ -15,6 +15,9 @@ from tests.kit.waiting import until
 ORDERS = Queue("orders")
 
 
+EXISTING = {"destinations": [ORDERS]}
+
+
 def plugins(**rights: str) -> list[Any]:
     """Users, the first of whom may do everything, and what the bridge's may do with `orders`."""
     everything = {"read": "all", "write": "all", "admin": "all"}
@@ -64,3 +67,43 @@ async def test_a_bridge_without_them(
     await until(lambda: logged in caplog.text)
     assert "not authorized" in caplog.text
     assert source.region_broker.destinations()[ORDERS].statistics.messages == 1
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "exists", "forwards"),
+    [
+        ("read", "write", True, True),  # to create is a right for what does not exist yet
+        ("read", "write", False, False),
+        ("read,admin", "write", False, True),
+        ("admin", "write,admin", True, False),
+        ("write,admin", "write,admin", True, False),
+        ("read,admin", "read,admin", True, False),
+        ("", "", True, False),
+    ],
+)
+async def test_each_right_of_a_bridges_user(
+    network: Network, caplog: Any, here: str, there: str, *, exists: bool, forwards: bool
+) -> None:
+    more = EXISTING if exists else {}
+    source, target = (
+        network.broker(
+            name,
+            plugins=plugins(**dict.fromkeys(filter(None, rights.split(",")), "bridges")),
+            **more,
+        )
+        for name, rights in (("a", here), ("b", there))
+    )
+    network.link(source, target, user_name="bridge", password="secret")
+    await network.start(target, source)
+    sender, receiver = await network.client(source), await network.client(target)
+    await receiver.consumer(ORDERS)
+    if forwards:
+        await until(lambda: forwarded(source))
+    else:
+        await until(lambda: "not authorized" in caplog.text or forwarded(source))
+    await sender.send(ORDERS, "x")
+    if forwards:
+        assert (await receiver.message()).broker_path == [source.broker_id]
+    else:
+        await until(lambda: "not authorized" in caplog.text)
+        assert source.region_broker.destinations()[ORDERS].statistics.messages == 1

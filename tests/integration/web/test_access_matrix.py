@@ -9,14 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import httpx
 import pytest
 
+from pyjms.aio import ConnectionFactory
+from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.console.actions import ACTIONS
 from pyjms_broker.console.site import _PAGES
+from pyjms_broker.service import BrokerService
+from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.settings.plugins.authorization import AuthorizationSettings
 from tests.kit.security import simple, user
+from tests.kit.waiting import until
 from tests.kit.web import WebBroker, web_broker
 
 DOMAIN = "org.apache.activemq"
@@ -26,6 +32,25 @@ ROLES = {NOBODY: 401, USER: 403, READER: 403, ADMIN: None}
 READS = {NOBODY: 401, USER: 403, READER: None, ADMIN: None}
 OPEN = dict.fromkeys(ROLES)
 
+SITE = f"""
+broker_name: matrix
+persistent: false
+scheduler_support: true
+connectors: [{{name: openwire, uri: "tcp://127.0.0.1:0"}}]
+policies:
+  - {{destination: orders, slow_consumer_strategy: {{type: abort_slow}}}}
+network_connectors:
+  - {{name: to-remote, uri: "static:(vm://matrix-remote?create=false)", user_name: {ADMIN}, password: secret}}
+plugins:
+  - type: simple_authentication
+    users:
+      - {{username: {USER}, password: secret, groups: users}}
+      - {{username: {READER}, password: secret, groups: readers}}
+      - {{username: {ADMIN}, password: secret, groups: admins}}
+  - runtime_configuration
+  - destinations
+web: {{port: 0, reader_groups: [readers]}}
+"""
 MESSAGE_ROLES = {
     "stranger": "", "reader": "r", "writer": "w", "admin": "a",
     "subscriber": "ra", "publisher": "wa", "both": "rw", "root": "rwa",
@@ -39,11 +64,12 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[WebBroker]:
-    users = simple(user(USER, "users"), user(READER, "readers"), user(ADMIN, "admins"))
-    web = {"reader_groups": {"readers"}}
-    async with web_broker(users, broker_name="matrix", web=web, scheduler_support=True) as broker:
-        yield broker
+async def site(tmp_path: Path) -> AsyncIterator[WebBroker]:
+    file = tmp_path / "broker.yaml"
+    file.write_text(f"{SITE}data_directory: {tmp_path}\n", encoding="utf-8")
+    service = BrokerService.from_settings(load_broker_settings(file, environ={}))
+    async with BrokerService("matrix-remote", persistent=False), service:
+        yield WebBroker(service)
 
 
 @pytest.fixture
@@ -105,8 +131,26 @@ async def test_every_operation_and_attribute_of_jolokia_is_the_administrators(
 ) -> None:
     """Those of every kind of view; administrators get as far as the arguments' number."""
     management = site.service.management
-    await management.view(f"{DOMAIN}:type=Broker,brokerName=matrix").invoke("addQueue", "orders")
-    kinds = {view.kind.description: view for view in management.find("*:*")}
+    factory = ConnectionFactory(f"{site.service.vm_uri}?create=false")
+    connection = await factory.create_connection(ADMIN, "secret")
+    await connection.set_client_id("shop")
+    session = await connection.create_session()
+    await (await session.create_durable_subscriber(Topic("news"), "nightly")).close()
+    await session.create_durable_subscriber(Topic("news"), "daily")
+    await session.create_consumer(Topic("news"))
+    await session.create_consumer(Queue("orders"))
+    await session.create_producer(Queue("orders"))
+    await until(lambda: site.service.networks.bridges)
+    kinds = {id(view.kind): view for view in management.find("*:*")}
+    classes = {each.kind.java_class.rpartition(".")[2] for each in kinds.values()}
+    for name in (
+        *("BrokerView", "QueueView", "TopicView", "ConnectorView", "ConnectionView"),
+        *("SubscriptionView", "TopicSubscriptionView", "DurableSubscriptionView"),
+        *("InactiveDurableSubscriptionView", "ProducerView", "JobSchedulerView", "HealthView"),
+        *("NetworkConnectorView", "NetworkBridgeView", "AbortSlowConsumerStrategyView"),
+        *("RuntimeConfigurationView", "PersistenceAdapterView"),
+    ):
+        assert name in classes, classes
     requests = [
         *(
             {"type": "exec", "mbean": str(view.name), "operation": f"{name}(nothing)"}
@@ -127,6 +171,7 @@ async def test_every_operation_and_attribute_of_jolokia_is_the_administrators(
             found[role] = {answer["status"] for answer in response.json()}
         else:
             found[role] = {response.status_code}
+    await connection.close()
     assert found == {NOBODY: {401}, USER: {403}, READER: {403}, ADMIN: {400, 404}}
 
 

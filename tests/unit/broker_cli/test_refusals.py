@@ -29,6 +29,24 @@ def test_invalid_options_are_refused_in_one_line(arguments: list[str], sentence:
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("command", ["list", "query", "bstat", "dstat", "purge", "status"])
+@pytest.mark.parametrize(
+    ("options", "url"),
+    [
+        (["--jmxurl", "service:jmx:rmi:///jndi/rmi://mq.test:1099/jmxrmi"], "http://mq.test:8161"),
+        (["--jmxurl", "x"], "http://localhost:8161/api/jolokia"),
+        (["--jmxlocal"], "http://localhost:8161/api/jolokia"),
+        (["--pid", "1"], "http://localhost:8161/api/jolokia"),
+    ],
+)
+def test_options_for_java_name_the_other_way(command: str, options: list[str], url: str) -> None:
+    names = ["q"] if command == "purge" else []
+    result = CliRunner().invoke(app, [command, *options, *names])
+    assert result.exit_code != 0
+    assert f"{options[0]}: only Java has JMX" in result.stderr
+    assert f"--url {url}" in " ".join(result.stderr.split())
+
+
 def test_a_data_directory_for_a_non_persistent_broker_is_refused(tmp_path: Path) -> None:
     """It would keep messages there against the word of its configuration."""
     config = tmp_path / "broker.yaml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from inspect import Signature, signature
 from typing import Annotated, Any, Concatenate, TypeAlias
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Concatenate, TypeAlias
 import typer
 
 from pyjms.cli.credentials import PasswordFile, password_option, read_credentials, user_option
+from pyjms.errors import ConfigurationException
 from pyjms_broker.cli.management.client import DEFAULT_URL, ManagementClient
 
 __all__ = [
@@ -34,6 +36,11 @@ ManagementUrl: TypeAlias = Annotated[
 ]
 ManagementUser: TypeAlias = Annotated[str | None, user_option("--jmxuser")]
 Password: TypeAlias = Annotated[str | None, password_option("--jmxpassword")]
+JmxUrl: TypeAlias = Annotated[
+    str | None, typer.Option("--jmxurl", hidden=True, metavar="URL", help="Of ActiveMQ.")
+]
+JmxLocal: TypeAlias = Annotated[bool, typer.Option("--jmxlocal", hidden=True)]
+Pid: TypeAlias = Annotated[str | None, typer.Option("--pid", hidden=True)]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
@@ -65,17 +72,33 @@ def management_command(name: str) -> Callable[[_Command], Callable[..., None]]:
     return decorate
 
 
+def _web_url(jmx_url: str) -> str:
+    """Return where the web server of the broker of a JMX URL should be."""
+    host = re.search(r"//([\w.-]+|\[[\da-f:]+\]):\d+/", jmx_url)
+    return f"http://{host[1]}:8161" if host else DEFAULT_URL
+
+
 def _connect(
     url: ManagementUrl = DEFAULT_URL,
     user: ManagementUser = None,
     password_file: PasswordFile = None,
     password: Password = None,
+    jmx_url: JmxUrl = None,
+    jmx_local: JmxLocal = False,
+    pid: Pid = None,
 ) -> ManagementClient:
     """Return the client for the options; does not connect.
 
     Raises:
-        ConfigurationException: the URL cannot be read, or there is no password.
+        ConfigurationException: the URL cannot be read, there is no password, or an option of
+            ActiveMQ names a process of Java.
     """
+    given = {"--jmxurl": jmx_url, "--jmxlocal": jmx_local, "--pid": pid}
+    for name in (name for name, value in given.items() if value):
+        raise ConfigurationException(
+            f"{name}: only Java has JMX, and nothing else can ask for it",
+            hint=f"name the broker's web server (Jolokia): --url {_web_url(jmx_url or '')}",
+        )
     from pyjms_broker.cli.management.jolokia import JolokiaClient
 
     return JolokiaClient(url, read_credentials(user, password_file, password))

@@ -72,9 +72,11 @@ def connectors(management: Management) -> list[ConnectorRow]:
         connectionName="*",
     )
     found: dict[str, list[Values]] = {}
+    shown: dict[str, str] = {}
     for view in management.find(pattern):
-        rows = found.setdefault(view.name.keys["connectorName"], [])
-        rows.append(values_of(view, CONNECTION))
+        key = view.name.keys["connectorName"]
+        found.setdefault(key, []).append(values_of(view, CONNECTION))
+        shown[key] = view.target.it.state.context.connector_name or key
     names = management.context.names
     result = [
         ConnectorRow(
@@ -84,7 +86,7 @@ def connectors(management: Management) -> list[ConnectorRow]:
         )
         for each in management.context.host.connectors
     ]
-    result += [ConnectorRow(name, "", rows) for name, rows in found.items()]
+    result += [ConnectorRow(shown[key], "", rows) for key, rows in found.items()]
     for row in result:
         row.connections.sort(key=lambda values: str(values["ClientId"]))
     return sorted(result, key=lambda row: row.name)

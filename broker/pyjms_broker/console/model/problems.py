@@ -49,6 +49,7 @@ def problems(context: ManagementContext) -> list[Problem]:
     every = (
         *_usage(context),
         *_blocked(context),
+        *_networks(context),
         *_subscriptions(context),
         *_destinations(context),
     )
@@ -89,6 +90,20 @@ def _blocked(context: ManagementContext) -> Iterator[Problem]:
                 name,
                 f"{waiting} send{'s wait' if waiting > 1 else ' waits'} for space ({address})",
                 "let consumers catch up, or raise the limit of the memory or of the destination",
+                "connections",
+            )
+
+
+def _networks(context: ManagementContext) -> Iterator[Problem]:
+    for connector in context.host.networks.connectors:
+        for remote, reason in connector.missing_bridges:
+            yield Problem(
+                True,
+                "No bridge",
+                connector.name,
+                f"there is none to {remote}: {reason}",
+                "start the remote broker, or correct its address, user or password; messages for"
+                " its consumers wait here",
                 "connections",
             )
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import shutil
 import zipfile
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
+from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service import BrokerService
 from pyjms_broker.web import WebConfiguration
 from tests.kit.console import furnished
 from tests.kit.java import maven_class_path
 from tests.kit.raw_client import RawClient
+from tests.kit.waiting import until
 
 CHROMIUM = Path("/usr/bin/chromium")
 PATIENCE = 20_000
@@ -32,8 +35,22 @@ async def service() -> AsyncIterator[BrokerService]:
 
 @pytest.fixture
 async def shop(service: BrokerService) -> AsyncIterator[RawClient]:
-    async with furnished(service) as client:
-        yield client
+    """A client of the broker, which has something of everything, bridges to two brokers included."""
+    async with AsyncExitStack() as stack:
+        for options in (
+            NetworkConnectorAttributes(name="to-berlin"),
+            NetworkConnectorAttributes(name="to-madrid", duplex=True, message_ttl=2),
+        ):
+            name = options.name.removeprefix("to-")
+            remote = await stack.enter_async_context(BrokerService(name, persistent=False))
+            uri = f"static:({remote.vm_uri}?create=false)"
+            connector = service.add_network_connector(uri, options)
+            connector.start()
+            stack.push_async_callback(connector.stop)
+        await until(lambda: len(service.networks.bridges) == 2)
+        stopped = NetworkConnectorAttributes(name="to-nowhere")
+        service.add_network_connector("static:(tcp://127.0.0.1:1)", stopped)
+        yield await stack.enter_async_context(furnished(service))
 
 
 @pytest.fixture

@@ -150,6 +150,25 @@ async def test_clients_and_jobs_are_ended(page: Page) -> None:
     await notice(page, "The connection shop is being closed")
 
 
+async def test_bridges_are_shown_reset_stopped_and_started(page: Page, shop: RawClient) -> None:
+    await page.goto("/admin/network")
+    rows = page.locator("main tbody tr")
+    await expect(rows).to_have_count(2)
+    await expect(rows.filter(has_text="madrid")).to_contain_text("to-madrid")
+    await page.click("[aria-label='Reset counters of berlin']")
+    await notice(page, "The counters of the bridge to berlin are 0")
+    await page.goto("/admin/connections")
+    await page.click("[aria-label='Stop to-berlin']")
+    await notice(page, "to-berlin is stopped")
+    await page.goto("/admin/network")
+    await expect(rows).to_have_count(1)
+    await page.goto("/admin/connections")
+    await page.click("[aria-label='Start to-berlin']")
+    await notice(page, "to-berlin connects to its remote brokers")
+    await page.goto("/admin/network")
+    await expect(rows).to_have_count(2)
+
+
 async def test_numbers_and_charts_are_live(page: Page, shop: RawClient) -> None:
     await page.goto("/admin/queue?name=orders")
     pending = page.locator("dd").first
