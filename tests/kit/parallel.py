@@ -7,12 +7,16 @@ joins a group of its own choice with `pytest.mark.xdist_group`.
 
 Groups start in the order of their expected duration, the longest first: a long group that starts
 last runs alone, while the other workers have nothing left to do.
+
+Every worker collects all tests. The first to import a test module rewrites its assertions, for the
+others, too, so each begins with other folders (`each_with_other_folders`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -33,6 +37,9 @@ TWO_WAY_STORES: Final = "two-way stores"
 """The half of the tests in `test_two_way` that starts each broker more than once."""
 
 SPARK_GROUPS: Final = frozenset({SPARK_SESSION, SPARK_DRIVERS, SPARK_CLUSTER})
+APART: Final = frozenset({"data", "kit"})
+"""Folders without tests."""
+
 SECONDS_PER_TEST: Final = 0.03
 SECONDS: Final = {
     SPARK_SESSION: 280,
@@ -125,14 +132,36 @@ def add_groups(items: Iterable[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
+def each_with_other_folders(config: pytest.Config) -> None:
+    """Have this worker of several collect the folders of all tests in another order than others.
+
+    Does nothing for a selection of tests. `longest_first` makes the orders equal again.
+    """
+    if config.args != config.getini("testpaths"):
+        return
+    top = config.rootpath / config.args[0]
+    folders = [path for path in sorted(top.iterdir()) if path.is_dir() and path.name not in APART]
+    parts = [part for folder in folders for part in sorted(folder.iterdir()) if _has_tests(part)]
+    worker: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
+    start = len(parts) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    config.args = [str(part) for part in parts[start:] + parts[:start]]
+
+
+def _has_tests(path: Path) -> bool:
+    return path.match("test_*.py") or (path.is_dir() and not path.name.startswith("__"))
+
+
 def longest_first(items: list[pytest.Item]) -> None:
-    """Sort tests by the expected duration of their groups, which stay together."""
+    """Sort tests by the expected duration of their groups, which stay together, then by file."""
     names = [_group(item) for item in items]
     seconds = {name: SECONDS.get(name, n * SECONDS_PER_TEST) for name, n in Counter(names).items()}
-    places = {name: place for place, name in enumerate(seconds)}
     ordered = sorted(
         range(len(items)),
-        key=lambda index: (-seconds[names[index]], places[names[index]]),
+        key=lambda index: (
+            -seconds[names[index]],
+            names[index],
+            items[index].nodeid.partition("::")[0],
+        ),
     )
     items[:] = [items[index] for index in ordered]
 
