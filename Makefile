@@ -6,9 +6,10 @@ BIN := .venv/bin
 # costs each worker 20 s of processor time, and every child process would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Processes that share the tests out (0: no sharing). Each has its own ports and folders; tests that
+# Processes that share the tests out (0: no sharing): more than processors, since a third of the
+# tests' time is spent waiting. Each has its own ports and folders; tests that
 # share a costly resource run in one of them (tests/kit/parallel.py).
-WORKERS ?= $(shell expr 1 + `getconf _NPROCESSORS_ONLN`)
+WORKERS ?= $(shell expr 2 + `getconf _NPROCESSORS_ONLN`)
 PYTEST := $(BIN)/python -m pytest
 # A test that hangs ends its worker, and so the run: pytest-xdist may hang behind a new worker.
 PARALLEL := -n $(WORKERS) --dist loadgroup --max-worker-restart 0
@@ -29,7 +30,7 @@ endif
 # Tests that need servers which `make test` does without: see the markers in pyproject.toml.
 SERVERS := activemq or postgresql or maven or browser or ldap
 
-.PHONY: run test spark servers integration pythons check bench docs compiled nightly venv
+.PHONY: run test spark servers integration java pythons check bench docs compiled nightly venv
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml examples/requirements.txt
@@ -46,7 +47,7 @@ run: venv
 test: venv
 	$(PYTEST) $(PARALLEL) -m "not (nightly or pythons or spark or $(SERVERS))" $(ALONE)
 
-# Pipelines on Spark: two processes with a JVM each.
+# Pipelines on Spark: processes with a JVM each, four at a time.
 spark: venv
 	$(PYTEST) $(PARALLEL) -m "spark and not (nightly or pythons or $(SERVERS))" $(ALONE)
 
@@ -56,6 +57,10 @@ servers: venv
 # Both of the above in one run: no worker waits at the end of the first.
 integration: venv
 	$(PYTEST) $(PARALLEL) -m "(spark or $(SERVERS)) and not (nightly or pythons)" $(ALONE)
+
+# The Java programs of these tests and the artifacts of Maven: each test makes what is absent, too.
+java: venv
+	$(BIN)/python -m tests.kit.java
 
 # Programs of users on every Python of this machine; those that are not there are skipped.
 pythons: venv

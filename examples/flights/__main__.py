@@ -27,7 +27,8 @@ async def main() -> int:
     )
     levels = {**app.settings.logging.levels, "pyjms.app": "INFO", "pyjms.listener": "ERROR"}
     configure_logging(levels)
-    records, requests = app.settings.app["records"], app.settings.app["requests"]
+    # from the environment they are texts
+    records, requests = (int(app.settings.app[name]) for name in ("records", "requests"))
     board: Board = app.container.board()
     async with app:
         began = time.perf_counter()

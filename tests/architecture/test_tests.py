@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from tests.kit.event_loops import EVERY_LOOP, one_loop_each
-from tests.kit.parallel import GROUPS_BY_FIXTURE, SECONDS, SOURCE_TREE, SPARK_GROUPS, TWO_WAY_STORES
+from tests.kit.parallel import (
+    SECONDS,
+    SOURCE_TREE,
+    SPARK_FILES,
+    SPARK_GROUPS,
+    TWO_WAY_STORES,
+    each_with_other_folders,
+)
 from tests.kit.source_tree import FILES, ROOT, relative, tree
 
 pytestmark = pytest.mark.xdist_group(SOURCE_TREE)
@@ -91,14 +98,36 @@ def test_files_named_in_the_projects_settings_exist() -> None:
 
 
 def test_expected_durations_are_of_groups_and_files_that_exist() -> None:
-    files = SECONDS.keys() - {
-        *GROUPS_BY_FIXTURE.values(),
-        *SPARK_GROUPS,
-        SOURCE_TREE,
-        TWO_WAY_STORES,
-    }
+    files = SECONDS.keys() - {*SPARK_GROUPS, SOURCE_TREE, TWO_WAY_STORES}
     assert files < SECONDS.keys()
+    assert list(ROOT.glob(SPARK_FILES))
     assert [name for name in files if not (ROOT / name).is_file()] == []
+
+
+def test_workers_collect_the_same_folders_in_other_orders() -> None:
+    orders = [_collected(number) for number in range(3)]
+    assert len({order[0] for order in orders}) == 3
+    assert len({frozenset(order) for order in orders}) == 1
+    (folders, *_) = orders
+    tests = {path for path in (ROOT / "tests").rglob("test_*.py") if "kit" not in path.parts}
+    there = [each for each in tests for top in folders if each.is_relative_to(top)]
+    assert sorted(there) == sorted(tests)
+
+
+def test_a_worker_collects_a_selection_as_it_is() -> None:
+    assert _collected(1, "tests/unit") == ["tests/unit"]
+
+
+def _collected(number: int, selection: str = "tests") -> list[str]:
+    """Return what one of three workers collects."""
+    config: Any = SimpleNamespace(
+        args=[selection],
+        rootpath=ROOT,
+        getini=lambda _: ["tests"],
+        workerinput={"workerid": f"gw{number}", "workercount": 3},
+    )
+    each_with_other_folders(config)
+    return list(config.args)
 
 
 def test_the_files_that_run_on_every_loop_exist() -> None:

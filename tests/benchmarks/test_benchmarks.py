@@ -35,7 +35,13 @@ def test_codec_measures_every_command() -> None:
         assert rates[f"loose: encode {what}"] > 0
 
 
-@pytest.mark.parametrize("case", queue.CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.nightly if case in compiled.CASES else [])
+        for case in queue.CASES  # `make compiled` runs those of its own
+    ],
+)
 def test_every_message_of_a_queue_run_arrives(case: str) -> None:
     result = json.loads(run_module("benchmarks.queue", "--case", case, "--count", "20"))
     assert result["msg_per_s"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(*args: str) -> str:
+def run(*args: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, *args], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *args],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -55,7 +62,7 @@ def test_listener_and_receive_do_not_go_together() -> None:
 
 @pytest.mark.timeout(150)
 def test_flights_every_number_adds_up() -> None:
-    out = run("-m", "examples.flights")
+    out = run("-m", "examples.flights", PYJMS_APP__RECORDS="1000")  # all of them: make run
     assert out.count("  ok ") == 4
     assert "NOT" not in out
     lines = out.splitlines()

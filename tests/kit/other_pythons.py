@@ -64,6 +64,8 @@ def main() -> int:
     environment = {**os.environ, "TEST_PYTHONS": os.pathsep.join(made)}
     shared_out = ["-n", "auto", "--dist", "load", "--max-worker-restart", "0"]
     shared_out += ["--reruns", os.environ.get("RERUNS", "0"), "-rR"]
+    # what failed last is not for the runs beside it: see `ALONE` in the Makefile
+    shared_out += ["-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "pythons", *shared_out, *TESTS]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 

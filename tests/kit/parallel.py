@@ -1,8 +1,8 @@
 """How pytest-xdist shares the tests out among its workers.
 
 The unit is a file, so that what is costly to set up once per module stays on one worker. Tests
-that use one costly resource per process share a group instead, whatever their file: one Spark
-session, with its JVM of about 1 GB, serves all tests that use it, by whatever fixture. A test
+that use one costly resource per process share a group instead, whatever their file: two Spark
+sessions, with a JVM of about 1 GB each, serve all tests that use one, by whatever fixture. A test
 joins a group of its own choice with `pytest.mark.xdist_group`.
 
 Groups start in the order of their expected duration, the longest first: a long group that starts
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,11 @@ import pytest
 from xdist.scheduler import LoadGroupScheduling
 
 SPARK_SESSION: Final = "spark"
-GROUPS_BY_FIXTURE = {"jms_spark": SPARK_SESSION}  # that of `spark` and `run_pipeline`
+SPARK_SESSION_ELSEWHERE: Final = "spark elsewhere"
+"""The same, with a session of its own, for the tests outside of `SPARK_FILES`: half of them."""
+
+SPARK_FILES: Final = "tests/integration/spark/test_*.py"
+SPARK_FIXTURE: Final = "jms_spark"  # that of `spark` and `run_pipeline`
 SPARK_DRIVERS: Final = "spark drivers"
 """Tests that for the most part wait for driver processes, beside the group of the session."""
 
@@ -36,70 +41,92 @@ SOURCE_TREE: Final = "source tree"
 TWO_WAY_STORES: Final = "two-way stores"
 """The half of the tests in `test_two_way` that starts each broker more than once."""
 
-SPARK_GROUPS: Final = frozenset({SPARK_SESSION, SPARK_DRIVERS, SPARK_CLUSTER})
+SPARK_GROUPS: Final = frozenset(
+    {SPARK_SESSION, SPARK_SESSION_ELSEWHERE, SPARK_DRIVERS, SPARK_CLUSTER}
+)
 APART: Final = frozenset({"data", "kit"})
 """Folders without tests."""
 
 SECONDS_PER_TEST: Final = 0.03
 SECONDS: Final = {
-    SPARK_SESSION: 280,
-    SPARK_DRIVERS: 110,
+    SPARK_SESSION: 350,
+    SPARK_SESSION_ELSEWHERE: 340,
+    SPARK_DRIVERS: 115,
     SOURCE_TREE: 31,
-    TWO_WAY_STORES: 200,
-    SPARK_CLUSTER: 60,
-    "tests/integration/activemq/test_two_way.py": 200,
-    "tests/benchmarks/test_benchmarks.py": 29,
+    TWO_WAY_STORES: 100,
+    SPARK_CLUSTER: 40,
+    "tests/integration/spark/artemis/test_ids.py": 139,
+    "tests/integration/console/browser/test_browser.py": 83,
+    "tests/integration/activemq/test_two_way.py": 60,
+    "tests/integration/peers/test_client.py": 60,
+    "tests/integration/peers/test_every_frame.py": 60,
+    "tests/integration/spark/artemis/test_spool.py": 60,
+    "tests/integration/xa/test_two_brokers.py": 47,
+    "tests/integration/java/test_interruptions.py": 46,
+    "tests/integration/activemq/test_scheduler.py": 45,
+    "tests/integration/java/test_java_client.py": 35,
+    "tests/integration/spark/activemq/test_spool.py": 35,
+    "tests/integration/spark/artemis/test_client.py": 30,
     "tests/integration/cli/test_workers.py": 29,
+    "tests/integration/activemq/test_container_traces.py": 28,
     "tests/contract/store/test_store_contract.py": 25,
-    "tests/integration/outbox/test_crash.py": 25,
-    "tests/integration/tls/test_examples_over_tls.py": 23,
+    "tests/benchmarks/test_benchmarks.py": 22,
+    "tests/integration/peers/test_messages.py": 22,
     "tests/unit/cli/test_commands.py": 22,
     "tests/integration/crash/test_kill.py": 21,
     "tests/integration/web/test_metrics_and_events.py": 20,
-    "tests/integration/broker/scheduler/test_redelivery_after_kill.py": 20,
-    "tests/integration/xa/test_two_brokers.py": 19,
+    "tests/integration/network/test_processes.py": 18,
+    "tests/integration/outbox/test_crash.py": 18,
+    "tests/integration/peers/test_failover.py": 18,
     "tests/integration/broker/test_restart.py": 17,
     "tests/integration/web/test_access_matrix.py": 17,
     "tests/docs/test_tutorial.py": 16,
-    "tests/integration/broker/scheduler/test_store.py": 15,
+    "tests/integration/activemq/test_slow_consumers.py": 16,
     "tests/docs/test_site.py": 15,
-    "tests/examples/test_examples.py": 15,
-    "tests/unit/cli/test_pipeline_commands.py": 14,
+    "tests/integration/broker/scheduler/test_store.py": 15,
+    "tests/integration/activemq/test_kahadb_files.py": 14,
     "tests/integration/broker/scheduler/test_redelivery_plugin.py": 14,
+    "tests/unit/cli/test_pipeline_commands.py": 14,
+    "tests/integration/activemq/test_retries.py": 13,
     "tests/integration/operations/test_broker_uris.py": 13,
+    "tests/integration/spark/test_over_failover.py": 13,
     "tests/property/journal/test_journal.py": 13,
     "tests/unit/testing/test_plugin.py": 13,
-    "tests/integration/spark/test_over_failover.py": 13,
-    "tests/integration/failover/test_rolling_restarts.py": 12,
     "tests/adversarial/test_stomp.py": 12,
-    "tests/integration/peers/test_every_frame.py": 11,
+    "tests/examples/test_examples.py": 12,
+    "tests/integration/activemq/test_expiry_in_transactions.py": 12,
+    "tests/integration/broker/scheduler/test_redelivery_after_kill.py": 12,
     "tests/integration/broker/test_many_destinations.py": 11,
-    "tests/integration/app/test_runtime_control.py": 10,
-    "tests/integration/peers/test_client.py": 10,
+    "tests/integration/failover/test_activemq.py": 11,
+    "tests/integration/failover/test_java_clients.py": 11,
+    "tests/integration/jobs/test_activemq_jobs.py": 11,
     "tests/examples/test_tutorial_commands.py": 10,
-    "tests/property/wire/test_codec.py": 10,
+    "tests/integration/activemq/test_kahadb_store.py": 10,
     "tests/integration/ranges/test_ranges.py": 10,
+    "tests/integration/tls/test_examples_over_tls.py": 10,
+    "tests/property/wire/test_codec.py": 10,
     "tests/docs/test_extending_broker.py": 9,
-    "tests/integration/failover/test_cut_connections.py": 9,
+    "tests/integration/activemq/test_spring.py": 9,
     "tests/integration/broker_robustness/test_robustness.py": 9,
-    "tests/integration/web/test_jolokia.py": 8,
+    "tests/integration/failover/test_cut_connections.py": 9,
+    "tests/integration/failover/test_rolling_restarts.py": 8,
     "tests/integration/spark/test_range_reader.py": 8,
-    "tests/integration/failover/test_xa_cuts.py": 7,
-    "tests/integration/network/test_processes.py": 7,
-    "tests/integration/cli/test_top.py": 7,
+    "tests/integration/web/test_jolokia.py": 8,
     "tests/integration/activemq/test_access_matrix.py": 7,
-    "tests/integration/soak/test_mutations.py": 6,
-    "tests/integration/security/test_encryption.py": 6,
-    "tests/integration/kahadb/test_full_store.py": 6,
-    "tests/integration/web/test_server.py": 6,
-    "tests/integration/web/test_rest.py": 6,
-    "tests/integration/broker/scheduler/test_command.py": 6,
-    "tests/unit/network/test_subscriptions.py": 6,
-    "tests/integration/operations/test_examples.py": 6,
+    "tests/integration/cli/test_top.py": 7,
+    "tests/integration/failover/test_xa_cuts.py": 7,
     "tests/docs/test_pages.py": 6,
+    "tests/integration/broker/scheduler/test_command.py": 6,
     "tests/integration/cli/test_changes.py": 6,
-    "tests/integration/retries/test_redrive.py": 5,
+    "tests/integration/kahadb/test_full_store.py": 6,
+    "tests/integration/operations/test_examples.py": 6,
+    "tests/integration/security/test_encryption.py": 6,
+    "tests/integration/soak/test_mutations.py": 6,
+    "tests/integration/web/test_rest.py": 6,
+    "tests/integration/web/test_server.py": 6,
+    "tests/unit/network/test_subscriptions.py": 6,
     "tests/docs/test_specification.py": 5,
+    "tests/integration/retries/test_redrive.py": 5,
     "tests/typing/test_typing.py": 5,
 }
 """Expected durations of groups and files that take longer than their number of tests suggests."""
@@ -118,16 +145,16 @@ class FileOrGroupScheduling(LoadGroupScheduling):  # type: ignore[misc]  # xdist
 
 
 def add_groups(items: Iterable[pytest.Item]) -> None:
-    """Mark tests that use a resource of `GROUPS_BY_FIXTURE`, and name no group, as its group's.
+    """Mark tests that use a Spark session, and name no group, as one of its two groups.
 
     Tests in a group of Spark get the marker `spark`: `make test` leaves them to `make spark`.
     """
     for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            names: Any = getattr(item, "fixturenames", ())
-            for fixture, group in GROUPS_BY_FIXTURE.items():
-                if fixture in names:
-                    item.add_marker(pytest.mark.xdist_group(group))
+        fixtures: Any = getattr(item, "fixturenames", ())
+        if SPARK_FIXTURE in fixtures and not item.get_closest_marker("xdist_group"):
+            is_there = fnmatch(item.nodeid.partition("::")[0], SPARK_FILES)
+            group = SPARK_SESSION if is_there else SPARK_SESSION_ELSEWHERE
+            item.add_marker(pytest.mark.xdist_group(group))
         if _group(item) in SPARK_GROUPS:
             item.add_marker(pytest.mark.spark)
 

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -61,7 +62,10 @@ async def start(pyjms_broker_url: str) -> AsyncIterator[Start]:
         async def on_order(text: str) -> None:
             await handler(text)
 
-        settings = PyjmsSettings().with_broker_url(pyjms_broker_url)
+        # the default container's consumers end after ten receives without a message
+        is_default = "container_factory" not in options
+        listener: Any = {"receive_timeout": "100ms"} if is_default else {}
+        settings = PyjmsSettings(listeners={"orders": listener}).with_broker_url(pyjms_broker_url)
         application = JmsApplication(on_order, settings=settings, container=Simple)
         await application.start()
         applications.append(application)

@@ -29,8 +29,6 @@ from tests.kit.waiting import LONGEST_WAIT
 
 __all__ = ["activemq_command"]
 
-RESTARTS = 4
-
 
 class Pair:
     """Two brokers, of which one serves and the other waits for the store's lock."""
@@ -176,10 +174,11 @@ class Work:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("restarts", [2, pytest.param(8, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("transacted", [True, False], ids=["transacted", "auto"])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_what_is_sent_is_handled_through_rolling_restarts(
-    pair: Pair, transacted: bool
+    pair: Pair, transacted: bool, restarts: int
 ) -> None:
     work = Work()
     settings = PyjmsSettings(
@@ -197,7 +196,7 @@ async def test_what_is_sent_is_handled_through_rolling_restarts(
 
             async with anyio.create_task_group() as group:
                 group.start_soon(produce)
-                for _ in range(RESTARTS):
+                for _ in range(restarts):
                     await work.grow(100)
                     await pair.change()
                 await work.grow(100)

@@ -96,7 +96,16 @@ def _run_until_ended(commands: list[list[str]], options: dict[str, Any]) -> None
     assert codes[1:] == [0, 0]
 
 
-@pytest.mark.parametrize("point", [POINTS[1], POINTS[2], POINTS[3], POINTS[5]])
+@pytest.mark.parametrize(
+    "point",
+    [
+        # the next test is killed there, too
+        pytest.param(POINTS[1], marks=pytest.mark.nightly),
+        pytest.param(POINTS[2], marks=pytest.mark.nightly),
+        POINTS[3],
+        POINTS[5],
+    ],
+)
 async def test_a_killed_relay_loses_nothing_and_doubles_nothing(
     point: str, engine: Engine, our_broker: str, name: str
 ) -> None:

@@ -71,7 +71,7 @@ async def test_a_pull_whose_commit_is_in_doubt_has_each_message_once(
             await puller.pull(BatchLimit(5, 1 << 20), 5)
             assert proxy.cuts == 1
             await producer.send(session.create_text_message("more"))
-            await puller.pull(BatchLimit(5, 1 << 20), 5)
+            await puller.pull(BatchLimit(1, 1 << 20), 5)
         assert spool.end == 6
     assert await texts(direct, "IN") == []
 

@@ -1,4 +1,7 @@
-"""The applications of `make run` on a broker with TLS, through `failover:`, by configuration alone."""
+"""The applications of `make run` on a broker with TLS, through `failover:`, by configuration alone.
+
+`make run` has all flights, on a broker without TLS; here are some.
+"""
 
 from __future__ import annotations
 
@@ -84,9 +87,10 @@ def test_the_flights(broker: Broker, files: CertificateFiles) -> None:
             "examples.flights",
             PYJMS_ACTIVEMQ__BROKER_URL=f"failover:({broker.url})?{REDELIVERY}",
             PYJMS_ACTIVEMQ__TLS__TRUST_STORE=files.trust,
+            PYJMS_APP__RECORDS="1000",
         )
     )
-    assert any("Sending" in line for line in printed)
+    assert any("Sending 1000 departures" in line for line in printed)
 
 
 @pytest.mark.nightly

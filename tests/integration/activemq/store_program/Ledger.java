@@ -6,6 +6,9 @@ import java.util.Enumeration;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import javax.jms.BytesMessage;
 import javax.jms.Connection;
 import javax.jms.Destination;
@@ -17,6 +20,7 @@ import javax.jms.ObjectMessage;
 import javax.jms.Session;
 import javax.jms.StreamMessage;
 import javax.jms.TextMessage;
+import javax.jms.Topic;
 import javax.jms.TopicSubscriber;
 import javax.jms.XAConnection;
 import javax.jms.XASession;
@@ -38,7 +42,7 @@ public final class Ledger {
     /** ActiveMQ itself spoils rarer characters in maps and properties once a selector has looked at them. */
     static final String PLAIN = "gr\u00fc\u00df \u20ac";
     static final long PATIENCE = 60000;
-    static final long NOTHING_MORE = 1500;
+    static final long NOTHING_MORE = 3000;
     static final long FIRST = 20000;  // where messages are expected: a broker may be busy at first
 
     private final String url;
@@ -221,24 +225,41 @@ public final class Ledger {
         ActiveMQConnection connection = (ActiveMQConnection) factory.createConnection();
         connection.setClientID("ledger" + salt);
         connection.start();
-        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        List<String> queues = new ArrayList<>();
         for (int i = 0; i < QUEUES; i++) {
-            String name = "ledger." + salt + i;
-            places.put("queue://" + name, all(session.createConsumer(session.createQueue(name)), FIRST));
+            queues.add("ledger." + salt + i);
         }
-        places.put("queue://ledger.xa.commit" + salt, all(session.createConsumer(session.createQueue("ledger.xa.commit" + salt)), FIRST));
-        List<String> rolledBack = all(session.createConsumer(session.createQueue("ledger.xa.rollback" + salt)), NOTHING_MORE);
+        queues.add("ledger.xa.commit" + salt);
+        // all at a time, since each ends with a pause in which nothing more comes
+        ExecutorService threads = Executors.newCachedThreadPool();
+        Map<String, Future<List<String>>> taken = new TreeMap<>();
+        for (String queue : queues) {
+            taken.put("queue://" + queue, threads.submit(() -> fromQueue(connection, queue, FIRST)));
+        }
+        for (String name : new String[] {"all", "even", "some"}) {
+            taken.put(name, threads.submit(() -> fromSubscription(connection, name)));
+        }
+        for (Map.Entry<String, Future<List<String>>> each : taken.entrySet()) {
+            places.put(each.getKey(), each.getValue().get());
+        }
+        List<String> rolledBack = fromQueue(connection, "ledger.xa.rollback" + salt, NOTHING_MORE);
         if (!rolledBack.isEmpty()) {
             places.put("queue://ledger.xa.rollback" + salt, rolledBack);
         }
-        Destination topic = session.createTopic("ledger.topic" + salt);
-        for (String name : new String[] {"all", "even", "some"}) {
-            TopicSubscriber subscriber = name.equals("even")
-                    ? session.createDurableSubscriber((javax.jms.Topic) topic, name, "number % 2 = 0", true)
-                    : session.createDurableSubscriber((javax.jms.Topic) topic, name);
-            places.put(name, all(subscriber, FIRST));
-        }
         connection.close();
+    }
+
+    private static List<String> fromQueue(Connection connection, String name, long first) throws Exception {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        return all(session.createConsumer(session.createQueue(name)), first);
+    }
+
+    private List<String> fromSubscription(Connection connection, String name) throws Exception {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        Topic topic = session.createTopic("ledger.topic" + salt);
+        return all(name.equals("even")
+                ? session.createDurableSubscriber(topic, name, "number % 2 = 0", true)
+                : session.createDurableSubscriber(topic, name), FIRST);
     }
 
     private void resolve() throws Exception {
@@ -261,7 +282,7 @@ public final class Ledger {
         connection.close();
     }
 
-    private List<String> all(MessageConsumer consumer, long first) throws Exception {
+    private static List<String> all(MessageConsumer consumer, long first) throws Exception {
         List<String> found = new ArrayList<>();
         Message message = consumer.receive(first);
         while (message != null) {

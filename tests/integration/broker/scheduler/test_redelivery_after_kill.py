@@ -22,7 +22,7 @@ STORES = {
     "journaled_jdbc": "type: journaled_jdbc",
 }
 PLUGINS = (
-    "plugins:\n  - type: redelivery\n    redelivery_policy_map: [{initial_redelivery_delay: 8s}]\n"
+    "plugins:\n  - type: redelivery\n    redelivery_policy_map: [{initial_redelivery_delay: 3s}]\n"
 )
 
 
@@ -56,7 +56,7 @@ def fail(url: str, count: int) -> None:
 
 
 def take(url: str) -> list[tuple[str, int]]:
-    """Consume all messages, and wait for more until nothing comes for ten seconds."""
+    """Consume all messages, and wait for more until nothing comes for six seconds."""
     found = []
     with ConnectionFactory(url).create_connection() as connection:
         connection.start()
@@ -65,7 +65,7 @@ def take(url: str) -> list[tuple[str, int]]:
         seconds = 30.0
         while (message := consumer.receive(seconds)) is not None:
             found.append((message.text, message.delivery_count))
-            seconds = 10.0
+            seconds = 6.0
     return found
 
 

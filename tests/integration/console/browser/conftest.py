@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import zipfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -87,14 +86,10 @@ async def page(service: BrokerService, shop: RawClient, browser: Browser) -> Asy
 
 
 @pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+def axe() -> str:
     """The source of axe-core."""
-    if shutil.which("mvn") is None:
-        pytest.skip("no mvn: apt-get install maven")
     try:
-        found = maven_class_path(
-            Path(__file__).parent / "pom.xml", tmp_path_factory.mktemp("maven")
-        )
+        found = maven_class_path(Path(__file__).parent / "pom.xml")
     except LookupError as error:
         pytest.skip(f"axe-core: apt-get install maven, and reach Maven Central: {error}")
     with zipfile.ZipFile(found) as jar:
