@@ -52,7 +52,7 @@ _calls: Final[list[Callable[[], object]]] = []
 
 
 def inherits(item: _Inheritable) -> None:
-    """Have `item.forked()` called in child processes, as long as `item` exists.
+    """Register `item.forked()` to be called in child processes, as long as `item` exists.
 
     It runs in the child's only thread, before anything else, and must neither wait nor raise.
     """
@@ -60,7 +60,7 @@ def inherits(item: _Inheritable) -> None:
 
 
 def call_in_child(function: Callable[[], R]) -> Callable[[], R]:
-    """Have `function()` called in child processes, for the state of a module; return it."""
+    """Register `function()` to be called in child processes, for module state; return it."""
     _calls.append(function)
     return function
 

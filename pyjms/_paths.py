@@ -35,7 +35,7 @@ def check_shared_folder(text: str, example: str) -> str:
 
 
 def replace_text(file: Path, text: str) -> None:
-    """Write a file as a whole: whoever reads it gets the old text or the new one. Blocks.
+    """Replace a file atomically: a reader gets the old text or the new one. Blocks.
 
     Its folder is created if it is not there.
 

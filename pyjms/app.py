@@ -139,12 +139,12 @@ class JmsApplication:
         return self._running
 
     def health(self) -> Health:
-        """Return whether the application is live, started and ready, and how its listeners are."""
+        """Return whether the application is live, started and ready, and its listeners' state."""
         return self.observation.health()
 
     async def probe(self) -> Health:
-        """Return the health with its brokers: each outside of the application has to accept a
-        connection in `health.probe_timeout` seconds. /health/ready asks so.
+        """Return the health including the brokers, as /health/ready does: each broker outside of
+        the application must accept a connection within `health.probe_timeout` seconds.
         """
         return await self.observation.probe()
 
@@ -158,8 +158,8 @@ class JmsApplication:
     def control_app(self, token: str | None = None) -> ControlApp:
         """Return an ASGI application that lists, pauses, resumes and scales listeners.
 
-        See `pyjms.observability.control` for its paths. Mount it where only operators come; with a
-        `token` each request has to bring it (Authorization: Bearer TOKEN).
+        See `pyjms.observability.control` for its paths. Mount it where only operators have access;
+        with a `token`, each request must contain it (Authorization: Bearer TOKEN).
         """
         return ControlApp(self.registry, token)
 
@@ -183,7 +183,7 @@ class JmsApplication:
     ) -> AbstractMessageListenerContainer:
         """Make a handler a listener while the application runs, and start it; see `jms_listener`.
 
-        `registry.unregister(id)` ends it.
+        `registry.unregister(id)` removes it.
 
         Raises:
             ConfigurationException: the handler cannot work.
@@ -210,7 +210,7 @@ class JmsApplication:
         return self._wiring.call_plan(endpoint)
 
     def check(self) -> None:
-        """Find out whether everything fits together, without connecting anywhere.
+        """Check settings and handlers, without connecting anywhere.
 
         Raises:
             ConfigurationException: all that is wrong, one line each.
@@ -218,7 +218,7 @@ class JmsApplication:
         self._wiring.check(self._targets)
 
     def check_settings(self) -> None:
-        """Find out whether the settings fit together, whatever the handlers are.
+        """Check the settings alone, without the handlers.
 
         Raises:
             ConfigurationException: all that is wrong, one line each.
@@ -226,7 +226,7 @@ class JmsApplication:
         self._wiring.check_settings()
 
     def find_problems(self, problems: Problems) -> None:
-        """Add all problems that `check` would raise, and what they keep from being checked."""
+        """Add all problems that `check` would raise, and the checks that they prevent."""
         self._wiring.find(self._targets, problems)
 
     def find_settings_problems(self, problems: Problems) -> None:
@@ -234,7 +234,7 @@ class JmsApplication:
         self._wiring.find_settings_problems(problems)
 
     def require_work(self) -> None:
-        """Refuse to go on with neither a listener nor a hook. The command line asks.
+        """Raise if there is neither a listener nor a hook; for the command line.
 
         Raises:
             ConfigurationException: there is none; the text says what was searched for.
@@ -245,9 +245,8 @@ class JmsApplication:
     async def start(self) -> None:
         """Run the start-up hooks and start the listeners.
 
-        Returns when each listener consumes, or waits for its broker to come; a broker that
-        `failover:` seeks is waited for until the setting `lifecycle.startup_timeout`. Cancelling
-        stops what had started.
+        Returns when each listener consumes, or waits for its broker. With `failover:`, it waits for
+        a broker up to the setting `lifecycle.startup_timeout`. Cancelling stops what had started.
 
         Raises:
             ConfigurationException: as `check`.
@@ -290,7 +289,7 @@ class JmsApplication:
     async def stop(self, timeout: float | None = None) -> None:
         """Drain the listeners, run the shutdown hooks, close the connections. Idempotent.
 
-        Handlers that do not finish in time are given up, with a line in the log for each.
+        Handlers that do not finish in time are cancelled or abandoned, with a log line for each.
 
         Args:
             timeout: seconds for handlers in progress, in each phase; None is the application's
@@ -322,10 +321,10 @@ class JmsApplication:
         await self.stop()
 
     async def pause(self, *listener_ids: str, timeout: float | None = None) -> bool:
-        """Have listeners, all unless named, receive nothing until `resume`. SIGUSR1 does this.
+        """Pause listeners (all unless named) until `resume`. SIGUSR1 does this.
 
-        Their messages wait in the broker. Returns when no handler of theirs is running any more,
-        in `timeout` seconds at the latest (None waits for ever); True in the first case.
+        Their messages wait in the broker. Returns True when none of their handlers is running any
+        more, or False after `timeout` seconds (None waits for ever).
 
         Raises:
             KeyError: there is no listener of such an id.
@@ -333,7 +332,7 @@ class JmsApplication:
         return await self.registry.pause(*listener_ids, timeout=timeout)
 
     async def resume(self, *listener_ids: str) -> None:
-        """Have paused or stopped listeners, all unless named, receive again. SIGUSR2 does this.
+        """Resume paused or stopped listeners (all unless named). SIGUSR2 does this.
 
         Raises:
             KeyError: there is no listener of such an id.

@@ -192,7 +192,7 @@ class TransactionRolledBackException(JMSException):
 class SynchedLocalTransactionFailedException(JMSException):
     """A session could not be committed after the transaction with which it was synchronized.
 
-    That one is committed. Spring: the class of this name.
+    That transaction is committed. Spring: the class of this name.
     """
 
 
@@ -207,7 +207,7 @@ class XAException(JMSException):
     """An XA call failed; `xa_error_code` says how. JTA: javax.transaction.xa.XAException.
 
     Codes from XA_RBBASE to XA_RBEND: the branch was rolled back. 5 to 8: the broker, or its
-    administrator, has decided alone. Below 0: see each code.
+    administrator, has decided heuristically. Below 0: see each code.
     """
 
     XA_RBBASE: ClassVar[int] = 100
@@ -273,7 +273,7 @@ class PoisonMessageException(JMSException):
 
 
 class Reject(PoisonMessageException):
-    """Raised by a handler: its message becomes a dead letter now, with this reason."""
+    """Raised by a handler: its message becomes a dead letter at once, with this reason."""
 
 
 class Retry(Exception):

@@ -91,8 +91,8 @@ class HookRunner:
     async def run_shutdown(self, seconds: float | None = None) -> None:
         """Run the shutdown hooks, last one first; failures are logged.
 
-        After `seconds` (None: no limit) the hook at work is cancelled, or abandoned if it runs in a
-        thread, and the others are not run: a line in the log names them.
+        After `seconds` (None: no limit) the running hook is cancelled, or abandoned if it runs in a
+        thread, and the others are not run; the log names them.
         """
         hooks = list(self._shutdown)
         with _clock.timeout(seconds) as deadline:

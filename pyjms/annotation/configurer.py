@@ -13,10 +13,10 @@ _ATTRIBUTE = "__jms_listener_configurer__"
 
 
 def jms_listener_configurer(*, order: float = 0) -> Callable[[F], F]:
-    """Have the function called with the application's JmsListenerEndpointRegistrar.
+    """Mark a function that is called with the application's JmsListenerEndpointRegistrar.
 
-    It is called when the listeners are looked for, at the start and by a check, before anything
-    connects; it must not block. Further parameters may be `Provide[...]`. Spring:
+    It is called when the application collects its listeners, at the start and during a check,
+    before anything connects; it must not block. Further parameters may be `Provide[...]`. Spring:
     JmsListenerConfigurer.
 
     Args:
@@ -36,6 +36,6 @@ def jms_listener_configurer(*, order: float = 0) -> Callable[[F], F]:
 
 
 def configurer_order(function: object) -> float | None:
-    """Return the order of a configurer; None: the function is none."""
+    """Return the order of a configurer; None if the function is not a configurer."""
     order: float | None = getattr(function, _ATTRIBUTE, None)
     return order

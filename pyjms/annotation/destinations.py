@@ -12,7 +12,7 @@ def destinations_text(destinations: tuple[object, ...], mark: str) -> str:
 
     Raises:
         TypeError: there is none, or one is neither a name nor a destination.
-        ValueError: options, which would be those of all, are not behind the last one.
+        ValueError: options, which apply to all, do not follow the last one.
     """
     if not destinations:
         raise TypeError(f'@{mark} needs a destination: write @{mark}("name")')

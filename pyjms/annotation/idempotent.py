@@ -25,7 +25,7 @@ class IdempotentMark:
 def idempotent(
     *, key: str | Callable[..., object] = "jms_messageId", store: object = None
 ) -> Callable[[F], F]:
-    """Have a message skipped whose key has been handled before.
+    """Mark a handler that skips messages whose key has been handled before.
 
     A skipped message is consumed, with one debug line, and counted. The key is remembered once the
     message is committed; a handler that raises is called again. The decorator only marks: the
@@ -33,11 +33,11 @@ def idempotent(
 
     Args:
         key: the name of a header or property (`order_id`, `jms_messageId`, the default); a text
-            with fields in braces, each of them such a name, or the payload and what it has
+            with fields in braces, each of them such a name, or the payload with attributes and keys
             (`"{jms_type}:{payload.number}"`); or a function of the payload.
-        store: what remembers the keys: an object with the methods of `IdempotencyStore`, or the
+        store: remembers the keys: an object with the methods of `IdempotencyStore`, or the
             name of an entry point in the group `pyjms.idempotency_stores`. None: a
-            `MemoryIdempotencyStore` of this handler's own.
+            separate `MemoryIdempotencyStore` for this handler.
     """
     mark = IdempotentMark(key, store)
 

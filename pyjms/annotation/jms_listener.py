@@ -86,7 +86,7 @@ def jms_listener(
     auto_startup: bool | None = None,
     interceptors: Iterable[Callable[..., object] | str] | None = None,
 ) -> Callable[[F], F]:
-    """Have the function called with each message that arrives at one of `destinations`.
+    """Mark a function or method as the handler of messages from `destinations`.
 
     The handler may be `def` (runs in the container's threads) or `async def`. Returning commits,
     and sends the result to the message's reply_to; raising rolls back, so that the message is
@@ -98,7 +98,7 @@ def jms_listener(
         destinations: a name, of a queue or topic as the container factory says, unless it has a
             prefix: `queue://orders`, `topic://news`. Or a `Queue` or `Topic`. Several, of one
             kind, are consumed by the same consumers (ActiveMQ: a composite destination). For
-            listeners of their own, with their own ids and settings, repeat the mark.
+            separate listeners, with their own ids and settings, repeat the decorator.
         id: the listener's name in the registry, in YAML (`listeners.<id>`) and in logs.
         container_factory: the name of the factory that creates the container.
         subscription: the name of a durable subscription.
@@ -107,16 +107,16 @@ def jms_listener(
         durable: whether the subscription outlives the application: the destination is then a topic,
             and the connection needs a client id (`jms.client_id`).
         prefetch: the messages sent to each consumer ahead of their acknowledgements. "auto", the
-            default of an application: few where the number of consumers may grow, so that each gets
-            its share; else as the connection says.
-        batch_size: the handler gets batches of at most so many messages, `list[Order]` instead of
+            default of an application: few if the number of consumers may grow, so that each gets
+            its share; otherwise the connection's prefetch.
+        batch_size: the handler gets batches of at most this size, `list[Order]` instead of
             `Order`; each batch is one transaction.
         batch_timeout: the seconds after the first message of a batch until the handler gets it,
             full or not. 0, the default: it gets what has arrived already.
         retry: how often and when a message whose handler raised is delivered again, after which
             exceptions, and the destination of its dead letters.
         unreadable_messages: "redeliver" treats messages that cannot be converted to the handler's
-            arguments as any other failure; "dead_letter" is the default.
+            arguments like any other failure; "dead_letter" is the default.
         auto_startup: False leaves the container stopped until it is started explicitly.
         interceptors: functions `(invocation, proceed)` around each call, within those of the
             application and the container factory; or their names (`module:name`, or that of an
@@ -124,7 +124,7 @@ def jms_listener(
 
     Raises:
         TypeError: there is no destination.
-        ValueError: options of several destinations are not behind the last one.
+        ValueError: options of several destinations do not follow the last one.
     """
     mark = JmsListenerMark(
         destination=destinations_text(destinations, "jms_listener"),

@@ -21,7 +21,7 @@ _QUEUE: Final = "pyjms.scheduled."
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a listener's messages are sent by the broker, and with which payload."""
+    """The times at which the broker sends a listener's messages, and their payload."""
 
     cron: str | None = None
     fixed_rate: float | None = None
@@ -46,25 +46,26 @@ def jms_scheduled(
     container_factory: str | None = None,
     auto_startup: bool | None = None,
 ) -> Callable[[F], F]:
-    """Have the function called at the times of a cron entry, or at a fixed rate.
+    """Mark a function that is called at the times of a cron entry, or at a fixed rate.
 
-    The broker's scheduler sends the ticks to a queue, from which the handler gets them as any
-    message: each is handled once, by one of all processes that run the application, it is
-    redelivered if the handler raises, and waits if no process runs. The application makes the job
-    at the broker when it starts, once for all processes, and replaces it when it has changed. A
-    broker without a scheduler is an error of the start. Spring: @Scheduled, with a lock.
+    At each time the broker's scheduler sends a message, the tick, to a queue. The handler gets it
+    like any message: it is handled once, by one of the processes that run the application,
+    redelivered if the handler raises, and waits if no process runs. The application creates the job
+    on the broker when it starts, once for all processes, and replaces it when it has changed. If
+    the broker has no scheduler, the application does not start. Spring: @Scheduled, with a lock.
 
     Args:
         cron: minute, hour, day of month, month, day of week (see `pyjms.jms.cron`), in the time
             zone of the broker; may contain `${...}`. "-" means never, and removes the job.
         fixed_rate: seconds between two ticks.
-        initial_delay: seconds before the first tick of a `fixed_rate`; None: as `fixed_rate`.
-        payload: what the handler's payload parameter gets, if it has one.
-        expires: seconds after which a tick that no process has taken is discarded; None: never.
-        id: the listener's name, in YAML (`listeners.<id>`) and that of the job: one at the broker.
-            None: module and name of the function.
+        initial_delay: seconds before the first tick of a `fixed_rate`; None: the same as
+            `fixed_rate`.
+        payload: the payload for the handler's payload parameter, if it has one.
+        expires: seconds after which a tick that no process has received is discarded; None: never.
+        id: the name of the listener, in YAML (`listeners.<id>`), and of the job, which is unique on
+            the broker. None: module and name of the function.
         container_factory: the name of the factory that creates the container, or of a broker.
-        auto_startup: False leaves the container stopped, and makes no job.
+        auto_startup: False leaves the container stopped, and creates no job.
 
     Raises:
         TypeError: neither or both of `cron` and `fixed_rate` are given.

@@ -18,8 +18,8 @@ _ATTRIBUTE = "__jms_send_to__"
 def send_to(destination: str | Destination) -> Callable[[T], T]:
     """Send the handler's result to `destination`, unless the message has a reply_to.
 
-    A name is that of a queue or a topic, as the listener's is; the prefix `queue://` or `topic://`
-    says which. On a class it applies to all its handlers without one of their own. Spring:
+    A name means a queue or a topic, as for the listener's destination; the prefix `queue://` or
+    `topic://` makes it explicit. On a class it applies to all its handlers that have none. Spring:
     @SendTo; as there, the message's own reply_to takes precedence.
 
     Raises:

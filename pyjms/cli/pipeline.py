@@ -1,6 +1,6 @@
 """`pyjms pipeline`: run, list and check Spark pipelines, and show their status.
 
-Only `run` starts Spark; `status` reads the files beside the checkpoints.
+Only `run` starts Spark; `status` reads the files next to the checkpoints.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
             set. It may have options (`?jms.sendTimeout=500`, durations in milliseconds).
         user_name: the user of connections that name none; `user` is the same, as in settings.
         password: that user's password.
-        redelivery_policy: the policy of destinations without one of their own.
+        redelivery_policy: the policy of destinations that have no policy.
         options: options as keywords (`send_timeout=0.5`, durations in seconds); they override
             those of the URL. See `ClientOptions`.
     """
@@ -86,12 +86,12 @@ class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 
     @property
     def stats(self) -> JMSStats:
-        """What its open connections have sent and received, if `stats_enabled` is on."""
+        """The statistics of its open connections, if `stats_enabled` is on."""
         return self._stats
 
     @property
     def redelivery_policy(self) -> RedeliveryPolicy:
-        """The redelivery policy of destinations without one of their own."""
+        """The redelivery policy of destinations that have no policy."""
         return self.options.redelivery_policy_map.default_entry
 
     @redelivery_policy.setter

@@ -232,7 +232,7 @@ def to_command(
 def delay_delivery(
     command: commands.ActiveMQMessage, milliseconds: int, delivery_time: int
 ) -> None:
-    """Have the broker's scheduler deliver `command` later; receivers learn `delivery_time`.
+    """Let the broker's scheduler deliver `command` later; receivers see `delivery_time`.
 
     OpenWire has no field for it: the property has the name of JMS's header, as in ActiveMQ's own
     proposals (AMQ-8320). A message that the scheduler delivered once loses its mark: else it would

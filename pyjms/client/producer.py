@@ -195,7 +195,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         delivery_delay: float | None = None,
         completion_listener: CompletionListener | None = None,
     ) -> None:
-        """Do as `MessageProducer.send`; `callback` is instead of a listener, as in ActiveMQ."""
+        """Like `MessageProducer.send`; `callback` replaces a listener, as in ActiveMQ."""
         if self._is_closed or self._use.thread != get_ident() or self._use.ending is not None:
             self._check_usable()
         if to_send is not None or not isinstance(message, Message):
@@ -292,7 +292,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
             self.window.open()
 
     def mark_failed(self, failure: JMSException) -> None:
-        """Have every further call raise the connection's failure."""
+        """Make every further call raise the connection's failure."""
         self._is_closed = True
         self._failure = failure
 

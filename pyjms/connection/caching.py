@@ -16,11 +16,11 @@ __all__ = ["CachingConnectionFactory"]
 class CachingConnectionFactory(SingleConnectionFactory):
     """A SingleConnectionFactory that also caches sessions. Spring: CachingConnectionFactory.
 
-    Up to `session_cache_size` idle sessions are kept for each acknowledge mode (transacted is a
-    mode of its own), with their producers and consumers. More are created on demand, and closed
-    when they are returned to a full cache. Tasks of one loop may share the factory.
+    Up to `session_cache_size` idle sessions are kept for each acknowledge mode (transacted counts
+    as one), with their producers and consumers. More are created on demand, and closed when they
+    are returned to a full cache. Tasks of one loop may share the factory.
 
-    A cached consumer keeps prefetching messages although nobody receives them, so consumers are
+    A cached consumer keeps prefetching messages even if nobody receives them, so consumers are
     not cached by default, as in Spring Boot. The consumers of a template never fetch ahead. Do
     not use a caching factory for listener containers that scale.
 

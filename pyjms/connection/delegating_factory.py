@@ -47,7 +47,7 @@ class WrappingConnectionFactory(DomainConnectionFactory):
 
 
 class DelegatingConnectionFactory(WrappingConnectionFactory):
-    """Passes everything on to another factory. Spring: DelegatingConnectionFactory.
+    """Delegates everything to another factory. Spring: DelegatingConnectionFactory.
 
     A base for factories that change one thing; templates and transactions treat it as its target.
     Tasks of one loop may share it.
@@ -70,7 +70,7 @@ class DelegatingConnectionFactory(WrappingConnectionFactory):
 
 
 class DelegatingConnection(QueueConnection, TopicConnection):
-    """Passes everything on to another connection; override what matters."""
+    """Delegates everything to another connection; override methods as needed."""
 
     def __init__(self, target: Connection) -> None:
         self.target = target

@@ -41,7 +41,7 @@ class ResourceTransactionStatus(Generic[T]):
         """Whether the rollback is that of a block which joined and has raised."""
 
     def set_rollback_only(self) -> None:
-        """Have the transaction rolled back at its end, without an error."""
+        """Mark the transaction as rollback-only: it is rolled back at its end, without an error."""
         self.rollback_only = True
         self.joined_block_failed = False
 
@@ -61,9 +61,9 @@ class ResourceTransactionManager(Generic[T]):
 
     Args:
         begin: a function or coroutine function that begins a transaction and returns it. Functions
-            are called on the loop: one that waits for long is better a coroutine function.
-        commit: is called with it.
-        rollback: the same.
+            are called on the loop, so use a coroutine function if it waits for long.
+        commit: is called with the transaction.
+        rollback: is called with the transaction.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class ChainedTransactionManager:
     """Several managers as one: begins in their order, commits in the reverse one.
 
     Best effort, in one phase: if a commit fails, those before it stay, and those after it are
-    rolled back. So the manager whose commit is likeliest to fail comes last. Spring:
+    rolled back. So put the manager whose commit is most likely to fail last. Spring:
     ChainedTransactionManager. For transactions that cannot end halfway use XA.
     """
 

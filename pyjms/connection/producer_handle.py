@@ -19,7 +19,7 @@ __all__ = ["ProducerHandle"]
 
 
 class ProducerHandle(MessageProducer):
-    """Sends through `target`, with a quality of service of its own; `forget` is told of `close`."""
+    """Sends through `target` with its own quality of service; `forget` is called by `close`."""
 
     def __init__(self, target: MessageProducer, forget: Callable[[Closeable], None]) -> None:
         self.target = target

@@ -21,7 +21,7 @@ logger: Final = get_logger(__name__)
 
 
 class SimpleServerSessionPool(Closeable):
-    """Up to `size` sessions of one connection, each running in a task of its own.
+    """Up to `size` sessions of one connection, each running in a separate task.
 
     For `connection.create_connection_consumer`; tasks of one loop may share it. Sessions are
     created when they are first needed. A session whose run fails is closed, and replaced by
@@ -29,9 +29,9 @@ class SimpleServerSessionPool(Closeable):
 
     Args:
         connection: that of the connection consumer.
-        create_listener: returns the message listener of a session; a transacted session's commits
-            or rolls back itself.
-        size: how many sessions work at the same time, at most.
+        create_listener: returns the message listener of a session; a transacted session's listener
+            commits or rolls back itself.
+        size: the maximum number of sessions that work at the same time.
         transacted: whether the sessions are transacted.
         acknowledge_mode: that of the sessions, if they are not transacted.
 
@@ -60,7 +60,7 @@ class SimpleServerSessionPool(Closeable):
         self._is_closed = False
 
     async def get_server_session(self) -> ServerSession:
-        """Return an idle session, or a new one; wait while as many as allowed are at work.
+        """Return an idle session or a new one; wait while the maximum number is in use.
 
         Raises:
             IllegalStateException: the pool is closed.

@@ -56,7 +56,7 @@ class ConnectionSharing:
         return connection
 
     async def start_handle(self) -> None:
-        """Count one more started handle; start the connection if it is the first."""
+        """Add one started handle; start the connection if it is the first."""
         connection = await self.current()
         if not self._is_started:
             await connection.start()
@@ -64,7 +64,7 @@ class ConnectionSharing:
         self._started_handles += 1
 
     async def stop_handle(self) -> None:
-        """Count one started handle less; stop the connection if it was the last."""
+        """Remove one started handle; stop the connection if it was the last."""
         self._started_handles -= 1
         connection = self.connection
         if self._started_handles == 0 and connection is not None and self._is_started:

@@ -252,7 +252,7 @@ class SharedConnection(QueueConnection, TopicConnection):
 
     @exception_listener.setter
     def exception_listener(self, listener: ExceptionListener | None) -> None:
-        """Set the listener of this handle, beside those of others.
+        """Set the listener of this handle, in addition to those of others.
 
         Raises:
             IllegalStateException: the factory's `reconnect_on_exception` is off.
@@ -277,7 +277,7 @@ class SharedConnection(QueueConnection, TopicConnection):
 
     @property
     def stats(self) -> Any:
-        """The connection's statistics; None without, see `jms.statsEnabled`."""
+        """The connection's statistics; None unless `jms.statsEnabled` is set."""
         return getattr(self._sharing.connection, "stats", None)
 
     async def create_session(

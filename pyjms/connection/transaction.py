@@ -105,7 +105,7 @@ class TransactionStatus:
         return self._rollback_only or joined
 
     def set_rollback_only(self) -> None:
-        """Have the transaction rolled back at its end, without an error.
+        """Mark the transaction as rollback-only: it is rolled back at its end, without an error.
 
         In a block that joined an outer transaction, leaving the outer block then raises
         TransactionRolledBackException.
@@ -126,8 +126,8 @@ class JmsTransactionManager:
             None: no limit. Calls in progress are not interrupted: the next receive of a
             template fails, and the transaction is rolled back.
         synchronization: whether TransactionSynchronizations can be registered with its
-            transactions (`register_synchronization`). Not by default, as in Spring, so that it
-            may be used beside the manager of a database, which has them.
+            transactions (`register_synchronization`). Off by default, as in Spring, so that it can
+            be combined with the manager of a database, which has them.
     """
 
     def __init__(

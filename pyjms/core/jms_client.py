@@ -43,8 +43,8 @@ class JmsClient:
     Any number of tasks of one loop may share it; for other threads use `pyjms.JmsClient`.
 
     Args:
-        template: its settings are where those of operations begin. A connection factory: a
-            JmsTemplate with default settings is created for it.
+        template: its settings are the initial ones of operations. For a connection factory, a
+            JmsTemplate with default settings is created.
         message_converters: the first that can convert a payload does, in both directions; none:
             the template's converter.
         post_processors: called one after the other with each message to send; each returns the
@@ -70,9 +70,9 @@ class JmsClient:
 
 
 class JmsClientOperations(QosVariants):
-    """Operations on one destination, with settings of their own. Spring: OperationSpec.
+    """Operations on one destination, with their own settings. Spring: OperationSpec.
 
-    Made by `JmsClient.destination`. Tasks may share it.
+    Created by `JmsClient.destination`. Tasks may share it.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class JmsClientOperations(QosVariants):
         *,
         selector: str | None = None,
     ) -> Any:
-        """Wait for a message and return it, or its payload as `type`; None: none came in time.
+        """Wait for a message and return it, or its payload as `type`; None if none arrives in time.
 
         Raises:
             MessageConversionException: the message has no body, or not of that type. It is
@@ -170,7 +170,7 @@ class JmsClientOperations(QosVariants):
         *,
         type: object = None,  # noqa: A002 - the JmsTemplate's word
     ) -> Any:
-        """Send a request; return its reply, or that one's payload as `type`; None: none in time.
+        """Send a request; return its reply, or the reply's payload as `type`; None if none in time.
 
         Raises:
             MessageConversionException: the request or the reply cannot be converted.

@@ -34,8 +34,8 @@ class JmsMessagingTemplate:
     for other threads use `pyjms.JmsMessagingTemplate`. Errors are those of JmsTemplate.
 
     Args:
-        template: sends and receives; its settings apply. A connection factory: a JmsTemplate
-            with default settings is created for it.
+        template: sends and receives; its settings apply. For a connection factory, a JmsTemplate
+            with default settings is created.
         default_destination: an object or a name.
         message_converter: converts the payloads; None: that of the JmsTemplate.
         converter: converts whole messages; None: one of `message_converter` and a
@@ -80,7 +80,7 @@ class JmsMessagingTemplate:
         *,
         post_processor: GenericMessagePostProcessor | None = None,
     ) -> None:
-        """Send `payload` with `headers`, or what `post_processor` makes of them.
+        """Send `payload` with `headers`, or the message that `post_processor` returns.
 
         Raises:
             IllegalStateException: there is neither a destination nor a default.
@@ -96,7 +96,7 @@ class JmsMessagingTemplate:
         selector: str | None = None,
         timeout: Timeout = UNSET,
     ) -> GenericMessage[Any] | None:
-        """Wait for a message and return it; None: none came in time.
+        """Wait for a message and return it; None if none arrives in time.
 
         Args:
             destination: a destination or its name; None: the default.
@@ -138,7 +138,7 @@ class JmsMessagingTemplate:
         selector: str | None = None,
         timeout: Timeout = UNSET,
     ) -> Any:
-        """Receive a message and return its payload, as `type` if given; None: no message came.
+        """Receive a message and return its payload, as `type` if given; None if none arrives.
 
         Raises as `receive`.
         """

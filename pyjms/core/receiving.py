@@ -46,8 +46,8 @@ class TemplateReceiving(TemplateExecution):
     ) -> Message | None:
         """Wait for a message that `selector` matches, and return it or None.
 
-        No other message leaves the queue. The message is acknowledged; in a transacted session
-        of its own the template commits. Cancelling the wait loses no message.
+        No other message leaves the queue. The message is acknowledged; if the template opened a
+        transacted session for the call, it commits. Cancelling the wait loses no message.
 
         Args:
             destination: a destination or its name; None: the default.
@@ -109,11 +109,11 @@ class TemplateReceiving(TemplateExecution):
         *,
         timeout: Timeout = UNSET,
     ) -> Any:
-        """Receive a message and return its payload, as `type` if given; None: no message came.
+        """Receive a message and return its payload, as `type` if given; None if none arrives.
 
         Raises:
             MessageConversionException: the message cannot be read, or not as `type`. It is
-                consumed all the same, unless a surrounding transaction rolls back.
+                consumed nevertheless, unless a surrounding transaction rolls back.
         """
         return self._payload(await self.receive(destination, timeout=timeout), type)
 
@@ -145,7 +145,7 @@ class TemplateReceiving(TemplateExecution):
         *,
         timeout: Timeout = UNSET,
     ) -> Any:
-        """Do as `receive_and_convert`, with a message that `selector` matches."""
+        """Like `receive_and_convert`, for a message that `selector` matches."""
         message = await self.receive_selected(destination, selector, timeout=timeout)
         return self._payload(message, type)
 

@@ -75,23 +75,23 @@ async def redrive(
     limit: int | None = None,
     timeout: float = 1.0,
 ) -> Redriven:
-    """Send the dead letters in `queue` to their original destinations, in a transaction each.
+    """Send the dead letters in `queue` to their original destinations, each in its own transaction.
 
     It ends when no message has arrived for a while, after `limit` messages, or when it has found
-    more than 100 without a known destination. Bodies, properties and headers stay, but for ids,
-    times and the reasons of the failures; the copies do not expire. Cancelling it leaves each
-    message in one of the two places.
+    more than 100 without a known destination. Bodies, properties and headers are kept, except ids,
+    times and the reasons of the failures; the copies do not expire. If it is cancelled, each
+    message is in one of the two destinations.
 
     Args:
         template: its connection factory is used.
         queue: the dead-letter queue.
         destination: where all of them are sent, instead of their original destinations.
         selector: the condition of the messages to send.
-        limit: how many are sent at most; None: all.
-        timeout: seconds to wait for a next message.
+        limit: the maximum number of messages to send; None: all.
+        timeout: seconds to wait for a further message.
 
     Raises:
-        InvalidSelectorException: the selector is none.
+        InvalidSelectorException: the selector is malformed.
         JMSException: the broker cannot be reached, or refuses a message.
         ValueError: `limit` is less than 1, or `timeout` negative.
     """

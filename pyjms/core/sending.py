@@ -60,7 +60,7 @@ class MessageOptions(TypedDict, total=False):
 class SendOptions(MessageOptions, total=False):
     """The keyword arguments of a send: those of `MessageOptions`, and one more.
 
-    reply_to: where a reply is expected, a destination or its name. Requests set it themselves.
+    reply_to: the destination for a reply, or its name. Requests set it themselves.
     """
 
     reply_to: Destination | str | None
@@ -107,7 +107,7 @@ def prepare(
     Raises:
         TypeError: an option is unknown.
         MessageFormatException: a property has a type that JMS does not know.
-        MessageNotWriteableException: the message was received, and has to be copied first.
+        MessageNotWriteableException: the message was received, and must be copied first.
     """
     unknown = options.keys() - _NAMES
     if unknown:

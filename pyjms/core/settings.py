@@ -31,7 +31,7 @@ _PROVIDER_DEFAULTS: Final = (DeliveryMode.PERSISTENT, DEFAULT_PRIORITY, 0.0)
 
 
 class Unset(Enum):
-    """The default of arguments for which None has a meaning of its own."""
+    """The default of arguments for which None has a different meaning."""
 
     UNSET = "the template's setting"
 
@@ -294,7 +294,7 @@ class TemplateSettings(QosVariants):
     def resolve_or_none(
         self, session: Session, destination: Destination | str | None
     ) -> Destination | None:
-        """Do as `resolve`, but return None if there is neither a destination nor a default."""
+        """Like `resolve`, but return None if there is neither a destination nor a default."""
         if destination is None:
             destination = self.default_destination or self.default_destination_name
         if isinstance(destination, str):

@@ -175,7 +175,7 @@ def is_synchronization_active() -> bool:
 
 
 def register_synchronization(synchronization: TransactionSynchronization) -> None:
-    """Have the callbacks called at the end of the task's transaction.
+    """Register callbacks for the end of the task's transaction.
 
     Raises:
         IllegalStateException: there is none, or its manager has no synchronizations.

@@ -95,7 +95,7 @@ class JmsTemplate(TemplateReceiving):
         post_processor: MessagePostProcessor | None = None,
         **options: Unpack[SendOptions],
     ) -> None:
-        """Convert `payload` to a message and send it, or what `post_processor` makes of it.
+        """Convert `payload` to a message and send it, or the message that `post_processor` returns.
 
         A message as payload is sent as it is, with the options set on it.
 
@@ -105,7 +105,7 @@ class JmsTemplate(TemplateReceiving):
             post_processor: gets the message, with its options, and returns the one to send.
             options: headers and properties of the message: `properties`, `correlation_id`,
                 `reply_to`, `priority`, `time_to_live`, `delay`, `delivery_mode` and `group`; see
-                `SendOptions`. What is left out, or None, is as the template's settings say.
+                `SendOptions`. For options that are left out or None, the template's settings apply.
 
         Raises:
             MessageConversionException: the payload cannot be converted.
@@ -124,13 +124,13 @@ class JmsTemplate(TemplateReceiving):
         timeout: Timeout = UNSET,
         **options: Unpack[MessageOptions],
     ) -> Message | None:
-        """Send a request and wait for its reply; None: none came in time.
+        """Send a request and wait for its reply; return None if none arrives in time.
 
-        Runs in a session of its own and never in a transaction, as the request must be visible.
+        Uses a separate session, never a transaction, because the request must be visible.
         Any number of requests may wait at the same time. With a factory that shares its
         connection (caching, single) they share a temporary queue, where a reply is recognized by
         its correlation id: that of the request, or else its message id. With another factory, or
-        with `shared_reply_queue` off, each request has a temporary queue of its own, as in Spring.
+        with `shared_reply_queue` off, each request has its own temporary queue, as in Spring.
 
         Args:
             destination: a destination or its name; None: the default.
@@ -188,7 +188,7 @@ class JmsTemplate(TemplateReceiving):
     ) -> Any:
         """Send a payload as a request and return the reply's payload; `request` is the same.
 
-        The reply is awaited as by `send_and_receive`; None: none came in time. Spring:
+        Waits for the reply as `send_and_receive` does; None if none arrives in time. Spring:
         JmsMessagingTemplate.convertSendAndReceive.
 
         Args:

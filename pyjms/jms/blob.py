@@ -17,7 +17,7 @@ OCTET_STREAM = "application/octet-stream"
 
 
 class BlobBody:
-    """Where the body of a blob message is: at `url`, or still in a local file or stream."""
+    """The location of a blob message's body: at `url`, or still in a local file or stream."""
 
     __slots__ = ("deleted_by_broker", "file", "mime_type", "name", "size", "url")
 
@@ -133,7 +133,7 @@ class BlobMessage(Message):
 
     @property
     def deleted_by_broker(self) -> bool:
-        """Whether the body was uploaded for this message only, so that it may go with it."""
+        """Whether the body was uploaded only for this message, so it may be deleted with it."""
         return self.body.deleted_by_broker
 
     def get_input_stream(self) -> BinaryIO:

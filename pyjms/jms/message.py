@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 class MessageSource(Protocol):
-    """What a received message decodes its properties and body from."""
+    """The source from which a received message decodes its properties and body."""
 
     def decode_properties(self) -> dict[str, object]:
         """Return the application's properties.
@@ -75,12 +75,11 @@ _DONE = _Done()
 class Message:
     """A message that has headers and properties only.
 
-    Sending sets `message_id`, `destination`, `delivery_mode`, `priority`, `timestamp`,
-    `expiration` and `delivery_time`, whatever they were. `timestamp` and `expiration` are
-    milliseconds since 1970, 0 if not set. `delivery_count` is 1 for the first delivery
-    (JMSXDeliveryCount).
-    `original_destination` is ActiveMQ's: where a rerouted message, such as a dead letter, was
-    sent first.
+    Sending sets `message_id`, `destination`, `delivery_mode`, `priority`, `timestamp`, `expiration`
+    and `delivery_time`, whatever they were. `timestamp` and `expiration` are milliseconds since
+    1970, 0 if not set. `delivery_count` is 1 for the first delivery (JMSXDeliveryCount).
+    `original_destination` is ActiveMQ's: the first destination of a rerouted message, such as a
+    dead letter.
 
     JMS: javax.jms.Message (JMS 1.1 section 3).
     """
@@ -235,7 +234,8 @@ class Message:
         self._reset_body()
 
     def acknowledge(self) -> Awaitable[None]:
-        """Acknowledge what the session consumed so far (CLIENT), or this message (INDIVIDUAL).
+        """Acknowledge all messages consumed by the session so far (CLIENT), or this one
+        (INDIVIDUAL).
 
         Does not block: the acknowledgement is sent, or queued for sending, when the call
         returns, and awaiting the result is optional. Does nothing for a message that no session

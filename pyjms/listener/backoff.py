@@ -45,8 +45,8 @@ class FixedBackOff:
     """The same `interval` (seconds) before each of `max_attempts` (None: unlimited).
 
     Up to `jitter` seconds are added to each wait at random, so that not all clients of a broker
-    connect at the same moment when it is back. None: none, but a JmsApplication adds a fifth of the
-    interval to waits without a limit; 0: never any.
+    connect at the same moment when it is back. None: no jitter, except that a JmsApplication adds a
+    fifth of the interval to waits without a limit; 0: never any.
     """
 
     def __init__(

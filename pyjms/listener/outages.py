@@ -40,7 +40,7 @@ def is_connection_failure(error: BaseException) -> bool:
 
 
 def leave_losses_to_recovery(connection: Connection, listener: str) -> None:
-    """Have a connection of a listener log its loss at DEBUG: recovery reports the outage.
+    """Make a listener's connection log its loss at DEBUG: recovery reports the outage.
 
     What else the broker reports of it stays a warning. A connection that has an exception
     listener, or is shared and accepts none, keeps what it has.

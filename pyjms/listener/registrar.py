@@ -25,28 +25,28 @@ Starter = Callable[..., Awaitable[AbstractMessageListenerContainer]]
 
 
 class ArgumentResolver(Protocol):
-    """Supplies parameters of handlers that are nothing else. Spring: a custom argument resolver."""
+    """Supplies custom handler parameters. Spring: a custom argument resolver."""
 
     def supports(self, parameter: HandlerParameter) -> bool:
-        """Whether it supplies this parameter; asked once, when the handler is looked at."""
+        """Whether it supplies this parameter; called once, when the handler is analysed."""
         ...
 
     def resolve(
         self, parameter: HandlerParameter, message: Message, session: Session | None
     ) -> object:
-        """Return the argument for a message; in the handler's thread if that is no coroutine."""
+        """Return the argument for a message; called in the thread of a `def` handler."""
         ...
 
 
 class JmsListenerEndpointRegistrar:
-    """What configurers set, and the endpoints that they add. Spring: the class of this name.
+    """Collects the settings and endpoints of configurers. Spring: the class of this name.
 
     Attributes:
         container_factory: creates the containers of listeners that name no factory; None: the
             provider `jms_listener_container_factory`, or the next.
         container_factory_name: the name of the provider of that factory.
-        argument_resolvers: asked in this order for parameters of handlers that have no mark.
-        endpoint_registry: what creates and keeps the containers; None: that of the application.
+        argument_resolvers: asked in this order for handler parameters without a marker.
+        endpoint_registry: creates and keeps the containers; None: the application's.
     """
 
     def __init__(self) -> None:

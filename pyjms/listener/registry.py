@@ -108,7 +108,7 @@ class JmsListenerEndpointRegistry:
         """Shut down the container of this id and remove it.
 
         Raises:
-            KeyError: there is none; the text names those that there are.
+            KeyError: there is no such id; the text lists the existing ones.
         """
         container = self[listener_id]
         del self._containers[listener_id]
@@ -139,10 +139,10 @@ class JmsListenerEndpointRegistry:
             callback()
 
     async def pause(self, *listener_ids: str, timeout: float | None = None) -> bool:
-        """Pause listeners, all unless named: they receive nothing until `resume`.
+        """Pause listeners (all unless named) until `resume`.
 
-        Returns when no handler of theirs is running any more, in `timeout` seconds at the latest
-        (None waits for ever); True in the first case.
+        Returns True when none of their handlers is running any more, or False after `timeout`
+        seconds (None waits for ever).
 
         Raises:
             KeyError: there is no listener of such an id.
@@ -160,7 +160,7 @@ class JmsListenerEndpointRegistry:
         return all(ended)
 
     async def resume(self, *listener_ids: str) -> None:
-        """Have paused or stopped listeners receive again, all unless named.
+        """Resume paused or stopped listeners (all unless named).
 
         Raises:
             KeyError: there is no listener of such an id.

@@ -81,7 +81,7 @@ class Statistics:
 class MetricsObserver(Protocol):
     """Called with each change of a statistic, on the loop where it happens: it must not block.
 
-    What it raises is logged, and nothing else.
+    Exceptions that it raises are only logged.
     """
 
     def on_change(self, stats: Statistics, name: str, value: float) -> None:
@@ -103,7 +103,7 @@ _observers: list[MetricsObserver] = []
 
 
 def add_metrics_observer(observer: MetricsObserver) -> None:
-    """Have `observer` called with all changes of statistics in this process. Idempotent.
+    """Register `observer` for all changes of statistics in this process. Idempotent.
 
     Connections have statistics if `jms.statsEnabled` is on, pools always. Thread-safe.
     """

@@ -14,17 +14,17 @@ __all__ = ["AsyncSqlIdempotencyStore"]
 
 
 class AsyncSqlIdempotencyStore:
-    """Does as `SqlIdempotencyStore`, with AsyncSessions, for `async def` handlers.
+    """Like `SqlIdempotencyStore`, with AsyncSessions, for `async def` handlers.
 
     Where the handler has an AsyncSession or AsyncConnection among its arguments, the key is part of
-    that transaction, which the handler commits. Else the store has a transaction of its own, which
-    is open while the handler runs, and committed when it has returned, before the message is. It
+    that transaction, which the handler commits. Otherwise the store has its own transaction, which
+    is open while the handler runs, and is committed when it has returned, before the message. It
     works on asyncio, as SQLAlchemy does; nothing blocks the loop. A cancelled handler's transaction
     is rolled back.
 
     Args:
         sessions: an `async_sessionmaker`, for handlers without a session; None: all have one.
-        listener: who handles the keys, where several handlers have the same.
+        listener: the name of the handler, if several handlers have the same keys.
     """
 
     after_commit = False
@@ -37,7 +37,8 @@ class AsyncSqlIdempotencyStore:
         self._open: dict[str, AsyncSession | None] = {}
 
     async def claim(self, key: str, arguments: Sequence[object]) -> Claim:
-        """Insert `key`; of two at once, the second waits for the first in the database.
+        """Insert `key`; if there are two at the same time, the second waits for the first in the
+        database.
 
         Raises:
             ConfigurationException: there is no session.

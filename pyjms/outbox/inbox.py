@@ -51,7 +51,7 @@ Database = Session | Connection
 
 
 def key_of(message: Message) -> str:
-    """Return what tells a message from others: its id in an outbox, else its message id.
+    """Return the key that identifies a message: its id in an outbox, else its message id.
 
     Raises:
         ConfigurationException: it has neither: it was not received.
@@ -64,14 +64,14 @@ def key_of(message: Message) -> str:
 
 
 def record(database: Database, message: Message | str, *, listener: str = "") -> bool:
-    """Record in the transaction of `database` that a message is handled; False: it was before.
+    """Record in the transaction of `database` that a message is handled; False if it was before.
 
     Blocks. The row is the transaction's: rolled back with it.
 
     Args:
         database: a session or connection.
-        message: a received message, or a key of the application's own.
-        listener: who handles it, where several handle the same messages.
+        message: a received message, or an application-defined key.
+        listener: the name of the handler, if several handle the same messages.
     """
     key = message if isinstance(message, str) else key_of(message)
     row = {"listener": listener, "message_key": key, "handled_at": _clock.time_ms() / 1000}
@@ -98,14 +98,14 @@ def record(database: Database, message: Message | str, *, listener: str = "") ->
 async def record_async(
     database: AsyncSession, message: Message | str, *, listener: str = ""
 ) -> bool:
-    """Do as `record`, in the transaction of an AsyncSession."""
+    """Like `record`, in the transaction of an AsyncSession."""
     return await database.run_sync(lambda session: record(session, message, listener=listener))
 
 
 def prune(database: Database, *, older_than: float) -> int:
     """Remove what was recorded more than `older_than` seconds ago; return how many rows.
 
-    Blocks. A message that comes again later than that is handled again.
+    Blocks. A message that is delivered again after that is handled again.
     """
     connection = database if isinstance(database, Connection) else database.connection()
     old = delete(INBOX).where(INBOX.c.handled_at < _clock.time_ms() / 1000 - older_than)
@@ -121,16 +121,17 @@ def unit_of_work(
         with unit_of_work(Sessions, message) as db:
             db.add(...)
 
-    At the end of the block the database is committed; when the handler returns, the message is. An
+    The database is committed at the end of the block, the message when the handler returns. An
     exception rolls both back. Blocks.
 
     Args:
         sessions: a `sessionmaker`, or another function that returns a new session.
-        message: the message, or a key of the application's own.
-        listener: who handles it, where several handle the same messages.
+        message: the message, or an application-defined key.
+        listener: the name of the handler, if several handle the same messages.
 
     Raises:
-        Skip: it was handled before, and lost its acknowledgement: the listener consumes it.
+        Skip: the message was handled before, but its acknowledgement was lost; the listener
+            consumes it.
     """
     with sessions() as session, session.begin():
         if not record(session, message, listener=listener):
@@ -145,7 +146,7 @@ async def unit_of_work_async(
     *,
     listener: str = "",
 ) -> AsyncIterator[AsyncSession]:
-    """Do as `unit_of_work`, with the AsyncSessions of an `async_sessionmaker`."""
+    """Like `unit_of_work`, with the AsyncSessions of an `async_sessionmaker`."""
     async with sessions() as session, session.begin():
         if not await record_async(session, message, listener=listener):
             raise _handled(message)
@@ -160,13 +161,13 @@ class SqlIdempotencyStore:
     """Remembers the keys of `@idempotent` in the table of the inbox.
 
     Where the handler has a Session or Connection among its arguments, the key is part of that
-    transaction, which the handler commits. Else the store has a transaction of its own, which is
-    open while the handler runs, and committed when it has returned, before the message is. Its
+    transaction, which the handler commits. Otherwise the store has its own transaction, which is
+    open while the handler runs, and is committed when it has returned, before the message. Its
     sessions are used by the threads of consumers.
 
     Args:
         sessions: a `sessionmaker`, for handlers without a session; None: all have one.
-        listener: who handles the keys, where several handlers have the same.
+        listener: the name of the handler, if several handlers have the same keys.
     """
 
     blocks = True
@@ -180,7 +181,8 @@ class SqlIdempotencyStore:
         self._open: dict[str, Session] = {}
 
     def claim(self, key: str, arguments: Sequence[object]) -> Claim:
-        """Insert `key`; of two at once, the second waits for the first in the database.
+        """Insert `key`; if there are two at the same time, the second waits for the first in the
+        database.
 
         Raises:
             ConfigurationException: there is no session.

@@ -57,17 +57,16 @@ class OutboxRelay:
         JmsApplication(handlers, OutboxRelay(engine))
 
     It starts before the listeners and stops after them. Several relays of one outbox, in any
-    number of processes, take turns. For one event loop; the database is used in a thread of its
-    own.
+    number of processes, take turns. For one event loop; the database is used in a separate thread.
 
     Args:
-        database: an Engine, or its URL. For AsyncSessions elsewhere: an Engine of the same
+        database: an Engine, or its URL. If the program uses AsyncSessions, an Engine for the same
             database.
-        outbox: which outbox.
-        batch_size: how many messages are sent in one transaction, at most.
-        interval: seconds between two looks at an empty outbox.
-        lease: seconds after which another relay goes on in place of one that died, where the
-            database has no SKIP LOCKED. A round must not take longer.
+        outbox: the name of the outbox.
+        batch_size: the maximum number of messages that are sent in one transaction.
+        interval: seconds between two checks of an empty outbox.
+        lease: seconds after which another relay takes over from one that died, if the database has
+            no SKIP LOCKED. A round must not take longer.
         keep: mark rows that were sent (`sent_at`) instead of deleting them.
 
     Raises:
@@ -139,7 +138,8 @@ class OutboxRelay:
                 await worker.join(5.0)
 
     async def send_waiting(self, template: JmsTemplate) -> int:
-        """Send what is in the outbox now, and return how many messages; 0 without a turn.
+        """Send the messages in the outbox now, and return their number; 0 if another relay has its
+        turn.
 
         Raises:
             JMSException: the broker cannot be reached, or does not accept a message.

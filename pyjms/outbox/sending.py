@@ -51,21 +51,22 @@ def send(
     Args:
         database: the session or connection whose transaction it belongs to.
         destination: a queue or topic; a name alone means a queue.
-        payload: what `JmsTemplate.convert_and_send` takes, as far as it becomes text or bytes.
-        properties: of the message.
+        payload: a payload for `JmsTemplate.convert_and_send` that becomes text or bytes.
+        properties: the properties of the message.
         correlation_id: JMSCorrelationID.
         type: JMSType.
         reply_to: JMSReplyTo.
-        group_id: JMSXGroupID, whose messages one consumer gets in order.
+        group_id: JMSXGroupID; one consumer gets all messages of a group, in order.
         priority: from 0 to 9.
         time_to_live: seconds after which the message expires, from now on; 0: never.
-        converter: makes the message of the payload; None: as an application does, a dict as JSON.
-        outbox: which outbox, where several relays serve several brokers.
+        converter: converts the payload to a message; None: as in an application, with dicts as
+            JSON.
+        outbox: the name of the outbox, if several relays serve several brokers.
 
     Raises:
         MessageConversionException: the payload or a property cannot be kept in a row.
-        InvalidDestinationException: the destination is none.
-        TypeError: a header is no text.
+        InvalidDestinationException: the destination is not valid.
+        TypeError: a header is not a str.
         ValueError: the priority or the time to live is out of its range.
     """
     if not 0 <= priority <= 9:
@@ -107,7 +108,7 @@ def send(
 async def send_async(
     database: AsyncSession, destination: str | Destination, payload: object, **options: Any
 ) -> str:
-    """Do as `send`, in the transaction of an AsyncSession."""
+    """Like `send`, in the transaction of an AsyncSession."""
     return await database.run_sync(lambda session: send(session, destination, payload, **options))
 
 

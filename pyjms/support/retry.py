@@ -22,19 +22,20 @@ _MOST_DOUBLINGS: Final = 64
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """What happens to a message whose handler raised. None: as the connection's redelivery policy.
+    """What happens to a message whose handler raised. None: the connection's redelivery policy
+    applies.
 
     Immutable; any number of listeners may share one. ActiveMQ: RedeliveryPolicy.
 
     Attributes:
         maximum: redeliveries before the message becomes a dead letter; 0: none, -1: no limit.
         initial_delay: seconds before the first redelivery, and before each one without multiplier.
-        multiplier: the factor by which each further delay is longer; 1: all are equal.
+        multiplier: the factor by which each further delay grows; 1: all are equal.
         max_delay: the longest delay in seconds.
         jitter: the share by which each delay varies at random, from 0 to 1.
         retry_on: the exceptions after which there is another attempt; after others the message is
             a dead letter at once.
-        no_retry_for: those among them after which there is none.
+        no_retry_for: exceptions among these after which there is no other attempt.
         dead_letter: the destination of this listener's dead letters, sent in the transaction that
             consumes the message; None: the broker's.
 

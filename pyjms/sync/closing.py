@@ -146,7 +146,7 @@ class CloseableFacade(Facade[C], Generic[C]):
         listener: Callable[[Any], object] | None,
         previous: Callable[[Any], object] | None,
     ) -> None:
-        """Have the core call `listener` in a thread, and end the thread of the previous one."""
+        """Let the core call `listener` in a thread, and end the thread of the previous one."""
         worker = None
         if listener is None:
             call_on_loop(self.loop, set_on_core, None)
@@ -179,7 +179,7 @@ class ListeningFacade(CloseableFacade[L], Generic[L]):
         return self.listener
 
     def set_message_listener(self, listener: BlockingListener | None) -> None:
-        """Have `listener` called with each message, in a thread; None: stop calling it."""
+        """Set the listener, which is called with each message in a thread; None: none."""
         self._set_listener(self.core.set_message_listener, listener, self.listener)
         self.listener = listener
 

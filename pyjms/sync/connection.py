@@ -207,7 +207,7 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
             `tcp://localhost:61616`, unless AMQ_HOST and AMQ_PORT are set.
         user_name: the user of connections that name none; `user` is the same, as in settings.
         password: that user's password.
-        redelivery_policy: the policy of destinations without one of their own.
+        redelivery_policy: the policy of destinations that have no policy.
         options: the options of `pyjms.aio.ConnectionFactory`; durations in seconds. They
             override those of the URL.
 
@@ -235,7 +235,7 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
         api.MessageTransformer | None
     ]("The message transformer of new connections, called on the loop: it must not block.")
     redelivery_policy: Attribute[RedeliveryPolicy] = Attribute[RedeliveryPolicy](
-        "The redelivery policy of destinations without one of their own."
+        "The redelivery policy of destinations that have no policy."
     )
     redelivery_policy_map: Attribute[RedeliveryPolicyMap] = Attribute[RedeliveryPolicyMap](
         "The redelivery policies by destination.", read_only=True

@@ -98,7 +98,7 @@ class JMSProducer(SessionPart[api.JMSProducer]):
         return given.listener if isinstance(given, ThreadedListener) else given
 
     def set_async(self, listener: api.CompletionListener | None) -> Self:
-        """Send asynchronously: `listener` is called with each outcome. None: sends wait again."""
+        """Send asynchronously, with `listener` called for each outcome; None: synchronously."""
         threaded = None if listener is None else ThreadedListener(listener, self._completions)
         self.core.set_async(threaded)
         return self
@@ -219,7 +219,7 @@ class JMSContext(SessionPart[api.JMSContext], CloseableFacade[api.JMSContext]):
     create_object_message: Final = forwarding(api.JMSContext.create_object_message)
 
     def create_context(self, session_mode: AcknowledgeMode | int) -> JMSContext:
-        """Create a context with a session of its own on the same connection. Blocks.
+        """Create a context with a new session on the same connection. Blocks.
 
         The connection is closed with the last of its contexts.
 

@@ -128,7 +128,7 @@ class UserCredentialsConnectionFactoryAdapter(CreatingFactory[CoreCredentials]):
 
 
 class DelegatingConnectionFactory(CreatingFactory[CoreDelegating]):
-    """Passes everything on to another factory. Spring: DelegatingConnectionFactory.
+    """Delegates everything to another factory. Spring: DelegatingConnectionFactory.
 
     Threads may share it.
 

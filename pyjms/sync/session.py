@@ -160,7 +160,7 @@ class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.Mess
     def set_message_available_listener(
         self, listener: Callable[[MessageConsumer], object] | None
     ) -> None:
-        """Have `listener` called with this consumer when a message can be received at once.
+        """Set a function that is called with this consumer when a message can be received.
 
         It is called in a thread, once for each message that arrives, unless that was received
         meanwhile. It may receive: `receive(0)` may still return None, for instance where the
@@ -270,7 +270,7 @@ class Session(SessionPart[api.Session], ListeningFacade[api.Session]):
     )
 
     def add_synchronization(self, synchronization: Synchronization) -> None:
-        """Have `synchronization` called at the end of the session's transaction, in a thread.
+        """Register callbacks for the end of the session's transaction, called in a thread.
 
         Its methods are plain functions and may use the session; `commit` and `rollback` wait for
         them. A transacted session without a transaction begins one.

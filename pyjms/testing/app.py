@@ -55,7 +55,7 @@ def with_redelivery_delay(url: str, seconds: float) -> str:
 class JmsTestApp:
     """Starts applications against a test's broker. The fixture `jms_app` is one.
 
-    A message whose handler raises is redelivered at once, so a bad one soon is a dead letter.
+    A message whose handler raises is redelivered at once, so it soon becomes a dead letter.
     """
 
     def __init__(self, broker: EmbeddedBroker | RemoteBroker, url: str) -> None:
@@ -107,9 +107,9 @@ class JmsTestApp:
 
         Without `config` and `settings` the defaults apply: no file is searched for.
         `redelivery_delay`: seconds before a rolled-back message is redelivered (1 s outside of
-        tests); options `jms.redeliveryPolicy` of `pyjms_broker_url` take precedence. None: as the
-        settings say.
-        `interceptors`, `send_interceptors` and `error_handler` are JmsApplication's.
+        tests); options `jms.redeliveryPolicy` of `pyjms_broker_url` take precedence. None: the
+        delay of the settings. `interceptors`, `send_interceptors` and `error_handler` are
+        JmsApplication's.
 
         Raises:
             IllegalStateException: one runs already.
@@ -179,7 +179,7 @@ class JmsTestApp:
             raise errors[0]
 
     async def messages(self, name: str) -> list[Message]:
-        """Return the messages that wait in the queue `name`, oldest first; they stay there."""
+        """Return the messages in the queue `name`, oldest first, without removing them."""
 
         async def read(_: Session, browser: QueueBrowser) -> list[Message]:
             return [message async for message in browser]
@@ -187,7 +187,7 @@ class JmsTestApp:
         return await self.template.browse(name, read)
 
     async def payloads(self, name: str, type: Any = None) -> list[Any]:  # noqa: A002 - JMS's word
-        """Return the payloads of the messages that wait in the queue `name`; they stay there.
+        """Return the payloads of the messages in the queue `name`, without removing them.
 
         Args:
             name: the queue.
@@ -202,7 +202,7 @@ class JmsTestApp:
     async def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[Message]:
         """Return the messages in the dead-letter queue, oldest first, without removing them.
 
-        At a broker that other tests have used, those since the start of this one.
+        On a broker that other tests have used, only those since the start of this test.
         """
         if isinstance(self.broker, RemoteBroker):
             return await self.broker.dead_letters(name)

@@ -108,11 +108,11 @@ class BlockingJmsTestApp:
         self._call(self._app.recorder.until, condition, timeout)
 
     def messages(self, name: str) -> list[Message]:
-        """Return the messages that wait in the queue `name`, oldest first; they stay there."""
+        """Return the messages in the queue `name`, oldest first, without removing them."""
         return self._call(self._app.messages, name)
 
     def payloads(self, name: str, type: Any = None) -> list[Any]:  # noqa: A002 - JMS's word
-        """Return the payloads of the messages that wait in the queue `name`; they stay there.
+        """Return the payloads of the messages in the queue `name`, without removing them.
 
         Raises:
             MessageConversionException: one cannot be read, or not as `type`.

@@ -32,7 +32,7 @@ _MOMENTS: Final = ("before", "after")
 
 
 class ChaosError(Exception):
-    """What a failure planned by a test raises, unless the test names another exception."""
+    """Raised by a failure that a test plans, unless the test names another exception."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +66,22 @@ class Chaos:
         at: Moment = "before",
         times: int = 1,
     ) -> None:
-        """Have the next `times` calls of a handler fail with `error` (default: ChaosError)."""
+        """Make the next `times` calls of a handler fail with `error` (default: ChaosError)."""
         error = error or ChaosError(f"planned by the test, {at} {_name(handler)}")
         self._plan(handler, _Failure(_checked(at), error), times)
 
     def duplicate(self, handler: Callable[..., Any], *, times: int = 1) -> None:
-        """Have the next `times` messages handled twice: the transaction is lost after the handler.
+        """Make the next `times` messages be handled twice, by losing the transaction after the
+        handler.
 
-        What the handler has sent in it is rolled back; other effects of it stay.
+        Messages that the handler sent in it are rolled back; its other effects remain.
         """
         self.fail(handler, ChaosError("planned by the test: a duplicate"), at="after", times=times)
 
     def delay(
         self, handler: Callable[..., Any], seconds: float, *, at: Moment = "before", times: int = 1
     ) -> None:
-        """Have the next `times` calls of a handler take so many seconds longer.
+        """Make the next `times` calls of a handler take this number of seconds longer.
 
         With `jms_clock` it is virtual time.
         """
@@ -90,7 +91,7 @@ class Chaos:
     def drop_connection(
         self, handler: Callable[..., Any], *, at: Moment = "after", times: int = 1
     ) -> None:
-        """Have all connections of the broker break during the next `times` calls of a handler."""
+        """Break all connections of the broker during the next `times` calls of a handler."""
         self._plan(handler, _Failure(_checked(at), drops=True), times)
 
     async def drop_connections(self) -> int:

@@ -163,7 +163,7 @@ def jms_chaos(jms_app: JmsTestApp) -> Chaos:
 
 @pytest.fixture
 def jms_blocking_app(pyjms_real_broker_url: str) -> Iterator[BlockingJmsTestApp]:
-    """Runs handlers on a broker of its own, or a real one, for tests that are not coroutines.
+    """Runs handlers on an embedded or real broker, for tests that are not coroutines.
 
     `jms_blocking_app.start(module)`, `jms_blocking_app.template.convert_and_send(...)`.
     """

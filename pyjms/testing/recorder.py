@@ -52,7 +52,7 @@ class Recorder:
         return [call.message for call in self.calls(handler)]
 
     def results(self, handler: Callable[..., Any]) -> list[object]:
-        """Return what this handler returned, of the calls that did not fail."""
+        """Return the results of the calls of this handler that did not fail."""
         return [call.result for call in self.calls(handler) if call.error is None]
 
     async def until_called(
@@ -72,9 +72,9 @@ class Recorder:
     async def until(
         self, condition: Callable[[list[HandlerCall]], bool], timeout: float = 5.0
     ) -> None:
-        """Wait until `condition` holds of all calls so far, such as of a topic's listener.
+        """Wait until `condition` holds for all calls so far, for example of a topic's listener.
 
-        The calls have ended, their messages may not be acknowledged yet.
+        The calls have ended, but their messages may not be acknowledged yet.
 
         Args:
             condition: called with the list of calls, once and after each of them.

@@ -224,7 +224,7 @@ class ActiveMQConnection(ConsumingConnection):
                 await self._end(sessions)
 
     def add_transport_listener(self, listener: InterruptionListener) -> None:
-        """Have `listener` called when a failover transport loses its broker, and has the next one.
+        """Register a listener that is called when a failover transport loses or finds a broker.
 
         The calls are made on the event loop and must not block. ActiveMQ: addTransportListener.
         """

@@ -143,7 +143,7 @@ class SessionResources:
         self.release_closed_consumers()
 
     def mark_failed(self, failure: JMSException) -> None:
-        """Have every further call raise the connection's failure; nothing is ended or woken."""
+        """Make every further call raise the connection's failure; nothing is ended or woken."""
         for consumer in self.all_consumers:
             consumer.failure = failure
             consumer.is_closed = True

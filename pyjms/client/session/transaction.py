@@ -112,11 +112,11 @@ class SessionTransaction(ABC):
 
     @abstractmethod
     def add_synchronization(self, synchronization: Synchronization) -> None:
-        """Have `synchronization` called at the end of the transaction, which is begun if needed."""
+        """Register a synchronization with the transaction, which is begun if needed."""
 
     @abstractmethod
     def set_listener(self, listener: LocalTransactionEventListener | None) -> None:
-        """Have `listener` called when local transactions begin and end."""
+        """Set a listener that is called when local transactions begin and end."""
 
     def redelivered(self) -> None:  # noqa: B027 - only local transactions wait for it
         """Note that a message delivered by a lost broker came again."""

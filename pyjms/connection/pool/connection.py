@@ -78,7 +78,7 @@ class PhysicalConnection:
         self._stats.borrowed_connections.decrement()
 
     def is_due(self) -> bool:
-        """Return whether it is to be closed: unused, and failed, idle for too long or too old."""
+        """Return whether to close it: unused, and failed, idle for too long, or too old."""
         if self.references:
             return False
         now = _clock.now()
@@ -112,7 +112,7 @@ class PhysicalConnection:
         return pool
 
     def end(self) -> None:
-        """Note that it is about to be closed: who waits for a session is refused."""
+        """Note that it is about to be closed, and refuse callers that wait for a session."""
         if self._is_open:
             self._is_open = False
             self._stats.connections.decrement()
@@ -185,7 +185,7 @@ class PooledConnection(QueueConnection, TopicConnection):
 
     @property
     def exception_listener(self) -> ExceptionListener | None:
-        """The exception listener of this handle, beside those of others."""
+        """The exception listener of this handle, in addition to those of others."""
         return self._listener
 
     @exception_listener.setter
@@ -203,7 +203,7 @@ class PooledConnection(QueueConnection, TopicConnection):
 
     @property
     def stats(self) -> Any:
-        """The connection's statistics; None without, see `jms.statsEnabled`."""
+        """The connection's statistics; None unless `jms.statsEnabled` is set."""
         return getattr(self._usable(), "stats", None)
 
     async def create_session(
@@ -243,7 +243,7 @@ class PooledConnection(QueueConnection, TopicConnection):
         await self._physical.start()
 
     async def stop(self) -> None:
-        """Leave the connection running for others; of ActiveMQ's pool this handle is unusable."""
+        """Leave the connection running for others; in ActiveMQ's pool, disable this handle."""
         if self._is_jms_11:
             self._usable()
             self._is_stopped = True

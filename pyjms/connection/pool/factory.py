@@ -44,9 +44,9 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     ActiveMQ: PooledConnectionFactory of activemq-pool. `create_connection` opens connections up to
     `max_connections` for each pair of user name and password, then returns handles on the open ones
     in turn. Closing a handle closes what was created through it; the connection stays open until it
-    is idle or old, fails, or `clear` or `stop` is called. As in ActiveMQ's, which is a pool of
-    JMS 1.1, a handle that was stopped is unusable, and calls of JMS 2.0 are refused.
-    Tasks of one loop may share the factory.
+    is idle or old, fails, or `clear` or `stop` is called. As in ActiveMQ's pool, which supports JMS
+    1.1, a handle that was stopped is unusable, and calls of JMS 2.0 are refused. Tasks of one loop
+    may share the factory.
 
     Args:
         target_connection_factory: opens the connections.
@@ -145,7 +145,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
                     await task.wait()
 
     async def destroy(self) -> None:
-        """Do as `stop`; the name that all factories with connections of their own have."""
+        """The same as `stop`, under the name that all factories with connections share."""
         await self.stop()
 
     async def expire_connections(self) -> None:

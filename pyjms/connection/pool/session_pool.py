@@ -44,7 +44,7 @@ class _Turn:
 
 
 class SessionPool:
-    """Lends sessions, at most so many at a time; others wait in the order of their calls."""
+    """Lends a limited number of sessions; further callers wait in the order of their calls."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class SessionPool:
             self._vacate()
 
     def close(self, error: JMSException) -> None:
-        """Have all callers that wait fail: the connection is closed, and its sessions with it."""
+        """Fail all waiting callers: the connection is closed, and its sessions with it."""
         self._failure = error
         while self._waiting:
             turn = self._waiting.popleft()

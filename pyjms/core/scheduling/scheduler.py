@@ -38,8 +38,8 @@ class JmsScheduler:
     other threads use `pyjms.JmsScheduler`.
 
     Args:
-        template: sends and converts. A connection factory: a JmsTemplate with default settings is
-            created for it.
+        template: sends and converts. For a connection factory, a JmsTemplate with default settings
+            is created.
     """
 
     def __init__(self, template: JmsTemplate | ConnectionFactory) -> None:
@@ -57,11 +57,11 @@ class JmsScheduler:
         name: str | None = None,
         **options: Unpack[SendOptions],
     ) -> None:
-        """Have the broker send `payload` at the times of a cron entry, or at a fixed rate.
+        """Schedule `payload` to be sent at the times of a cron entry, or at a fixed rate.
 
-        Without a name the request is a message as any other, and part of a transaction if there is
-        one. With a name there is one such job at the broker, whichever process asks for it: one
-        that is the same is kept, another one replaced. That takes effect at once.
+        Without a name the request is a message like any other, and part of a transaction if there
+        is one. With a name there is only one such job on the broker, even if several processes add
+        it: an identical job is kept, a different one is replaced. This takes effect at once.
 
         Args:
             destination: a destination or its name; None: the default.
@@ -71,7 +71,7 @@ class JmsScheduler:
             fixed_rate: seconds between two deliveries.
             initial_delay: seconds before the first one of a fixed rate; None: as `fixed_rate`.
             repeat: deliveries after the first one, at most 1000; None: for ever.
-            name: of the job.
+            name: the name of the job.
             options: those of `JmsTemplate.convert_and_send`, but `delay`. A `time_to_live` counts
                 from each delivery.
 
@@ -117,7 +117,7 @@ class JmsScheduler:
             return [job for job in await all_.all() if name in (None, job.name)]
 
     async def cancel(self, job: ScheduledJob | str) -> None:
-        """Remove a job, given as such or by its id; one that is not there any more is no error.
+        """Remove a job, given as an object or by its id. It is not an error if it no longer exists.
 
         Raises:
             JMSException: the connection has failed, or the broker refused.

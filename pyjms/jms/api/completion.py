@@ -12,23 +12,24 @@ __all__ = ["AsyncCallback", "CompletionListener"]
 
 
 class CompletionListener(Protocol):
-    """Learns how an asynchronous send ended. JMS 2.0: javax.jms.CompletionListener.
+    """Is called with the outcome of an asynchronous send. JMS 2.0: javax.jms.CompletionListener.
 
     One of the two methods, functions or coroutine functions, is called once for each send: in the
-    order of the sends, one at a time in a session, and never while a listener of that session
-    runs. With `pyjms.aio` they are called on the loop and must not block; with `pyjms` in a thread.
-    What they raise is logged.
+    order of the sends, one at a time in a session, and never while a listener of that session runs.
+    With `pyjms.aio` they are called on the loop and must not block; with `pyjms` in a thread.
+    Exceptions that they raise are logged.
     """
 
     def on_completion(self, message: Message, /) -> Awaitable[None] | None:
-        """Note that the broker has taken the message, where a synchronous send would return."""
+        """Called when the broker has the message, where a synchronous send would return."""
 
     def on_exception(self, message: Message, error: JMSException, /) -> Awaitable[None] | None:
-        """Note that the send failed, where a synchronous one would raise `error`."""
+        """Called when the send has failed, where a synchronous one would raise `error`."""
 
 
 class AsyncCallback(Protocol):
-    """Learns how an asynchronous send ended. ActiveMQ: org.apache.activemq.AsyncCallback.
+    """Is called with the outcome of an asynchronous send. ActiveMQ:
+    org.apache.activemq.AsyncCallback.
 
     The rules are those of `CompletionListener`.
     """

@@ -77,25 +77,26 @@ class Connection(Closeable):
     ) -> ConnectionConsumer:
         """Create a consumer whose messages the sessions of a pool work on. Waits for the broker.
 
-        Each session gets at most `max_messages` at a time, and `start()` of its server session
-        runs them through its message listener. A message whose listener raises is redelivered as
-        in any session, maybe by another session of the pool. What the pool raises goes to the
-        exception listener. JMS: createConnectionConsumer (JMS 1.1 section 8.2).
+        Each session gets at most `max_messages` at a time, and `start()` of its server session runs
+        them through its message listener. A message whose listener raises is redelivered as in any
+        session, possibly by another session of the pool. Exceptions of the pool go to the exception
+        listener. JMS: createConnectionConsumer (JMS 1.1 section 8.2).
 
         Args:
             destination: a queue or topic.
             selector: only messages for which it is true are received; None or "": all.
             server_session_pool: the sessions, created by this connection, with message listeners.
             max_messages: also the prefetch size, unless the destination has one
-                (`?consumer.prefetchSize=`): sessions work at the same time on that many in all.
-            no_local: whether messages sent by the own connection are left out (topics only).
+                (`?consumer.prefetchSize=`), which limits the messages that all sessions work on
+                together.
+            no_local: whether to skip messages sent over this connection (topics only).
 
         Raises:
             IllegalStateException: the connection is closed.
             InvalidDestinationException: the destination cannot be consumed from.
             InvalidSelectorException: the selector is malformed.
             JMSException: `max_messages` is below 1.
-            UnsupportedOperationException: the provider has none: the default.
+            UnsupportedOperationException: the provider has no connection consumers (the default).
         """
         del destination, selector, server_session_pool, max_messages, no_local
         raise _no_connection_consumers(self)
@@ -124,7 +125,7 @@ class Connection(Closeable):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Pause the delivery of messages; waits for listeners that run. Idempotent."""
+        """Pause the delivery of messages; waits for running listeners. Idempotent."""
 
 
 def _no_connection_consumers(connection: Connection) -> JMSException:

@@ -23,7 +23,7 @@ class ServerSession(Protocol):
         """The session, which has a message listener and belongs to the consumer's connection."""
 
     def start(self) -> Awaitable[None] | None:
-        """Have `session.run()` called, in a task of its own; then be available again.
+        """Call `session.run()` in a separate task; then become available again.
 
         A coroutine function is awaited, and the next messages wait for it.
         """
@@ -42,9 +42,9 @@ class ServerSessionPool(Protocol):
 class ConnectionConsumer(Closeable):
     """Passes a destination's messages to the sessions of a pool. JMS: ConnectionConsumer.
 
-    JMS 1.1 section 8.2.1. `close` passes on no more messages and waits for the listeners that run.
-    What was passed on and not delivered goes back to the broker; what is delivered and not settled
-    can still be committed or acknowledged.
+    JMS 1.1 section 8.2.1. `close` stops passing on messages and waits for running listeners.
+    Messages that were passed on but not delivered go back to the broker; messages that were
+    delivered but not settled can still be committed or acknowledged.
     """
 
     @property

@@ -31,7 +31,7 @@ class SharedByContexts:
         self._contexts += 1
 
     async def release(self) -> None:
-        """Count one context less; close the connection after the last one."""
+        """Release one context; close the connection after the last one."""
         self._contexts -= 1
         if not self._contexts:
             await self.connection.close()
@@ -120,11 +120,11 @@ class JMSContext(Closeable):
         await self.connection.start()
 
     async def stop(self) -> None:
-        """Pause the delivery of messages; waits for listeners that run."""
+        """Pause the delivery of messages; waits for running listeners."""
         await self.connection.stop()
 
     async def create_context(self, session_mode: AcknowledgeMode | int) -> JMSContext:
-        """Create a context with a session of its own on the same connection.
+        """Create a context with a new session on the same connection.
 
         Raises:
             IllegalStateException: this context is closed.
@@ -153,7 +153,7 @@ class JMSContext(Closeable):
         return self._session
 
     async def acknowledge(self) -> None:
-        """Acknowledge all messages that a CLIENT session has consumed; else do nothing."""
+        """Acknowledge all messages that a CLIENT session has consumed; otherwise do nothing."""
         self._check_open()
         if self._last is not None and self._mode == AcknowledgeMode.CLIENT:
             await self._last.acknowledge()
@@ -167,14 +167,14 @@ class JMSContext(Closeable):
         await (await self.session()).rollback()
 
     async def recover(self) -> None:
-        """Deliver the messages that are not acknowledged yet again; see `Session.recover`."""
+        """Redeliver all messages that are not acknowledged yet; see `Session.recover`."""
         await (await self.session()).recover()
 
     async def close(self) -> None:
         """Close the session and what it created; the last context closes the connection.
 
-        Waits for the listener and the completion listeners that run. A transaction is rolled
-        back. Idempotent.
+        Waits for running listeners and completion listeners. A transaction is rolled back.
+        Idempotent.
 
         Raises:
             IllegalStateException: called by a completion listener, which it would wait for.
@@ -196,7 +196,7 @@ class JMSContext(Closeable):
     # --- producers and consumers
 
     def create_producer(self) -> JMSProducer:
-        """Return a producer, with settings of its own. Nothing is sent to the broker.
+        """Return a producer with its own settings. Nothing is sent to the broker.
 
         Raises:
             IllegalStateException: the context is closed.

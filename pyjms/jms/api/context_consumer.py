@@ -87,8 +87,8 @@ class JMSConsumer(MessageConsumer):
     async def receive_body(self, kind: type[_T], timeout: float | None = None) -> _T | None:
         """Wait for the next message and return its body as `kind`. JMS: receiveBody.
 
-        A message that cannot be read as `kind` stays first in line, unacknowledged, in the modes
-        AUTO and DUPS_OK, and counts as delivered in the others.
+        In the modes AUTO and DUPS_OK, a message that cannot be read as `kind` stays unacknowledged,
+        and the next receive returns it; in the other modes it counts as delivered.
 
         Args:
             kind: str (text message), dict (map message), bytes (bytes and object message), a base

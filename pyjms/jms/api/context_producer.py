@@ -19,7 +19,7 @@ __all__ = ["BodyConverter", "JMSProducer"]
 
 
 class BodyConverter(Protocol):
-    """Converts what JMS has no kind of body for; a message converter is one."""
+    """Converts objects for which JMS has no message type; a message converter is one."""
 
     def to_message(self, payload: object, session: Session) -> Message:
         """Return a message of `session` for `payload`."""
@@ -36,8 +36,8 @@ class JMSProducer:
         await context.create_producer().set_priority(7).set_property("n", 1).send(queue, "text")
 
     Settings apply to every message that is sent, and properties and headers override those of the
-    message. It needs no close, and belongs to the task of its context. JMS's getters are
-    attributes without `get`, its headers have the names that they have on messages.
+    message. It need not be closed, and belongs to the task of its context. JMS's getters are
+    attributes without `get`; headers have the same names as on messages.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class JMSProducer:
         return self
 
     def set_time_to_live(self, seconds: float) -> Self:
-        """Have messages expire after `seconds`; 0: never.
+        """Set the time after which messages expire, in seconds; 0: never.
 
         Raises:
             IllegalStateException: it is negative.
@@ -96,7 +96,7 @@ class JMSProducer:
         return self
 
     def set_delivery_delay(self, seconds: float) -> Self:
-        """Have the broker deliver messages after `seconds`; see `MessageProducer.delivery_delay`.
+        """Set the seconds before the broker delivers; see `MessageProducer.delivery_delay`.
 
         Raises:
             IllegalStateException: it is negative.
@@ -115,7 +115,7 @@ class JMSProducer:
         return self
 
     def set_async(self, listener: CompletionListener | None) -> Self:
-        """Send asynchronously: `listener` is called with each outcome. None: sends wait again."""
+        """Send asynchronously, with `listener` called for each outcome; None: synchronously."""
         self.async_ = listener
         return self
 
@@ -127,7 +127,7 @@ class JMSProducer:
         return self._given.properties
 
     def set_property(self, name: str, value: object) -> Self:
-        """Set a property on every message, whatever it has itself.
+        """Set a property on every message, replacing the message's own.
 
         Raises:
             MessageFormatException: JMS has no type for the value.
@@ -152,17 +152,17 @@ class JMSProducer:
         return self._given.correlation_id
 
     def set_correlation_id(self, correlation_id: str | None) -> Self:
-        """Set the correlation id of every message; None: leave the message's own."""
+        """Set the correlation id of every message; None: keep the message's own."""
         self._given.correlation_id = correlation_id
         return self
 
     @property
     def reply_to(self) -> Destination | None:
-        """Where replies to every message are expected; None: as the message says."""
+        """The destination for replies to every message; None: the message's own."""
         return self._given.reply_to
 
     def set_reply_to(self, destination: Destination | None) -> Self:
-        """Set where replies are expected; None: leave it to the message."""
+        """Set the destination for replies; None: keep the message's own."""
         self._given.reply_to = destination
         return self
 
@@ -172,7 +172,7 @@ class JMSProducer:
         return self._given.type
 
     def set_type(self, name: str | None) -> Self:
-        """Set the type of every message; None: leave the message's own."""
+        """Set the type of every message; None: keep the message's own."""
         self._given.type = name
         return self
 
@@ -182,7 +182,7 @@ class JMSProducer:
         """Send a message, or a message with this body; waits as `MessageProducer.send`.
 
         Args:
-            destination: where to.
+            destination: the destination.
             body: a message; or a str (text message), bytes (bytes message), mapping (map message)
                 or None (message without a body); anything else needs the `message_converter` of
                 the context.

@@ -18,7 +18,7 @@ def _target_of(self: DelegatingSession) -> Session:
 
 
 class DelegatingSession(Session):
-    """Delegates every call but `close` to `_target()`: a cached session, one of a domain."""
+    """Delegates every call except `close` to the session that `_target()` returns."""
 
     @abstractmethod
     def _target(self) -> Session:

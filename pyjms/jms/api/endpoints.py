@@ -119,14 +119,15 @@ class MessageProducer(Closeable):
         Cancelling ends the wait; the message may have been sent.
 
         Args:
-            message: what to send, which can be sent again; or the destination, before the message.
-            to_send: what to send, after a destination.
-            destination: where to; required if, and only if, the producer has none of its own.
+            message: the message, which can be sent again later; or the destination, if the message
+                follows.
+            to_send: the message, after a destination.
+            destination: required if, and only if, the producer has none.
             delivery_mode: instead of the producer's.
             priority: 0 to 9, instead of the producer's.
             time_to_live: seconds until the message expires, 0 for never, instead of the producer's.
             delivery_delay: seconds before the message is delivered, instead of the producer's.
-            completion_listener: called with the outcome, for which the call then does not wait.
+            completion_listener: called with the outcome; the call then does not wait for it.
                 Until then the message cannot be changed, nor sent asynchronously again. JMS 2.0:
                 `send(message, completionListener)`.
 
@@ -161,7 +162,7 @@ class MessageConsumer(Closeable):
     @property
     @abstractmethod
     def message_selector(self) -> str | None:
-        """The selector of the consumer; None: it receives every message."""
+        """The selector of the consumer; None: it receives all messages."""
 
     @property
     @abstractmethod
@@ -170,7 +171,7 @@ class MessageConsumer(Closeable):
 
     @abstractmethod
     async def set_message_listener(self, listener: MessageListener | None) -> None:
-        """Have `listener` called with each message, one message at a time per session.
+        """Set the listener, which is called with each message, one at a time per session.
 
         None removes the listener.
 
@@ -181,12 +182,12 @@ class MessageConsumer(Closeable):
     async def set_message_available_listener(
         self, listener: MessageAvailableListener | None
     ) -> None:
-        """Have `listener` called with this consumer when a message can be received at once.
+        """Set a function that is called with this consumer when a message can be received at once.
 
-        It is called once for each message that arrives, unless that was received meanwhile; one
-        call at a time in a session, never beside a listener of that session. It may receive:
-        `receive(0)` may still return None, for instance where the message has expired. What it
-        raises is logged. None removes it. ActiveMQ: MessageAvailableConsumer.
+        It is called once for each message that arrives, unless it was received meanwhile; one call
+        at a time in a session, and never at the same time as a listener of that session. It may
+        receive; `receive(0)` may still return None, for instance if the message has expired. Its
+        exceptions are logged. None removes it. ActiveMQ: MessageAvailableConsumer.
 
         Raises:
             IllegalStateException: the consumer is closed, or its session has a message listener.
@@ -218,7 +219,7 @@ class MessageConsumer(Closeable):
     async def receive_checked(
         self, check: Callable[[Message], object], timeout: float | None = None
     ) -> Message | None:
-        """Do as `receive`, but a message for which `check` raises stays first in line.
+        """Like `receive`, but a message for which `check` raises is not consumed.
 
         It is neither acknowledged nor redelivered: the next receive returns it. A provider that
         acknowledges before it returns a message cannot do this; there, and by default, the

@@ -25,7 +25,7 @@ class ConnectionFactory(ABC):
 
     @property
     def shares_connection(self) -> bool:
-        """Whether its connections are handles on one, which stays open when they are closed."""
+        """Whether its connections are handles on a shared one; closing a handle keeps it open."""
         return False
 
     @abstractmethod
@@ -49,7 +49,7 @@ class ConnectionFactory(ABC):
     ) -> JMSContext:
         """Open a connection, with a session, as one object: the simplified API of JMS 2.0.
 
-        Of a factory that shares, caches or pools connections the context uses a handle.
+        If the factory shares, caches or pools connections, the context uses a handle.
 
         Args:
             user_name: None: the factory's user and password.
@@ -74,7 +74,7 @@ class ConnectionFactory(ABC):
 
 
 def check_factory(factory: object, user: str) -> None:
-    """Refuse what is no connection factory of coroutines, before `user` needs a connection.
+    """Refuse anything but a connection factory of `pyjms.aio`, before `user` connects.
 
     Raises:
         TypeError: it is a URL, a class, a blocking factory, or another object.

@@ -34,7 +34,7 @@ class Session(Closeable):
     """A context of sending and receiving: its messages are ordered, acknowledged, committed.
 
     JMS: javax.jms.Session (JMS 1.1 section 4.4). The `create_*_message`, `create_queue` and
-    `create_topic` methods make objects only; the broker learns nothing of them.
+        `create_topic` methods only create objects, without telling the broker.
     """
 
     @property
@@ -91,21 +91,23 @@ class Session(Closeable):
         stream: BinaryIO | None = None,
         deleted_by_broker: bool | None = None,
     ) -> BlobMessage:
-        """Return a message whose body is stored outside of the broker. Exactly one of three.
+        """Return a message whose body is stored outside of the broker.
 
         Does not block: a file or a stream is read, and uploaded, when the message is sent. A stream
         is not closed. ActiveMQ: ActiveMQSession.createBlobMessage.
 
         Args:
-            url: where the body is already.
+            url: the URL of a body that is stored already; exactly one of `url`, `file` and `stream`
+                is given.
             file: the path of a file to upload.
             stream: a binary stream to upload.
-            deleted_by_broker: None: True for what is uploaded, as in ActiveMQ.
+            deleted_by_broker: None: True if the body is uploaded, as in ActiveMQ.
 
         Raises:
             IllegalStateException: the session is closed.
             TypeError: not exactly one of url, file and stream is given.
-            UnsupportedOperationException: the provider has none, or not for the scheme of `url`.
+            UnsupportedOperationException: the provider has no blob messages, or none for the scheme
+                of `url`.
         """
         raise UnsupportedOperationException("This provider has no blob messages")
 
@@ -146,7 +148,7 @@ class Session(Closeable):
         Args:
             destination: a queue or topic; also a composite or a wildcard one.
             selector: only messages for which it is true are received; None or "": all.
-            no_local: whether messages sent by the own connection are left out (topics only).
+            no_local: whether to skip messages sent over this connection (topics only).
 
         Raises:
             IllegalStateException: the session is closed.
@@ -166,9 +168,9 @@ class Session(Closeable):
         """Create a consumer that fetches no messages ahead, and request its first one.
 
         The broker keeps each message until a `receive` requests it, so the consumer never holds
-        messages that others could have. With a prefetch size in the destination's options it is
-        an ordinary consumer, and so is that of a provider without pulls: the default here.
-        ActiveMQ: a consumer with prefetch 0.
+        messages that others could have. With a prefetch size in the destination's options it is an
+        ordinary consumer, and also if the provider has no pulls (the default here). ActiveMQ: a
+        consumer with prefetch 0.
 
         Args:
             destination: as for `create_consumer`.
@@ -208,7 +210,8 @@ class Session(Closeable):
         `Consumer.<name>.VirtualTopic.x`.
 
         Raises:
-            UnsupportedOperationException: the provider, or this topic, has none: the default.
+            UnsupportedOperationException: the provider has no shared subscriptions (the default),
+                or none for this topic.
             JMSException: as `create_consumer`.
         """
         raise _no_shared_subscriptions(topic, name, selector)
@@ -230,7 +233,8 @@ class Session(Closeable):
     async def unsubscribe(self, name: str) -> None:
         """Delete a durable subscription of this client id, with its messages.
 
-        A shared one only on the connection on which a consumer of it was created.
+        A shared subscription can only be deleted on a connection on which a consumer of it was
+        created.
 
         Raises:
             InvalidDestinationException: there is none of that name.
@@ -259,8 +263,8 @@ class Session(Closeable):
     async def wait_for_completions(self) -> None:
         """Wait until the completion listeners of all asynchronous sends have returned.
 
-        `close`, `commit` and `rollback` do so themselves. A provider that sends nothing
-        asynchronously has nothing to wait for: the default here.
+        `close`, `commit` and `rollback` do so themselves. A provider without asynchronous sends
+        (the default here) does not wait.
 
         Raises:
             IllegalStateException: called by a completion listener, which it would wait for.
@@ -268,16 +272,16 @@ class Session(Closeable):
 
     @abstractmethod
     async def recover(self) -> None:
-        """Deliver the messages that are not acknowledged yet again. JMS: Session.recover.
+        """Redeliver all messages that are not acknowledged yet. JMS: Session.recover.
 
         Raises:
             IllegalStateException: the session is closed or transacted.
         """
 
     def add_synchronization(self, synchronization: Synchronization) -> None:
-        """Have `synchronization` called at the end of the session's transaction. Does not block.
+        """Register callbacks for the end of the session's transaction. Does not block.
 
-        A transacted session without a transaction begins one. It serves one transaction.
+        A transacted session without a transaction begins one. They apply to one transaction.
         ActiveMQ: TransactionContext.addSynchronization.
 
         Raises:
@@ -290,7 +294,7 @@ class Session(Closeable):
     def set_local_transaction_event_listener(
         self, listener: LocalTransactionEventListener | None
     ) -> None:
-        """Have `listener` called when local transactions begin and end; None: call none.
+        """Set a listener that is called when local transactions begin and end; None: none.
 
         Does not block. ActiveMQ: TransactionContext.setLocalTransactionEventListener.
 
@@ -307,17 +311,17 @@ class Session(Closeable):
 
     @abstractmethod
     async def set_message_listener(self, listener: MessageListener | None) -> None:
-        """Have `listener` called with the messages of all consumers of the session."""
+        """Set a listener that is called with the messages of all consumers of the session."""
 
     async def run(self) -> None:
         """Deliver what the consumers have buffered to the session's listener, and return.
 
         Called by the pool of a connection consumer, with the session's listener set. Cancelling
-        ends the wait only. JMS: Session.run (JMS 1.1 section 8.2.4).
+        only ends the wait. JMS: Session.run (JMS 1.1 section 8.2.4).
 
         Raises:
             IllegalStateException: the session is closed, has no listener, or is in its listener.
-            UnsupportedOperationException: the provider cannot do it: the default.
+            UnsupportedOperationException: the provider does not support it (the default).
         """
         raise UnsupportedOperationException(f"{type(self).__name__} cannot be run")
 

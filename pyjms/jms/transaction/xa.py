@@ -96,7 +96,7 @@ class XAResource(ABC):
 
     @abstractmethod
     async def prepare(self, xid: Xid) -> int:
-        """Have the broker store the branch, so that a commit cannot fail; return its vote.
+        """Ask the broker to store the branch, so that a commit cannot fail; return its vote.
 
         XA_OK: prepared. XA_RDONLY: nothing was done in it, and it is over.
 
@@ -127,7 +127,7 @@ class XAResource(ABC):
 
     @abstractmethod
     async def recover(self, flags: int = TMSTARTRSCAN | TMENDRSCAN) -> list[Xid]:
-        """Return all branches that the broker has prepared, whoever prepared them.
+        """Return all branches that are prepared at the broker, by any client.
 
         As in ActiveMQ every call returns all of them, with TMSTARTRSCAN, TMENDRSCAN or neither.
         """

@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class Batch(Sequence[T]):
-    """What a batch listener handles in one transaction: a sequence of payloads.
+    """The messages that a batch listener handles in one transaction: a sequence of payloads.
 
-    A handler gets it as a parameter of type `Batch[Order]`, instead of `list[Order]` or beside
-    that. A listener of messages (a container's `message_listener`) gets it with the
+    A handler gets it as a parameter of type `Batch[Order]`, instead of or in addition to
+    `list[Order]`. A listener of messages (a container's `message_listener`) gets it with the
     messages themselves as items. For the task or thread that handles the batch, until the handler
     has returned; nothing here blocks.
     """
@@ -69,7 +69,8 @@ class Batch(Sequence[T]):
         """Make the message of `item` a dead letter, in the transaction that commits the others.
 
         Args:
-            item: one of the items, or its message. Of equal ones the first that is not rejected.
+            item: one of the items, or its message. If several are equal, the first that is not
+                rejected.
             reason: a text, or the exception that is the reason; the dead letter has it in its
                 properties.
 

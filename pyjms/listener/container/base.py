@@ -72,7 +72,7 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
     @property
     @abstractmethod
     def has_consumer(self) -> bool:
-        """Whether a consumer can receive; True where each receive creates one of its own."""
+        """Whether a consumer can receive; True if each receive creates its own."""
 
     @property
     @abstractmethod
@@ -108,7 +108,7 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
         """Check the properties and prepare, without receiving. Idempotent.
 
         Raises:
-            ValueError: a property is missing or does not go with the others.
+            ValueError: a property is missing or contradicts others.
         """
 
     @abstractmethod
@@ -137,7 +137,7 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
         """Stop receiving, and wait until the listeners in progress have ended normally.
 
         Messages stay in the broker until `resume`. A container that does not run stays as it is.
-        Cancelling gives up the wait; the container is paused all the same.
+        Cancelling only ends the wait; the container stays paused.
 
         Args:
             timeout: seconds to wait; None waits for ever, 0 does not wait.

@@ -66,7 +66,7 @@ _THREAD_JOIN = 1.0
 
 
 class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessageListenerContainer):
-    """Receives messages in loops of its own and calls the listener with each.
+    """Receives messages in its own loops and calls the listener with each.
 
     Keyword arguments are the properties, with Spring's names and defaults; they are
     attributes too. Times are seconds; `receive_timeout` None waits for ever (Spring's 0),
@@ -146,7 +146,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
 
     @property
     def has_consumer(self) -> bool:
-        """Whether a consumer can receive; True where each receive creates one of its own."""
+        """Whether a consumer can receive; True if each receive creates its own."""
         if self._connection.is_interrupted or self._recovery.in_progress:
             return False
         return self.cache_level < CacheLevel.CONSUMER or self.is_registered_with_destination
@@ -177,8 +177,8 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         Never raises because there is no broker: the consumers keep trying to connect.
 
         Raises:
-            JMSException: a URL or a selector that no broker can do anything with. The container
-                is not running then.
+            JMSException: a URL or selector that is invalid for every broker. The container is then
+                not running.
         """
         async with self._lock:
             self._initialize()
@@ -241,8 +241,8 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         """Stop for good, wait for running listeners, close everything.
 
         `timeout`: seconds that running listeners have to finish; then coroutine listeners are
-        cancelled, threads given up, and the broker delivers their messages again. None is
-        Spring's rule: cancel after `receive_timeout`, give up after another one, or never if
+        cancelled, threads are abandoned, and the broker delivers their messages again. None is
+        Spring's rule: cancel after `receive_timeout`, abandon after another one, or never if
         `accept_messages_while_stopping` is set or `receive_timeout` is None.
         """
         self._life_cycle.advance(ContainerEvent.SHUT_DOWN)
@@ -266,7 +266,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
     async def scale(self, lower: int, upper: int | None = None) -> None:
         """Change the number of consumers, at once if the container is running.
 
-        Idle consumers over the maximum end now, the others after the message in hand. Between
+        Idle consumers over the maximum end now, the others after their current message. Between
         `lower` and `upper` the number follows the load, as always.
 
         Raises:

@@ -178,7 +178,7 @@ class DefaultContainerProperties(ContainerProperties):
 
     @property
     def idle_consumer_limit(self) -> int:
-        """Idle consumers that keep the container from adding another one."""
+        """Number of idle consumers at which the container adds no further one."""
         return self._idle_consumer_limit
 
     @idle_consumer_limit.setter
@@ -227,11 +227,11 @@ class DefaultContainerProperties(ContainerProperties):
         return self._cache_level >= CacheLevel.CONNECTION
 
     def validate(self) -> None:
-        """Check that the properties go together.
+        """Check that the properties are consistent.
 
         Raises:
             TypeError: a duration is not a number.
-            ValueError: one is missing, or does not go with the others.
+            ValueError: one is missing, or contradicts others.
             JMSException: a value that no broker accepts.
         """
         super().validate()

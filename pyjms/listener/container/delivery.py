@@ -44,7 +44,7 @@ _LONGEST_TEXT: Final = 500
 
 @dataclass(slots=True, eq=False, repr=False)
 class Delivery:
-    """A received message with what it came through.
+    """A received message with the session and consumer that it came through.
 
     `handled` once its listener has returned, `is_poison` if no further attempt is wanted,
     `is_given_up` if it comes once more, to be sent to the listener's dead-letter destination.

@@ -215,7 +215,7 @@ class ListenerExecution:
     async def commit(self, session: Session, message: Message | None) -> None:
         """Make the delivery of `message` final, as the session's mode requires.
 
-        None: nothing was received; a transacted session is committed all the same.
+        None: nothing was received; a transacted session is committed nevertheless.
         """
         chain = self._properties.settlement_chain
         if session.transacted:

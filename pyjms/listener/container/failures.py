@@ -32,7 +32,7 @@ class NoListenerError(IllegalStateException):
 
 
 class RejectedWhileStoppingError(Exception):
-    """The message came when the container had been stopped; already logged and rolled back."""
+    """The message arrived after the container was stopped; already logged and rolled back."""
 
 
 _MISCONFIGURATIONS = (

@@ -326,10 +326,10 @@ class ContainerProperties:
             self.exception_listener(error)
 
     def validate(self) -> None:
-        """Check that the properties go together.
+        """Check that the properties are consistent.
 
         Raises:
-            ValueError: one is missing, or does not go with the others.
+            ValueError: one is missing, or contradicts others.
             JMSException: a value that no broker accepts.
         """
         self.require_connection_factory()

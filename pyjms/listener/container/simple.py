@@ -93,10 +93,10 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         self.set_options(cast("dict[str, Any]", options))
 
     def validate(self) -> None:
-        """Check that the properties go together.
+        """Check that the properties are consistent.
 
         Raises:
-            ValueError: one is missing, or does not go with the others.
+            ValueError: one is missing, or contradicts others.
             JMSException: a value that no broker accepts.
         """
         super().validate()

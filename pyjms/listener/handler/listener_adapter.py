@@ -31,8 +31,8 @@ class MessageListenerAdapter:
     """A message listener that calls a method of a delegate with the converted body.
 
     Use it as the `message_listener` of a container or of a SimpleJmsListenerEndpoint. The method is
-    `def`, called in the container's thread, or `async def`. A JMSException of the method stays
-    what it is; others become ListenerExecutionFailedExceptions. Spring: MessageListenerAdapter.
+    `def`, called in the container's thread, or `async def`. A JMSException of the method is passed
+    on unchanged; others become ListenerExecutionFailedExceptions. Spring: MessageListenerAdapter.
 
     Args:
         delegate: any object; one that is itself a listener (`on_message`) is called with the
@@ -41,7 +41,7 @@ class MessageListenerAdapter:
         message_converter: converts bodies and results; None: the method gets the message.
         default_response_destination: where results go if the message has no reply destination; a
             name is that of a queue unless it is `topic://NAME`.
-        reply_qos_settings: how they are sent; None: the producer's defaults.
+        reply_qos_settings: quality of service of the replies; None: the producer's defaults.
 
     Raises:
         ValueError: the delegate has no such method.
@@ -78,7 +78,7 @@ class MessageListenerAdapter:
     async def on_message(self, message: Message, session: Session | None = None) -> None:
         """Call the delegate with one message and send its result.
 
-        Without a session a result is not sent: a line in the log says so.
+        Without a session a result is not sent, which is logged.
 
         Raises:
             JMSException: the method raised it, or the body or the result cannot be converted.

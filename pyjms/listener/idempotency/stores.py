@@ -37,14 +37,14 @@ class IdempotencyStore(Protocol):
 
     @property
     def blocks(self) -> bool:
-        """Whether its methods block, so that they are called in threads only."""
+        """Whether its methods block, so that they are only called in threads."""
 
     @property
     def after_commit(self) -> bool:
-        """Whether `complete` follows the commit of the message; else it comes before that."""
+        """Whether `complete` is called after the commit of the message; otherwise before it."""
 
     def claim(self, key: str, arguments: Sequence[object]) -> Claim:
-        """Claim `key` for a handler that is called with `arguments` if the answer is NEW."""
+        """Claim `key` for a handler, which is called with `arguments` if the result is NEW."""
 
     def complete(self, key: str) -> None:
         """Remember a claimed key: its message was handled."""
@@ -58,10 +58,10 @@ class AsyncIdempotencyStore(Protocol):
 
     @property
     def after_commit(self) -> bool:
-        """Whether `complete` follows the commit of the message; else it comes before that."""
+        """Whether `complete` is called after the commit of the message; otherwise before it."""
 
     async def claim(self, key: str, arguments: Sequence[object]) -> Claim:
-        """Claim `key` for a handler that is called with `arguments` if the answer is NEW."""
+        """Claim `key` for a handler, which is called with `arguments` if the result is NEW."""
 
     async def complete(self, key: str) -> None:
         """Remember a claimed key: its message was handled."""
@@ -76,15 +76,15 @@ EitherIdempotencyStore: TypeAlias = IdempotencyStore | AsyncIdempotencyStore
 class MemoryIdempotencyStore:
     """Remembers keys in this process, for a time. Thread-safe; nothing blocks.
 
-    It protects against what one process is given twice, such as messages that were sent twice, or
-    redelivered after a lost connection; not across restarts or several processes.
+    It detects messages that one process gets twice, because they were sent twice or redelivered
+    after a lost connection; not across restarts or processes.
 
     Args:
         seconds: how long a key is remembered.
-        maximum: how many are; the oldest is forgotten for one more.
+        maximum: how many keys are remembered; beyond that the oldest is forgotten.
 
     Raises:
-        TypeError: a number is none.
+        TypeError: an argument is not a number.
         ValueError: `seconds` or `maximum` is not positive.
     """
 

@@ -14,7 +14,7 @@ __all__ = ["MessageConverter"]
 class MessageConverter(Protocol):
     """Converts payloads to messages, and messages to payloads. Spring: MessageConverter.
 
-    Both are plain calls, which must not block; tasks and threads call them at the same time.
+    Both are plain calls, which must not block; tasks and threads may call them concurrently.
     `pyjms.testing.contract.converter` has tests for implementations.
     """
 

@@ -34,7 +34,7 @@ class ServerSession(Protocol):
         """The session, which has a message listener and belongs to the consumer's connection."""
 
     def start(self) -> None:
-        """Have `session.run()` called in a thread of its own; then be available again."""
+        """Call `session.run()` in a separate thread; then become available again."""
 
 
 class ServerSessionPool(Protocol):
@@ -69,7 +69,7 @@ class SimpleServerSessionPool(CloseableFacade[CorePool]):
         create_listener: returns the message listener of a session, a plain function that may
             block; both are called in the session's thread. A transacted session's listener commits
             or rolls back itself.
-        size: how many sessions work at the same time, at most.
+        size: the maximum number of sessions that work at the same time.
         transacted: whether the sessions are transacted.
         acknowledge_mode: that of the sessions, if they are not transacted.
 

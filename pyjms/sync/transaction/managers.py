@@ -59,7 +59,7 @@ class JmsTransactionManager(ReusableFacade[CoreManager]):
         default_timeout: seconds that a transaction may take unless it has its own timeout;
             None: no limit.
         synchronization: whether `register_synchronization` can be used in its transactions. Not by
-            default, as in Spring, so that it may be used beside the manager of a database.
+            default, as in Spring, so that it can be combined with the manager of a database.
     """
 
     __slots__ = ()
@@ -171,7 +171,7 @@ class ChainedTransactionManager(ReusableFacade[CoreChain]):
     """Several blocking managers as one: begins in their order, commits in the reverse one.
 
     Best effort, in one phase: if a commit fails, those before it stay, and those after it are
-    rolled back. So the manager whose commit is likeliest to fail comes last. Spring:
+    rolled back. So put the manager whose commit is most likely to fail last. Spring:
     ChainedTransactionManager. Threads may share it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The fingerprint of a pipeline: a file beside its checkpoint that has to match.
+"""The fingerprint of a pipeline: a file next to its checkpoint that must match.
 
 Spark would continue a checkpoint with another plan until its state does not fit, and then fail
 with a stack trace; and a sink that changes in the middle of a batch would get half of it. So the
