@@ -75,7 +75,7 @@ class PolicyAttributes:
         ),
     ] = 1024
     use_cache: Annotated[
-        bool, Attribute("Whether stored messages are kept in memory, too, while there is space.")
+        bool, Attribute("Whether stored messages are also kept in memory while there is space.")
     ] = True
     cursor_memory_high_water_mark: Annotated[
         int,

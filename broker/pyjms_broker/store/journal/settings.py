@@ -103,7 +103,7 @@ class JournalSettings:
     """
     directory_archive: Annotated[
         Path | None,
-        Attribute("Directory of archived segments; null: data-archive beside the journal."),
+        Attribute("Directory of archived segments; null: data-archive next to the journal."),
     ] = None
     max_async_jobs: Annotated[
         int,

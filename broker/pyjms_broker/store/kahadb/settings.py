@@ -36,7 +36,7 @@ class KahaDBSettings:
 
     journal: JournalSettings = field(default_factory=JournalSettings)
     index_directory: Annotated[
-        Path | None, Attribute("Directory of the index; null: beside the journal.")
+        Path | None, Attribute("Directory of the index; null: next to the journal.")
     ] = None
     checkpoint_interval: Annotated[
         float, Attribute("Time between checkpoints of the index.", unit=Unit.SECONDS)
@@ -62,7 +62,7 @@ class KahaDBSettings:
         False
     )
     archive_corrupted_index: Annotated[
-        bool, Attribute("Whether an index that cannot be read is kept beside its replacement.")
+        bool, Attribute("Whether an unreadable index is kept when it is replaced.")
     ] = False
     ignore_missing_journalfiles: Annotated[
         bool,
