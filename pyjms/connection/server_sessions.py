@@ -28,12 +28,12 @@ class SimpleServerSessionPool(Closeable):
     another one. Spring 2: SimpleServerSessionFactory, CommonsPoolServerSessionFactory.
 
     Args:
-        connection: that of the connection consumer.
+        connection: the connection of the connection consumer.
         create_listener: returns the message listener of a session; a transacted session's listener
             commits or rolls back itself.
         size: the maximum number of sessions that work at the same time.
         transacted: whether the sessions are transacted.
-        acknowledge_mode: that of the sessions, if they are not transacted.
+        acknowledge_mode: the mode of the sessions, if they are not transacted.
 
     Raises:
         ValueError: `size` is below 1.

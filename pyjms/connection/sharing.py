@@ -34,7 +34,7 @@ class ConnectionSharing:
         inherits(self)
 
     def forked(self) -> None:
-        """Begin without a connection, also in a child process: it opens one of its own."""
+        """Begin without a connection, also in a child process, which opens its own."""
         self._opening = anyio.Lock()
         self._started_handles = 0
         self._is_started = False

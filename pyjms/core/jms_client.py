@@ -5,8 +5,9 @@
     await orders.send({"id": 1}, {"tenant": "a"})
     order = await orders.with_receive_timeout(1).receive(Order)
 
-What `destination` returns can be kept and used again. Every `with_...` returns another object with
-settings of its own, so that one can be shared by tasks while another is made from it.
+The operations that `destination` returns can be kept and used again. Every `with_...` returns
+another object with its own settings, so that one can be shared by tasks while another is derived
+from it.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class JmsMessagingTemplate:
         template: sends and receives; its settings apply. For a connection factory, a JmsTemplate
             with default settings is created.
         default_destination: an object or a name.
-        message_converter: converts the payloads; None: that of the JmsTemplate.
+        message_converter: converts the payloads; None: the converter of the JmsTemplate.
         converter: converts whole messages; None: one of `message_converter` and a
             SimpleJmsHeaderMapper.
 

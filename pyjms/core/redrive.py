@@ -1,6 +1,6 @@
 """Redrive: sends dead letters back to their original destinations, on any broker.
 
-Each message is received, sent and committed in a transaction of its own, so a failure or a
+Each message is received, sent and committed in a separate transaction, so a failure or a
 cancellation in between leaves it in one of the two destinations. Its original destination is, in
 this order: that of the call; the property of a dead letter that a listener sent; the header of one
 that an ActiveMQ broker made; the property of one that an Artemis broker made. A dead letter without

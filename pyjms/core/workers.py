@@ -6,7 +6,7 @@ Theory of operation
 A consumer handles one message at a time, so one thread for each is enough, and messages of one
 consumer stay in order. The thread starts with the first call and blocks on a SimpleQueue; a call
 costs one `put` and one wake-up of the loop (`LoopHandle.call_soon`, which coalesces wake-ups). A
-shared thread pool would need a limit of its own, next to the container's concurrency, and could
+shared thread pool would need a separate limit, next to the container's concurrency, and could
 deadlock when handlers wait for each other.
 
 The caller's context variables are copied into the call, so that a handler in its thread sees the

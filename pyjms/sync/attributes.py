@@ -1,4 +1,4 @@
-"""Attributes of blocking objects that are those of the coroutine objects behind them.
+"""Attributes that blocking objects take from the coroutine objects behind them.
 
 Blocking classes have `__slots__`, so that a misspelt attribute is an AttributeError instead of one
 that nobody reads. What can be set on the coroutine object can be set here, under the same name:

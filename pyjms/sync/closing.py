@@ -32,7 +32,7 @@ C = TypeVar("C", bound=api.Closeable)
 L = TypeVar("L", api.MessageConsumer, api.Session)
 
 BlockingListener = Callable[[Message], object]
-"""A function that is called with each message, in a thread of its own, so that it may block."""
+"""A function that is called with each message, in a separate thread, so that it may block."""
 
 
 class ListenerThreads:

@@ -222,7 +222,7 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
         "The broker's URL without the options of the client."
     )
     options: Attribute[ClientOptions] = Attribute[ClientOptions](
-        "The options; `pyjms.aio.ConnectionFactory` has them, too."
+        "The options, as of `pyjms.aio.ConnectionFactory`."
     )
     user_name: Attribute[str | None] = Attribute[str | None](
         "The user of connections that name none."

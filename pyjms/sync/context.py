@@ -231,7 +231,7 @@ class JMSContext(SessionPart[api.JMSContext], CloseableFacade[api.JMSContext]):
         return JMSContext.of(core, self.loop)  # its threads outlive this context
 
     def create_producer(self) -> JMSProducer:
-        """Return a producer, with settings of its own. Does not block.
+        """Return a producer with its own settings. Does not block.
 
         Raises:
             IllegalStateException: the context is closed.

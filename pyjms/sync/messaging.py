@@ -52,7 +52,7 @@ class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
 
 
 class JmsClientOperations(ReusableFacade[CoreOperations]):
-    """Operations on one destination, with settings of their own. Every call but `with_...` blocks.
+    """Operations on one destination, with their own settings. Every call but `with_...` blocks.
 
     Made by `JmsClient.destination`. Threads may share it. Spring: OperationSpec.
     """

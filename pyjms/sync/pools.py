@@ -19,7 +19,7 @@ __all__ = ["JmsPoolConnectionFactory", "PooledConnectionFactory"]
 class PooledConnectionFactory(CreatingFactory[CorePooled]):
     """Shares some connections among all callers, and pools their sessions. ActiveMQ: same name.
 
-    Threads may share it, and each takes a session of its own. Takes the options of
+    Threads may share it, and each takes its own session. Takes the options of
     `pyjms.aio.PooledConnectionFactory`. `with` starts and stops it.
     """
 

@@ -24,8 +24,8 @@ Invariants:
 - A wait can be interrupted (Ctrl-C). Then the coroutine is cancelled. If it had completed at that
   very moment, its result goes to `keep`, so that a received message is returned by the next
   receive instead of being lost.
-- After a fork the child has a loop of its own. What was opened before belongs to the parent, and
-  a call on it raises at once.
+- After a fork the child has its own loop. Objects that were opened before belong to the parent, and
+calls on them raise at once.
 
 anyio's BlockingPortal does not serve here: it has no way to keep the result of an interrupted call.
 """

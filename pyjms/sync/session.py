@@ -1,6 +1,6 @@
 """Session, producer, consumer and browser of the blocking API.
 
-Listeners set here are plain functions, called in a thread of their own, so that they may block.
+Listeners set here are plain functions, called in a separate thread, so that they may block.
 A `receive` that is interrupted (Ctrl-C) loses no message: one that arrived at that very moment is
 returned by the next `receive`.
 """

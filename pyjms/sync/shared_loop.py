@@ -9,7 +9,7 @@ The loop itself is not ended. To end it, asyncio would start a thread that ends 
 which host names are resolved, and Python 3.12 starts no thread any more while it shuts down. Its
 thread is a daemon that waits for events when the process ends, like any other.
 
-After a fork the child starts a loop of its own, as the thread exists in the parent only.
+After a fork the child starts its own loop, because the thread exists only in the parent.
 """
 
 from __future__ import annotations

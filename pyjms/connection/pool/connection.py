@@ -263,7 +263,7 @@ class PooledConnection(QueueConnection, TopicConnection):
                 await self._on_close(self._physical)
 
     async def _delete_temporaries(self) -> None:
-        """Delete them through a session of its own: those of the pool may all be in use."""
+        """Delete them through a separate session, as all of the pool may be in use."""
         if not self._temporaries or self._physical.has_failed:
             return
 

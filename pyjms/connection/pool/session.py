@@ -37,7 +37,7 @@ _D = TypeVar("_D", TemporaryQueue, TemporaryTopic)
 
 
 class _PooledProducer(ProducerHandle):
-    """A handle with a destination and settings of its own; it sends through a shared producer."""
+    """A handle with its own destination and settings; it sends through a shared producer."""
 
     def __init__(
         self,

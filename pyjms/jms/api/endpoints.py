@@ -298,7 +298,7 @@ class QueueBrowser(Closeable):
 def destination_first(
     first: Message | Destination | None, message: object, destination: Destination | None
 ) -> tuple[Message, Destination | None]:
-    """Return message and destination of a send: of `send(destination, message)`, too.
+    """Return message and destination of a send, also of `send(destination, message)`.
 
     `first` and `message` are the arguments by position, `destination` is the one by name.
 

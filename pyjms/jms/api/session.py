@@ -176,7 +176,7 @@ class Session(Closeable):
             destination: as for `create_consumer`.
             selector: as for `create_consumer`.
             no_local: as for `create_consumer`.
-            timeout: that of the `receive` that follows, in seconds; None: for ever.
+            timeout: the timeout of the `receive` that follows, in seconds; None: for ever.
 
         Raises:
             JMSException: as `create_consumer`.

@@ -36,7 +36,7 @@ class Synchronization:
 class LocalTransactionEventListener:
     """Called when the local transactions of a session begin and end; override what matters.
 
-    The methods are called on the event loop, with the blocking API, too, and must not block; an
+    The methods are called on the event loop, also with the blocking API, and must not block; an
     exception is logged. ActiveMQ: org.apache.activemq.LocalTransactionEventListener.
     """
 

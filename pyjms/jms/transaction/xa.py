@@ -22,7 +22,7 @@ class Xid:
     """The id of a branch. JTA: javax.transaction.xa.Xid.
 
     Args:
-        format_id: says what made the other two; a transaction manager has a number of its own.
+        format_id: the format of the other two; each transaction manager has its own number.
         global_transaction_id: the distributed transaction, 1 to 64 bytes.
         branch_qualifier: the branch of it, up to 64 bytes; different for each broker.
     """

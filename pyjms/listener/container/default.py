@@ -9,7 +9,7 @@ properties, the life cycle and each other, never the container:
     LifeCycle            the state, one table of transitions
     ContainerConnection  the shared connection (cache level CONNECTION and above)
     ResourceFactory      sessions and consumers, as the properties say
-    InvokerPool          how many invokers there are, who is at work          (scaling)
+    InvokerPool          how many invokers there are, and which work    (scaling)
     Invoker              one consumer: tasks, kept resources, interruption
     ReceiveCycle         one receive, in an external transaction if there is one
     ListenerExecution    one delivery: listener, commit or rollback

@@ -165,7 +165,7 @@ def _is_acknowledged(delivery: Delivery) -> bool:
 
 
 def _becomes_dead_letter(properties: ContainerProperties, delivery: Delivery) -> bool:
-    """Return whether the message becomes a dead letter now, which has a line of its own."""
+    """Return whether the message becomes a dead letter now, which is logged separately."""
     if _is_acknowledged(delivery) or delivery.handled:
         return False
     if delivery.is_given_up:

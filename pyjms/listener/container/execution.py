@@ -193,7 +193,7 @@ class ListenerExecution:
         self._retries.record(delivery, error, delivery.message)
 
     async def _with_own_session(self, call: Callable[[Session], Awaitable[None]]) -> None:
-        """Call with a session of its own a listener that must not see the receiving session."""
+        """Call a listener that must not see the receiving session with a separate session."""
         connection = session = None
         try:
             factory = self._properties.require_connection_factory()

@@ -131,7 +131,7 @@ class AsyncMessageListenerInvoker:
             self._scope.cancel()
 
     def interrupt(self, *, abandon_threads: bool) -> None:
-        """Cancel whatever this consumer does; a handler in its thread only if it is given up."""
+        """Cancel whatever this consumer does; a handler in a thread only if it may be abandoned."""
         if not abandon_threads and self.worker.busy:
             return
         if self.delivery is not None and not self._scope.cancel_called:

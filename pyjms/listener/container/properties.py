@@ -128,12 +128,12 @@ class ContainerProperties:
     batch_timeout: float = 0.0
     """Seconds from a batch's first message to its listener; 0: it gets what has arrived already."""
     redelivery_policy: RedeliveryPolicy | None = None
-    """The redelivery of this listener's messages; None: that of the connection."""
+    """The redelivery policy of this listener's messages; None: the connection's."""
     retry: RetryPolicy | None = None
     """Which failures are retried, when, and the destination of this listener's dead letters."""
     error_handler: ErrorHandler | None = None
     log_tracebacks: bool = False
-    """Whether the first failure of a message is logged with the listener's own frames, too."""
+    """Whether the first failure of a message is logged with the listener's own frames."""
     exception_listener: ExceptionListener | None = None
     message_converter: MessageConverter | None = None
     destination_resolver: DestinationResolver

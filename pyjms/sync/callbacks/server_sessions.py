@@ -60,18 +60,18 @@ class ConnectionConsumer(CloseableFacade[api.ConnectionConsumer]):
 
 
 class SimpleServerSessionPool(CloseableFacade[CorePool]):
-    """Up to `size` sessions of one connection, each with a thread of its own for its listener.
+    """Up to `size` sessions of one connection, each with a separate thread for its listener.
 
     For `connection.create_connection_consumer`. Threads may share it; its sessions belong to it.
 
     Args:
-        connection: that of the connection consumer.
+        connection: the connection of the connection consumer.
         create_listener: returns the message listener of a session, a plain function that may
             block; both are called in the session's thread. A transacted session's listener commits
             or rolls back itself.
         size: the maximum number of sessions that work at the same time.
         transacted: whether the sessions are transacted.
-        acknowledge_mode: that of the sessions, if they are not transacted.
+        acknowledge_mode: the mode of the sessions, if they are not transacted.
 
     Raises:
         ValueError: `size` is below 1.
