@@ -54,7 +54,7 @@ class ClientRegistry(ABC):
     @property
     @abstractmethod
     def authenticates_clients(self) -> bool:
-        """Whether it lets only clients connect whose user it knows or that it admits as guests."""
+        """Whether only clients may connect whose user is known, or that are admitted as guests."""
 
     @abstractmethod
     def authenticate(self, context: ConnectionContext, info: ConnectionInfo) -> Completion:
@@ -346,9 +346,9 @@ class Broker(
 
 
 class InnermostBroker(Broker):
-    """The base of the region broker: what filters around it do is not its own.
+    """The base of the region broker, without the calls that filters around it handle.
 
-    It refuses transactions, and does nothing at events that are for filters only.
+    It refuses transactions, and ignores events that are meant only for filters.
     """
 
     broker_name: str = ""

@@ -46,13 +46,14 @@ class ClientConnection(Protocol):
         """Report an error that belongs to no request to the client (ConnectionError)."""
 
     def remove_consumer(self, consumer_id: ConsumerId) -> None:
-        """Close a consumer as its client would have to; ignore one that is closed already."""
+        """Close a consumer as its client would; ignore a consumer that is closed already."""
 
     def give_way(self, error: Exception) -> None:
         """Remove everything of this client from the broker now, and close the connection soon."""
 
     def pause_until(self, done: Completion) -> None:
-        """Handle no further command of the client until `done`, except what it sent before it left.
+        """Handle no further command of the client until `done`, except those it sent before it
+        disconnected.
 
         Calls may overlap.
         """

@@ -74,7 +74,7 @@ def copy_for_destination(
 
 
 def remove_duplicate_id(copy: ActiveMQMessage) -> None:
-    """Remove the duplicate id of a copy, which its target could know from another message.
+    """Remove the duplicate id of a copy, which its target may know from another message.
 
     Source: Artemis does not reject duplicates of what it moves.
     """

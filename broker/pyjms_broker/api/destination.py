@@ -259,7 +259,7 @@ class RegionDestination(BrokerDestination):
 
     @abstractmethod
     def publish(self, reference: MessageReference) -> None:
-        """Make a message visible that a recovered transaction had sent: it is committed.
+        """Make a message visible that a recovered transaction has sent and committed.
 
         (activemq-broker X6)
         """
@@ -353,7 +353,7 @@ _NEXT: Final = attrgetter("next")
 
 
 class DestinationFilter(BrokerDestination):
-    """A destination around another: passes every call on; override what matters."""
+    """A destination around another: passes every call on; override methods as needed."""
 
     def __init__(self, next_destination: BrokerDestination) -> None:
         self.next = next_destination

@@ -40,10 +40,10 @@ class BrokerPlugin(Protocol):
 
 
 class BrokerFilter(Broker):
-    """Passes every call to the next broker of the chain; override what matters.
+    """Passes every call to the next broker of the chain; override methods as needed.
 
-    A filter that leaves one of the calls of `_ONCE_A_MESSAGE` as it is here costs a message
-    nothing: its caller calls the next broker that does something. So only `connect` sets `next`.
+    A filter that does not override one of the calls of `_ONCE_A_MESSAGE` costs a message nothing:
+    its caller calls the next broker that does. So only `connect` sets `next`.
 
     Source: ActiveMQ BrokerFilter.
     """

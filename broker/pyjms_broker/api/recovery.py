@@ -41,7 +41,7 @@ class SubscriptionRecovery(ABC):
 
     @abstractmethod
     def evict(self) -> bool:
-        """Drop the oldest message that is kept, since memory is short; False: there is none."""
+        """Drop the oldest kept message, because memory is short; False if there is none."""
 
     @abstractmethod
     def close(self) -> None:
@@ -49,7 +49,7 @@ class SubscriptionRecovery(ABC):
 
 
 class SubscriptionRecoveryPolicy(Protocol):
-    """The settings of what topics keep; one object serves all topics of a policy entry."""
+    """The settings of recovery policies; one object serves all topics of a policy entry."""
 
     def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
         """Return what a new topic keeps; None: nothing."""
@@ -64,7 +64,7 @@ class MessageQuery(Protocol):
     def execute(self, destination: Destination) -> Iterable[ActiveMQMessage]:
         """Return the messages for a new consumer of `destination`, oldest first; must not block.
 
-        The broker gives them ids. One without a destination gets that of the topic.
+        The broker gives them ids. A message without a destination gets the topic's.
         """
 
     def validate_update(self, message: ActiveMQMessage) -> bool:

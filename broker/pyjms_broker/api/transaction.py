@@ -19,7 +19,7 @@ __all__ = ["PendingWork", "Synchronization", "Transaction", "TransactionState"]
 
 
 class Synchronization:
-    """One piece of work in a transaction; override what matters. No call may wait."""
+    """One piece of work in a transaction; override methods as needed. No call may wait."""
 
     def before_commit(self) -> None:
         """Check, before anything is stored; an error turns the commit into a rollback.
@@ -132,7 +132,7 @@ class Transaction(ABC):
     def rollback(self, cause: BaseException | None = None) -> Completion:
         """Undo the work, in the order it was done; the Completion is done when the store knows.
 
-        A commit that waits for room ends with an error that names `cause`.
+        A commit that waits for space fails with an error that names `cause`.
 
         Raises:
             JMSException: the store is preparing or committing it.

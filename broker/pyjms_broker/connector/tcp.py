@@ -169,7 +169,7 @@ class TcpConnector(TransportConnector):
             await listener.aclose()
 
     def forked(self) -> None:
-        """Let go of the port, in a child process: only the parent accepts connections."""
+        """Release the port, in a child process: only the parent accepts connections."""
         for listener in self._listeners:
             let_go_of_socket(listener.extra(SocketAttribute.raw_socket).fileno())
 

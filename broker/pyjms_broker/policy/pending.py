@@ -19,7 +19,7 @@ class PendingMessageLimitStrategy(Protocol):
     """Sets the limit of a topic subscription when it is created."""
 
     def maximum_pending_message_limit(self, prefetch_size: int) -> int:
-        """Return how many messages may wait beside those dispatched; -1 is no limit."""
+        """Return how many messages may wait in addition to those dispatched; -1: no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)

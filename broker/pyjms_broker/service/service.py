@@ -56,12 +56,12 @@ class BrokerService(BrokerConfiguration):
     """A broker with its connectors, started and stopped as one.
 
     Args:
-        broker_name: see `pyjms_broker.service.attributes` for this one and all attributes that
-            config/broker.yaml has, too.
+        broker_name: the name; see `pyjms_broker.service.attributes` for it and for all attributes
+            that are also in config/broker.yaml.
         store_directory: directory of this broker's store; by default in its subdirectory of
             `data_directory`, such as `activemq-data/localhost/KahaDB`.
         persistence: creates the store; KahaDB with its defaults by default.
-        persistence_adapter: a store of your own instead; `persistent` does not matter then.
+        persistence_adapter: your own store instead; `persistent` then has no effect.
         io_exception_handler: what happens when the store fails.
         virtual_destinations: replace the default virtual topics `VirtualTopic.>`.
             (activemq-broker V8)
@@ -69,10 +69,10 @@ class BrokerService(BrokerConfiguration):
         plugins: objects with `install_plugin(broker)`, or filter classes, whose filters are put
             around the chain; the last one is the outermost. (activemq-broker B1)
         destinations: created at start.
-        web: how the web server is configured (docs/http.md); None: there is none.
+        web: the configuration of the web server (docs/http.md); None: no web server.
         startup_hooks: functions that are called when all connectors are open; an error ends the
             start. pre_shutdown_hooks: before anything closes; shutdown_hooks: when everything is
-            closed. Each of these may take the timeout of `stop`; an error is logged.
+            closed. Each of these may take as long as the timeout of `stop`; errors are logged.
     """
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class BrokerService(BrokerConfiguration):
         """Create the broker that `broker:(tcp://h:p,...)/name?persistent=false` describes.
 
         Raises:
-            ConfigurationException: the URI cannot be read, or asks for what is not supported.
+            ConfigurationException: the URI cannot be read, or contains something unsupported.
         """
         described = read_broker_uri(uri)
         keywords: dict[str, Any] = dict(described.keywords)
@@ -173,7 +173,7 @@ class BrokerService(BrokerConfiguration):
 
     @property
     def store_failed(self) -> bool:
-        """Whether the store, or that of scheduled messages, can no longer promise anything.
+        """Whether the message store or the job store has failed for good.
 
         (activemq-persistence K24)
         """

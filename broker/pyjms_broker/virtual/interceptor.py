@@ -83,9 +83,9 @@ class VirtualDestinationInterceptor:
         return destination
 
     def queue_consumer_added(self, subscription: Subscription) -> None:
-        """Send a queue's first consumer what the topics that feed it keep (activemq-broker V6).
+        """Send the messages that a queue's topics keep to its first consumer (activemq-broker V6).
 
-        The queue does not get what it has had already.
+        Messages that the queue has received before are left out.
         """
         queue, region = subscription.requested, self._routes.region
         if queue.is_pattern or queue.is_composite:

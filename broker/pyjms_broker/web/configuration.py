@@ -13,7 +13,7 @@ __all__ = ["WebAttributes", "WebConfiguration"]
 
 @dataclass(frozen=True, kw_only=True)
 class WebAttributes:
-    """What can be set of the web server, but for its parts, groups and TLS."""
+    """The settings of the web server, except its parts, groups and TLS."""
 
     enabled: Annotated[
         bool, Attribute("Whether the web server runs; false: this section has no effect.")

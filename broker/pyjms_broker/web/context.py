@@ -50,9 +50,9 @@ class WebContext:
         return self.service.management
 
     def allow(self, path: str, access: Access, unsafe: Access | None = None) -> None:
-        """Set who may request `path` and what is below it; the longest path counts.
+        """Set the rights for `path` and the paths below it; the longest matching path counts.
 
-        What no part has set needs `READER` for GET and HEAD and `ADMINISTRATOR` for all else.
+        Other paths need `READER` for GET and HEAD, and `ADMINISTRATOR` for all other methods.
 
         Args:
             path: such as `/health`.
@@ -78,7 +78,7 @@ class WebContext:
         """Check that the user has a right.
 
         Raises:
-            JMSSecurityException: the user has not.
+            JMSSecurityException: the user does not have it.
         """
         user = self.user(request)
         if not user.may(access):
@@ -137,7 +137,7 @@ class WebContext:
             request.scope[SESSION] = None
 
     def on_stop(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Have `function` awaited when the web server stops, once no request runs."""
+        """Register `function` to be awaited when the web server stops, once no request runs."""
         self._on_stop.append(function)
 
     async def close(self) -> None:

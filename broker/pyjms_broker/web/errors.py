@@ -75,7 +75,7 @@ _STATUS: Final[tuple[tuple[type[Exception], int], ...]] = (
 
 
 def response_to(connection: HTTPConnection, error: Exception) -> Response:
-    """Return what answers an error; what nobody expected is for the log (`gate`) alone."""
+    """Return the response to an error; details of unexpected errors only go to the log (`gate`)."""
     path = str(connection.scope["path"])
     if isinstance(error, WebError):
         return error_response(path, error.status, error.message, error.hint, error.headers)

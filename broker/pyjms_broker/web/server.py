@@ -122,6 +122,6 @@ class WebServer:
         await self.context.close()
 
     def forked(self) -> None:
-        """Let go of the port, in a child process: only the parent accepts connections."""
+        """Release the port, in a child process: only the parent accepts connections."""
         for listener in self._listeners:
             let_go_of_socket(listener.extra(SocketAttribute.raw_socket).fileno())

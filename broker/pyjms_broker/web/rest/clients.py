@@ -86,7 +86,7 @@ class RestClient:
         return found
 
     async def forget(self, destination: Destination, selector: str | None) -> None:
-        """Close a consumer: what it has and has not given out goes back. Idempotent."""
+        """Close a consumer; undelivered messages go back to the broker. Idempotent."""
         consumer = self._consumers.pop((destination, selector), None)
         if consumer is not None:
             await consumer.close()
