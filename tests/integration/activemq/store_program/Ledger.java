@@ -222,9 +222,6 @@ public final class Ledger {
     private void drain() throws Exception {
         resolve();
         ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(url);
-        ActiveMQConnection connection = (ActiveMQConnection) factory.createConnection();
-        connection.setClientID("ledger" + salt);
-        connection.start();
         List<String> queues = new ArrayList<>();
         for (int i = 0; i < QUEUES; i++) {
             queues.add("ledger." + salt + i);
@@ -234,32 +231,40 @@ public final class Ledger {
         ExecutorService threads = Executors.newCachedThreadPool();
         Map<String, Future<List<String>>> taken = new TreeMap<>();
         for (String queue : queues) {
-            taken.put("queue://" + queue, threads.submit(() -> fromQueue(connection, queue, FIRST)));
+            taken.put("queue://" + queue, threads.submit(() -> queue(factory, queue, FIRST)));
         }
-        for (String name : new String[] {"all", "even", "some"}) {
-            taken.put(name, threads.submit(() -> fromSubscription(connection, name)));
-        }
+        subscriptions(factory);
         for (Map.Entry<String, Future<List<String>>> each : taken.entrySet()) {
             places.put(each.getKey(), each.getValue().get());
         }
-        List<String> rolledBack = fromQueue(connection, "ledger.xa.rollback" + salt, NOTHING_MORE);
+        List<String> rolledBack = queue(factory, "ledger.xa.rollback" + salt, NOTHING_MORE);
         if (!rolledBack.isEmpty()) {
             places.put("queue://ledger.xa.rollback" + salt, rolledBack);
         }
-        connection.close();
     }
 
-    private static List<String> fromQueue(Connection connection, String name, long first) throws Exception {
+    private static List<String> queue(ActiveMQConnectionFactory factory, String name, long first) throws Exception {
+        Connection connection = factory.createConnection();
+        connection.start();
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
-        return all(session.createConsumer(session.createQueue(name)), first);
+        List<String> found = all(session.createConsumer(session.createQueue(name)), first);
+        connection.close();
+        return found;
     }
 
-    private List<String> fromSubscription(Connection connection, String name) throws Exception {
+    private void subscriptions(ActiveMQConnectionFactory factory) throws Exception {
+        Connection connection = factory.createConnection();
+        connection.setClientID("ledger" + salt);
+        connection.start();
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         Topic topic = session.createTopic("ledger.topic" + salt);
-        return all(name.equals("even")
-                ? session.createDurableSubscriber(topic, name, "number % 2 = 0", true)
-                : session.createDurableSubscriber(topic, name), FIRST);
+        for (String name : new String[] {"all", "even", "some"}) {
+            TopicSubscriber subscriber = name.equals("even")
+                    ? session.createDurableSubscriber(topic, name, "number % 2 = 0", true)
+                    : session.createDurableSubscriber(topic, name);
+            places.put(name, all(subscriber, FIRST));
+        }
+        connection.close();
     }
 
     private void resolve() throws Exception {
