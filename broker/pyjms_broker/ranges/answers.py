@@ -112,4 +112,4 @@ class AnswerRoom:
         now = _clock.now()
         if now >= self._next_log:
             self._next_log = now + _LOG_PERIOD
-            logger.warning("%s has no room: answers to range requests wait", destination)
+            logger.warning("%s has no space: answers to range requests wait", destination)

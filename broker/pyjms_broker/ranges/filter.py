@@ -118,7 +118,7 @@ class RangesBroker(BrokerFilter):
         refusal = f"More than {_MAX_CONCURRENT} requests at a time"
         if not self._room.has_room(context, self._probe(message)):
             raise ResourceAllocationException(
-                f"{refusal}, and {message.reply_to} has no room",
+                f"{refusal}, and {message.reply_to} has no space",
                 hint="receive the answers before sending further requests",
             )
         self._reply(message, _refusal("bad_request", refusal))

@@ -192,7 +192,7 @@ class BaseDestination(RegionDestination):
     def log_duplicate(self, reference: MessageReference) -> None:
         """Log that the store has the message already: it is dropped, the send succeeds."""
         logger.warning(
-            "%s: message %s is stored already; the duplicate is dropped", self, reference.message_id
+            "%s: message %s is already stored; the duplicate is dropped", self, reference.message_id
         )
 
     def expired(

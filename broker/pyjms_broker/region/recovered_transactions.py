@@ -59,7 +59,7 @@ class _RecoveredSend(Synchronization):
         position = self._store.position_of(target.destination, message.message_id)
         if position is None:
             logger.warning(
-                "%s: message %s of a recovered transaction is stored already; it is dropped",
+                "%s: message %s of a recovered transaction is already stored; it is dropped",
                 target,
                 message.message_id,
             )

@@ -127,7 +127,9 @@ class RegionBroker(InnermostBroker):
             try:
                 self.root.add_destination(self.context, destination)
             except Exception as error:  # nothing that is stored may stop a start
-                logger.error("The stored destination %s is not restored: %s", destination, error)
+                logger.error(
+                    "The stored destination %s could not be restored: %s", destination, error
+                )
         for destination in self._table.all():
             if destination.is_topic and not destination.is_temporary:
                 for stored in self.store.topic_message_store(destination).subscriptions():

@@ -95,7 +95,7 @@ class SlowConsumers:
 
     def abort(self, subscription: Subscription, *, with_connection: bool) -> None:
         """Close a consumer, or its connection, at an operator's request."""
-        self._abort({subscription: "an operator has asked for it"}, with_connection=with_connection)
+        self._abort({subscription: "requested by an operator"}, with_connection=with_connection)
 
     def start(self) -> None:
         """Start the tasks, on the broker's event loop."""

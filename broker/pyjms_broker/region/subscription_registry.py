@@ -218,7 +218,7 @@ class SubscriptionRegistry:
             self._recover(stored)
         except Exception as error:  # nothing that is stored may stop a start
             logger.error(
-                "The durable subscription %s of %s is not restored: %s",
+                "The durable subscription %s of %s could not be restored: %s",
                 stored.key,
                 stored.destination,
                 error,
@@ -242,7 +242,7 @@ class SubscriptionRegistry:
             self._create_durable(request, stored.key)
         except InvalidSelectorException as error:  # of a version that accepted it
             logger.error(
-                "Durable subscription %s selects nothing, since its selector is refused: %s; "
+                "Durable subscription %s selects nothing, because its selector is refused: %s; "
                 "unsubscribe it, or subscribe with another selector",
                 stored.key,
                 error,

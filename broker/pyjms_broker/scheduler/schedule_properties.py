@@ -144,7 +144,7 @@ def _check(schedule: ScheduleProperties, max_repeat: int) -> None:
     if schedule.repeat > max_repeat:
         raise MessageFormatException(
             "The scheduled repeat value is too large",  # ActiveMQ's message
-            hint=f"use {max_repeat} at most (max_scheduler_repeat_allowed), or -1 for no end",
+            hint=f"use {max_repeat} at most (max_scheduler_repeat_allowed), or -1 for no limit",
         )
     if schedule.cron:
         next_tick(schedule.cron, _clock.time_ms())

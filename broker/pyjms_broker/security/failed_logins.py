@@ -44,7 +44,7 @@ class FailedLogins:
         if self._maximum and count >= self._maximum:
             left = began + self._period - _clock.now()
             raise JMSSecurityException(
-                f"Too many failed logins from {address}: no more are accepted for {left:.0f} s"
+                f"Too many failed logins from {address}: further ones are refused for {left:.0f} s"
             )
 
     def failed(self, address: str | None) -> None:
@@ -55,7 +55,7 @@ class FailedLogins:
         self._failures[address] = began, count + 1
         if count + 1 == self._maximum:
             logger.warning(
-                "%d logins from %s have failed: it is refused for %g s",
+                "%d logins from %s have failed: further ones are refused for %g s",
                 self._maximum,
                 address,
                 began + self._period - _clock.now(),

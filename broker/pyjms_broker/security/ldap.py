@@ -99,7 +99,7 @@ class LdapLogin(LoginModule):
             is_harmless = isinstance(error, LDAPCommunicationError | LDAPStartTLSError)
             text = f": {error}" if is_harmless else ""
             logger.error(
-                "The directory %s cannot be asked: %s%s",
+                "The directory %s cannot be queried: %s%s",
                 self._options.get("connectionURL"),
                 type(error).__name__,
                 text,
@@ -300,7 +300,7 @@ def _protocol(options: Mapping[str, str], scheme: str) -> str:
     protocol = _PROTOCOLS.get(given.lower())
     if protocol is None:
         raise ConfigurationException(
-            f"connectionProtocol={given}: there is ssl and StartTLS",
+            f"connectionProtocol={given}: only ssl and StartTLS are supported",
             hint="leave it out, or write connectionProtocol=StartTLS",
         )
     if scheme == "ldaps" and protocol == "starttls":

@@ -100,7 +100,7 @@ def check_stored(stored: str) -> str:
         ScryptHash.parse(stored)
     elif stored.startswith("ENC(") and stored.endswith(")"):
         raise ConfigurationException(
-            "A password is encrypted, ENC(...), which is decrypted in files only",
+            "A password is encrypted, ENC(...), but such values are only decrypted in files",
             hint="give the password itself, or a hash that pyjms broker passwd prints",
         )
     return stored

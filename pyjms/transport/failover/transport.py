@@ -283,7 +283,9 @@ class FailoverTransport(ReconnectingTransport):
     def _leave(self) -> None:
         """Give the current broker up for another one."""
         peer = self._peer
-        self._interrupt(ConnectionFailedException(f"{self.remote_address} is left for another"))
+        self._interrupt(
+            ConnectionFailedException(f"{self.remote_address} is left for another broker")
+        )
         self._begin(ReconnectPolicy(self._options, is_first=False), peer, at_once=True)
 
     def _begin(self, policy: ReconnectPolicy, lost: Peer | None, *, at_once: bool = False) -> None:

@@ -66,7 +66,7 @@ def fanout_transport(
     needed = options.setdefault("min_ack_count", 2)
     if needed > len(components):
         raise could_not_create(
-            f"{uri} names {len(components)} brokers, and minAckCount is {needed}",
+            f"{uri} names {len(components)} brokers, but minAckCount is {needed}",
             hint="name more brokers, or set a lower minAckCount",
         )
     reconnection = FailoverOptions(

@@ -54,7 +54,7 @@ def from_throwable(throwable: Throwable | None) -> JMSException:
 
 def _build(throwable: Throwable | None, causes: int) -> JMSException:
     if throwable is None:
-        return JMSException("The broker refused the command and gave no reason")
+        return JMSException("The broker refused the command without giving a reason")
     text = throwable.message or ""
     kind = _CLASSES.get(throwable.class_name or "")
     if kind is None:

@@ -72,7 +72,7 @@ class TlsContext:
                 logger.error("The changed certificates are not used yet: %s", error)
             else:
                 if self._context is not None:
-                    logger.info("New connections use the changed files of TLS")
+                    logger.info("New connections use the changed TLS files")
                 self._context = context
             self._files = files
             return self._context

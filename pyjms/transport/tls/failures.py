@@ -49,10 +49,10 @@ _NO_TLS_CLIENT = _Words(
     "the client does not use TLS", "it must connect with ssl:// instead of tcp://"
 )
 _NO_VERSION = _Words(
-    "both sides have no version of TLS in common", "see enabledProtocols and ssl.minimumVersion"
+    "the two sides have no TLS version in common", "see enabledProtocols and ssl.minimumVersion"
 )
 _NO_SUITE = _Words(
-    "both sides have no cipher suite in common",
+    "the two sides have no cipher suite in common",
     "see enabledCipherSuites and enabledProtocols of both",
 )
 _AT_CLIENT: dict[str, _Words] = {
@@ -104,7 +104,7 @@ _AT_BROKER: dict[str, _Words] = {
     ),
     "SSLV3_ALERT_BAD_CERTIFICATE": _Words(
         "the client refused the broker's certificate",
-        "as a rule it is for another host than the client's URL names",
+        "usually it is for another host than the one in the client's URL",
     ),
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _Words(
         "the client refused the broker's certificate",
@@ -128,7 +128,7 @@ def closed_early(remote: str, *, server_side: bool) -> ConnectionFailedException
     if server_side:
         return ConnectionFailedException(
             f"{remote}: TLS: the client closed the connection during the handshake",
-            hint="as a rule it does not trust the broker's certificate",
+            hint="usually because it does not trust the broker's certificate",
         )
     return ConnectionFailedException(
         f"{remote}: TLS: the broker closed the connection during the handshake",

@@ -77,7 +77,7 @@ class TlsOptions:
             if self.enabled_cipher_suites:
                 check_cipher_suites(self.enabled_cipher_suites)
         except ValueError as error:
-            raise ConfigurationException(f"Invalid option of TLS: {error}") from error
+            raise ConfigurationException(f"Invalid TLS option: {error}") from error
 
 
 def _check_protocol(name: str) -> None:

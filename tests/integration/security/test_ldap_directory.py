@@ -101,7 +101,7 @@ async def test_an_encrypted_connection_checks_the_directorys_certificate(
 ) -> None:
     plugin = login_module(tmp_path, f"ldaps://localhost:{ports[1]}")
     async with secured(plugin) as broker:
-        assert "cannot be asked" not in caplog.text
+        assert "cannot be queried" not in caplog.text
         refusal = await login(broker, "alice", "secret")
         assert refusal != "alice:admins"
         assert "certificate verify failed" in caplog.text
@@ -153,7 +153,7 @@ async def test_a_directory_that_cannot_be_asked_is_not_a_failed_login(
 ) -> None:
     wrong = {"connectionPassword": "wrong"}
     for port, options, logged in (
-        (free_port(), {}, "cannot be asked: LDAPSocketOpenError: "),
+        (free_port(), {}, "cannot be queried: LDAPSocketOpenError: "),
         (ports[0], wrong, "refuses connectionUsername"),
     ):
         caplog.clear()

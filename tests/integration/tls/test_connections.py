@@ -71,7 +71,7 @@ async def test_a_renewed_certificate_is_used_by_new_connections(
                 answers.append(await exchange(trusting))
 
         await until(lambda: answers, turn=try_again)
-    assert "New connections use the changed files of TLS" in caplog.text
+    assert "New connections use the changed TLS files" in caplog.text
 
 
 @pytest.mark.parametrize("required", [False, True])

@@ -229,9 +229,9 @@ async def test_no_version_in_common(
         await check(
             f"{url}?ssl.trustStore={files.trust}&socket.enabledProtocols=TLSv1.2",
             Mistake(
-                "both sides have no version of TLS in common",
+                "the two sides have no TLS version in common",
                 "enabledProtocols",
-                "both sides have no version of TLS in common",
+                "the two sides have no TLS version in common",
             ),
             caplog,
         )
@@ -249,7 +249,7 @@ async def test_no_cipher_suite_in_common(
             Mistake(
                 "the broker refused the handshake",
                 "cipher suite in common",
-                "both sides have no cipher suite in common",
+                "the two sides have no cipher suite in common",
             ),
             caplog,
         )

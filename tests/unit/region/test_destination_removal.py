@@ -229,7 +229,7 @@ async def test_a_duplicate_of_a_recovered_transaction_is_published_once(
     await wait_for(client.send(Q, "", message=message))
     with caplog.at_level(logging.WARNING):
         await wait_for(tx.commit(False))
-    assert "of a recovered transaction is stored already" in caplog.text
+    assert "of a recovered transaction is already stored" in caplog.text
     stage.assert_agreement(Q, "dup", "new")
     consumer = client.consume(Q)
     assert client.received(consumer) == ["dup", "new"]

@@ -124,7 +124,11 @@ def test_a_wrong_password_of_the_broker_itself_is_not_a_failed_login() -> None:
         ("authentication", "GSSAPI", "only simple and none"),
         ("userbase", "x", "no option named userbase"),
         ("roleBase", "", "no option roleBase"),
-        ("connectionProtocol", "tsl", "connectionProtocol=tsl: there is ssl and StartTLS"),
+        (
+            "connectionProtocol",
+            "tsl",
+            "connectionProtocol=tsl: only ssl and StartTLS are supported",
+        ),
     ],
 )
 def test_wrong_options_are_errors(tmp_path: Any, option: str, value: str, message: str) -> None:

@@ -78,7 +78,7 @@ class AdvisoryTopic(Topic):
         if now >= self._next_log:
             self._next_log = now + _LOG_PERIOD
             logger.warning(
-                "%s: memory and temp store have no room, so consumers that are behind miss "
+                "%s: memory and temp store have no space, so consumers that are behind miss "
                 "advisories (%d so far)",
                 self,
                 self.dropped_count,

@@ -76,5 +76,5 @@ def test_causes_are_linked_and_an_endless_chain_is_truncated() -> None:
 
 
 def test_no_exception_and_no_text() -> None:
-    assert "no reason" in from_throwable(None).reason
+    assert "without giving a reason" in from_throwable(None).reason
     assert from_throwable(Throwable("com.example.Odd", None)).reason == "com.example.Odd"
