@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import Annotated, NoReturn, TypeAlias
+from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
@@ -36,22 +36,27 @@ def passwd() -> None:
     typer.echo(hash_password(password))
 
 
+def _input_option(what: str) -> Any:
+    return typer.Option(
+        "--input",
+        metavar=what.upper(),
+        help=f"The {what}, as ActiveMQ's option; prints ActiveMQ's line.",
+    )
+
+
+def _algorithm_option(description: str) -> Any:
+    return typer.Option("--algorithm", case_sensitive=False, help=description)
+
+
 def encrypt(
     text: Annotated[
         str | None,
-        typer.Option(
-            "--input",
-            metavar="TEXT",
-            help="The text, as ActiveMQ's option; prints ActiveMQ's line.",
-        ),
+        _input_option("text"),
     ] = None,
     password: Password = None,
     algorithm: Annotated[
         Algorithm | None,
-        typer.Option(
-            case_sensitive=False,
-            help="One of ActiveMQ's. Default: PBEWithMD5AndDES with --input, else ours.",
-        ),
+        _algorithm_option("One of ActiveMQ's. Default: PBEWithMD5AndDES with --input, else ours."),
     ] = None,
 ) -> None:
     """Print a text as an encrypted value, ENC(...), for a configuration file.
@@ -88,19 +93,12 @@ def encrypt(
 def decrypt(
     value: Annotated[
         str | None,
-        typer.Option(
-            "--input",
-            metavar="VALUE",
-            help="The value, as ActiveMQ's option; prints ActiveMQ's line.",
-        ),
+        _input_option("value"),
     ] = None,
     password: Password = None,
     algorithm: Annotated[
         Algorithm | None,
-        typer.Option(
-            case_sensitive=False,
-            help="The algorithm of the value. Default: all known ones are tried.",
-        ),
+        _algorithm_option("The algorithm of the value. Default: all known ones are tried."),
     ] = None,
 ) -> None:
     """Print the text of an encrypted value, ENC(...), ActiveMQ's included.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyjms.cli.credentials import PasswordFile, UrlOption, User, factory_for
-from pyjms.cli.durations import duration
 from pyjms.cli.messages.options import (
     Body,
     BodyFile,
@@ -16,9 +15,11 @@ from pyjms.cli.messages.options import (
     DestinationArgument,
     Headers,
     Json,
+    MessageTimeout,
     Properties,
     Selector,
     TimeToLive,
+    limit_option,
 )
 
 if TYPE_CHECKING:
@@ -126,12 +127,7 @@ def receive(
     follow: Annotated[
         bool, typer.Option("--follow", help="Receive until Ctrl-C, without a timeout.")
     ] = False,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            parser=duration, metavar="DURATION", help="How long to wait for each message."
-        ),
-    ] = 10.0,
+    timeout: MessageTimeout = 10.0,
     selector: Selector = None,
     ack: Annotated[
         str,
@@ -205,10 +201,7 @@ def browse(
     user: User = None,
     password_file: PasswordFile = None,
     selector: Selector = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", "-n", min=1, help="Print at most this number of messages."),
-    ] = None,
+    limit: Annotated[int | None, limit_option("Print")] = None,
     json: Json = False,
     headers: Headers = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -16,10 +16,18 @@ __all__ = [
     "DestinationArgument",
     "Headers",
     "Json",
+    "MessageTimeout",
     "Properties",
     "Selector",
     "TimeToLive",
+    "limit_option",
 ]
+
+
+def limit_option(what: str) -> Any:
+    """Return the option for the most messages of which a command does something: `what`."""
+    return typer.Option("--limit", "-n", min=1, help=f"{what} at most this number of messages.")
+
 
 DestinationArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="DESTINATION", help="queue://NAME, topic://NAME, or a queue NAME.")
@@ -28,6 +36,15 @@ Selector: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--selector", "-s", metavar="SELECTOR", help="Only messages that this selector matches."
+    ),
+]
+MessageTimeout: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        parser=duration,
+        metavar="DURATION",
+        help="How long to wait for each message.",
     ),
 ]
 Json: TypeAlias = Annotated[

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from pyjms.cli.credentials import PasswordFile, UrlOption, User, factory_for
-from pyjms.cli.durations import duration
-from pyjms.cli.messages.options import Selector
+from pyjms.cli.messages.options import MessageTimeout, Selector, limit_option
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 
 __all__ = ["redrive"]
@@ -29,16 +28,8 @@ def redrive(
     user: User = None,
     password_file: PasswordFile = None,
     selector: Selector = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", "-n", min=1, help="Send at most this number of messages."),
-    ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            parser=duration, metavar="DURATION", help="How long to wait for each message."
-        ),
-    ] = 1.0,
+    limit: Annotated[int | None, limit_option("Send")] = None,
+    timeout: MessageTimeout = 1.0,
 ) -> None:
     """Send dead letters back to their original destinations, at any broker.
 
