@@ -36,9 +36,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import Enum
 
-from pyjms._sequence_window import SequenceWindow
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConsumerId, MessageId, ProducerId
+from pyjms.wire.sequence_window import SequenceWindow
 
 __all__ = ["ConnectionAudit", "DuplicateVerdict", "MessageAudit", "judge_duplicate", "own_queue"]
 

@@ -3,7 +3,8 @@
 It is bounded both ways: to `max_producers` producers, of which the least recently seen is dropped,
 and to the latest `max_depth` sequence numbers of each. Older numbers count as new. The window
 moves by words of 64 bits, so that recording a number costs the same at any depth, unlike
-`pyjms._sequence_window`, whose windows are small and end at an exact number. (activemq-broker T26)
+`pyjms.wire.sequence_window`, whose windows are small and end at an exact number.
+(activemq-broker T26)
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from pyjms._sequence_window import SequenceWindow
+from pyjms.wire.sequence_window import SequenceWindow
 
 __all__ = ["MessageAudit"]
 
