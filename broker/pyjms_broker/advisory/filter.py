@@ -33,6 +33,8 @@ __all__ = ["AdvisoryBroker"]
 
 _ADDED, _REMOVED = 0, 1
 _MASTER_BROKER = Topic(topics.MASTER_BROKER)
+_NETWORK_BRIDGE = Topic(topics.NETWORK_BRIDGE)
+_FORWARD_FAILURE = Topic(topics.FORWARD_FAILURE)
 _NOTHING: dict[str, object] = {}
 
 
@@ -58,6 +60,7 @@ class AdvisoryBroker(EventAdvisories):
         self._producers: dict[
             tuple[commands.ProducerId, Destination | None], commands.ProducerInfo
         ] = {}
+        self._bridges: list[tuple[commands.BrokerInfo, bool, str]] = []
         self._is_master = False
         self._virtual_demand = VirtualDemand(
             virtual_sources, self._advise_with_count, of_queues=virtual_demand_of_queues
@@ -142,6 +145,42 @@ class AdvisoryBroker(EventAdvisories):
         self.next.now_master_broker()
         self._is_master = True
         self._advise(_MASTER_BROKER, None)
+
+    # bridges to other brokers
+    def network_bridge_started(
+        self, info: commands.BrokerInfo, created_by_duplex: bool, remote_address: str
+    ) -> None:
+        self.next.network_bridge_started(info, created_by_duplex, remote_address)
+        self._bridges.append((info, created_by_duplex, remote_address))
+        self._advise_of_bridge(info, created_by_duplex, remote_address, None)
+
+    def network_bridge_stopped(self, info: commands.BrokerInfo) -> None:
+        self.next.network_bridge_stopped(info)
+        self._bridges = [each for each in self._bridges if each[0] is not info]
+        if self._advisory_consumers.includes(_NETWORK_BRIDGE):
+            self._send(_NETWORK_BRIDGE, info, None, {"started": False})
+
+    def _advise_of_bridge(
+        self,
+        info: commands.BrokerInfo,
+        created_by_duplex: bool,
+        remote_address: str,
+        target: commands.ConsumerId | None,
+    ) -> None:
+        if self._advisory_consumers.includes(_NETWORK_BRIDGE):
+            properties = {
+                "started": True,
+                "createdByDuplex": created_by_duplex,
+                "remoteIp": remote_address,
+            }
+            self._send(_NETWORK_BRIDGE, info, target, properties)
+
+    def network_forward_failed(self, message: commands.ActiveMQMessage, cause: Exception) -> None:
+        self.next.network_forward_failed(message, cause)
+        if self._advisory_consumers.includes(_FORWARD_FAILURE):
+            about = copy_command(message)
+            about.raw = None
+            self._send(_FORWARD_FAILURE, about, None, {"cause": str(cause)})
 
     # consumers
     def add_consumer(self, context: ConnectionContext, info: commands.ConsumerInfo) -> Subscription:
@@ -269,6 +308,9 @@ class AdvisoryBroker(EventAdvisories):
         if name == topics.CONNECTION:
             for connection in self._connections.values():
                 self._advise(Topic(name), connection, target)
+        elif matches(topic, _NETWORK_BRIDGE):
+            for bridge in self._bridges:
+                self._advise_of_bridge(*bridge, target)
         elif name in topics.DESTINATION_KINDS:
             kind = topics.DESTINATION_KINDS[name]
             for destination, added in list(self._destinations.items()):

@@ -15,6 +15,7 @@ from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
+    BrokerInfo,
     ConnectionInfo,
     ConsumerControl,
     ConsumerInfo,
@@ -315,6 +316,26 @@ class BrokerEvents(ABC):
     def now_master_broker(self) -> None:
         """Report that the broker has started: it has the store's lock."""
 
+    @abstractmethod
+    def network_bridge_started(
+        self, info: BrokerInfo, created_by_duplex: bool, remote_address: str
+    ) -> None:
+        """Report that a bridge to another broker forwards from now on.
+
+        `created_by_duplex`: the other broker has opened the connection.
+        """
+
+    @abstractmethod
+    def network_bridge_stopped(self, info: BrokerInfo) -> None:
+        """Report that a bridge that was reported has ended."""
+
+    @abstractmethod
+    def network_forward_failed(self, message: ActiveMQMessage, cause: Exception) -> None:
+        """Report a message that another broker has refused, where the bridge is to.
+
+        Source: ActiveMQ fireFailedForwardAdvisory.
+        """
+
 
 class Broker(
     ClientRegistry,
@@ -386,6 +407,9 @@ class InnermostBroker(Broker):
     fast_producer = _ignore_event
     destination_full = _ignore_event
     now_master_broker = _ignore_event
+    network_bridge_started = _ignore_event
+    network_bridge_stopped = _ignore_event
+    network_forward_failed = _ignore_event
 
     def is_awaited(self, reference: MessageReference) -> bool:
         """Return False: only consumers that are there count."""

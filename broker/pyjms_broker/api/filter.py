@@ -132,3 +132,6 @@ class BrokerFilter(Broker):
     fast_producer = delegated(Broker.fast_producer, _NEXT)
     destination_full = delegated(Broker.destination_full, _NEXT)
     now_master_broker = delegated(Broker.now_master_broker, _NEXT)
+    network_bridge_started = delegated(Broker.network_bridge_started, _NEXT)
+    network_bridge_stopped = delegated(Broker.network_bridge_stopped, _NEXT)
+    network_forward_failed = delegated(Broker.network_forward_failed, _NEXT)

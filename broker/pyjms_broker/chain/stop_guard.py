@@ -77,6 +77,9 @@ class ErrorBroker(Broker):
     fast_producer = _refuse
     destination_full = _refuse
     now_master_broker = _refuse
+    network_bridge_started = _refuse
+    network_bridge_stopped = _refuse
+    network_forward_failed = _refuse
     destinations = _refuse
 
 

@@ -10,23 +10,34 @@ that started it. Connections remove themselves from `connections` when they have
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from pyjms import _clock
 from pyjms._wakeup import spawn
 from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.commands import BrokerId, BrokerInfo, Command, ProducerId
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    BrokerId,
+    BrokerInfo,
+    BrokerSubscriptionInfo,
+    Command,
+    ProducerId,
+)
 from pyjms.wire.openwire.frame_budget import FrameBudget
 from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.connector.cluster import ClusterClients
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 
 __all__ = [
     "MAXIMUM_CONNECTIONS",
     "MAXIMUM_PER_CONNECTION",
+    "AcceptedBridge",
     "BrokerHost",
     "DuplexBridge",
+    "MessageAudit",
     "ServedConnection",
     "ServiceIdentity",
     "TransportConnector",
@@ -115,14 +126,45 @@ class DuplexBridge(Protocol):
     """Forwards to the broker that has opened a connection, over that connection."""
 
     def take(self, command: Command) -> None:
-        """Take a response to the bridge's requests, or an advisory."""
+        """Take a response to the bridge's requests, an advisory or a list of subscriptions."""
+
+    def count_received(self) -> None:
+        """Count a message that the broker has sent."""
+
+
+class MessageAudit(Protocol):
+    """Recognises messages that bridges send again."""
+
+    def send(
+        self, message: ActiveMQMessage, own_id: BrokerId, send: Callable[[], Completion]
+    ) -> Completion:
+        """Send a message unless it has come before; done when it is safe."""
+
+
+class AcceptedBridge(NamedTuple):
+    """What is to be done for a client that is a bridge of another broker."""
+
+    duplex: DuplexBridge | None = None
+    """Forwards to that broker, if it asks for it."""
+    audit: MessageAudit | None = None
+    """What its messages pass, if it asks for it."""
+    subscriptions: BrokerSubscriptionInfo | None = None
+    """What it is told of this broker's durable subscriptions, if it asks for it."""
 
 
 class DuplexBridges(Protocol):
     """The bridges of this kind of a broker."""
 
-    def accept(self, connection: Any, info: BrokerInfo) -> DuplexBridge:
-        """Forward to the broker that `info` describes, over the connection that it has opened.
+    @property
+    def joined(self) -> Sequence[BrokerInfo]:
+        """The brokers to which there are bridges, each as often as there are."""
+
+    @property
+    def audit(self) -> MessageAudit:
+        """Recognises the messages that bridges send again."""
+
+    def accept(self, connection: Any, info: BrokerInfo) -> AcceptedBridge:
+        """Do what the bridge of another broker asks for, which `info` describes.
 
         Raises:
             JMSException: its options cannot be read.
@@ -168,6 +210,10 @@ class TransportConnector(ABC):
         self.maximum_temporary_destinations_per_connection = MAXIMUM_PER_CONNECTION
         self.maximum_transactions_per_connection = MAXIMUM_PER_CONNECTION
         self.allow_link_stealing = False
+        self.audit_network_producers = False
+        """Whether messages that bridges send again are recognised."""
+        self.cluster = ClusterClients(lambda: self.connect_uri, lambda: host.networks.joined)
+        """What its clients learn of other brokers."""
         self.connections: set[ServedConnection] = set()
         self.stopping = False
 

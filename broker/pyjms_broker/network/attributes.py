@@ -107,6 +107,30 @@ class NetworkConnectorAttributes:
         str | None,
         Attribute("Advisory topics with the remote consumers; null: by what is included."),
     ] = None
+    sync_durable_subs: Annotated[
+        bool,
+        Attribute(
+            "Whether both brokers tell each other their durable subscriptions at each connection."
+        ),
+    ] = False
+    use_virtual_dest_subs: Annotated[
+        bool,
+        Attribute("Whether consumers that virtual destinations there feed count as theirs."),
+    ] = False
+    use_compression: Annotated[
+        bool, Attribute("Whether the bodies of forwarded messages are compressed.")
+    ] = False
+    advisory_for_failed_forward: Annotated[
+        bool,
+        Attribute("Whether each message that the remote broker refuses causes an advisory."),
+    ] = False
+    check_duplicate_messages_on_duplex: Annotated[
+        bool,
+        Attribute("Whether stored messages that come again over a duplex connection are dropped."),
+    ] = False
+    client_id_token: Annotated[
+        str, Attribute("What stands between the parts of the bridge's client ids.")
+    ] = "_"  # noqa: S105 - no secret, it separates words
     dynamically_included_destinations: tuple[Destination, ...] = ()
     statically_included_destinations: tuple[Destination, ...] = ()
     excluded_destinations: tuple[Destination, ...] = ()

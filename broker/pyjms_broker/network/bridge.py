@@ -9,6 +9,7 @@ first failure of either; the network connector then starts another one. (activem
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 import anyio
@@ -18,35 +19,29 @@ from pyjms.errors import ConfigurationException, ConnectionFailedException, JMSE
 from pyjms.transport import create_transport
 from pyjms.transport.openwire import from_throwable
 from pyjms.wire.openwire.commands import (
-    AckType,
     ActiveMQMessage,
     BrokerId,
     BrokerInfo,
+    BrokerSubscriptionInfo,
     Command,
     ConsumerControl,
-    ConsumerId,
-    ConsumerInfo,
-    DestinationInfo,
-    MessageAck,
     MessageDispatch,
-    RemoveInfo,
-    RemoveSubscriptionInfo,
     ShutdownInfo,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms_broker.api.copying import copy_command
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
+from pyjms_broker.network.demand.durables import durable_subscriptions
+from pyjms_broker.network.demand.subscriptions import Between, BridgeSubscriptions, durable_name
 from pyjms_broker.network.ends import BridgeEnd, LocalEnd
 from pyjms_broker.network.forwarding import Forwarder
 from pyjms_broker.network.host import NetworkHost
 from pyjms_broker.network.inbound import InboundConnection, local_transport
-from pyjms_broker.network.permitted import advisory_topic
-from pyjms_broker.network.properties import written_properties
+from pyjms_broker.network.properties import inbound_properties, written_properties
+from pyjms_broker.network.remote_advisories import RemoteAdvisories
 from pyjms_broker.network.remotes import Remote
-from pyjms_broker.network.subscriptions import Between, BridgeSubscriptions, durable_name
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNSET
-from pyjms_broker.region.subscription.bridge_filter import appended, is_too_long
 from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
 
 __all__ = ["Login", "LoopBackError", "NetworkBridge"]
@@ -88,12 +83,27 @@ class NetworkBridge:
         self._forwarder: Forwarder | None = None
         self._error: Exception | None = None
         self._ended = anyio.Event()
-        self._advisory_consumer: ConsumerId | None = None
-        self._unacknowledged = 0
-        self.remote_name = ""
+        self._advisories: RemoteAdvisories | None = None
+        self._is_reported = False
+        self._remote_subscriptions: BrokerSubscriptionInfo | None = None
+        self.remote = BrokerInfo(BrokerId())
+        """What the remote broker says of itself, once it is known; nothing of it is secret."""
+
+    @property
+    def remote_name(self) -> str:
         """The name of the remote broker, once it is known."""
-        self.remote_id = BrokerId()
+        return self.remote.broker_name or ""
+
+    @property
+    def remote_id(self) -> BrokerId:
         """Its id."""
+        return self.remote.broker_id or BrokerId()
+
+    def _describe(self, info: BrokerInfo) -> None:
+        """Note what the remote broker says of itself, without the options of its bridge."""
+        self.remote = BrokerInfo(
+            info.broker_id, info.broker_url, broker_name=info.broker_name, network_connection=True
+        )
 
     @property
     def connector_name(self) -> str:
@@ -147,13 +157,18 @@ class NetworkBridge:
                 hint="name other brokers only",
             )
         await self._introduce(remote)
-        client_id = f"{attributes.name}_{host.broker_name}_outbound"
+        token = attributes.client_id_token
+        client_id = token.join((attributes.name, host.broker_name, "outbound"))
         await remote.open(client_id, *self._remote_login())
         self._local = local = LocalEnd(local_transport(host), self._on_local, self.fail)
         await local.start()
-        client_id = f"{attributes.name}_{self.remote_name}_{self.direction}_{host.broker_name}"
+        client_id = token.join(
+            (attributes.name, self.remote_name, self.direction, host.broker_name)
+        )
         await local.open(client_id, *self._local_login())
         await self._forward(local, remote)
+        self._is_reported = True
+        host.networks.started(self)
 
     def _remote_login(self) -> Login:
         """Return user and password at the remote broker."""
@@ -183,24 +198,34 @@ class NetworkBridge:
                 await _stopped(end)
                 raise
             else:
-                self.remote_name = introduction.broker_name or ""
-                self.remote_id = introduction.broker_id or BrokerId()
+                self._describe(introduction)
                 return end
         raise failure or ConnectionFailedException(f"{self._where} names no broker")
 
     async def _introduce(self, remote: BridgeEnd) -> None:
         """Tell the remote broker that this is a bridge, and whether it is to forward, too."""
         attributes, host = self._attributes, self._host
-        info = BrokerInfo(host.broker_id, broker_name=host.broker_name, network_connection=True)
-        if attributes.duplex:
-            info.duplex_connection = True
-            info.network_properties = written_properties(attributes)
-            self._inbound = InboundConnection(host, remote.transport, self.fail)
-            about = BrokerInfo(
-                self.remote_id, broker_name=self.remote_name, network_connection=True
-            )
-            await self._inbound.start(about)
+        info = BrokerInfo(
+            host.broker_id,
+            host.connect_uri,
+            broker_name=host.broker_name,
+            network_connection=True,
+            duplex_connection=attributes.duplex,
+        )
+        if not attributes.duplex:
+            if attributes.sync_durable_subs:
+                without = replace(attributes, user_name=None, password=None)
+                info.network_properties = written_properties(without)
+            remote.transport.oneway(info)
+            return
+        info.network_properties = written_properties(attributes)
+        self._inbound = InboundConnection(host, remote.transport, self.fail)
+        about = copy_command(self.remote)
+        about.network_properties = inbound_properties(attributes)
+        await self._inbound.start(about)
         remote.transport.oneway(info)
+        if attributes.sync_durable_subs:
+            remote.transport.oneway(durable_subscriptions(host, attributes))
 
     async def _forward(self, local: LocalEnd, remote: BridgeEnd) -> None:
         attributes, host = self._attributes, self._host
@@ -213,24 +238,20 @@ class NetworkBridge:
             remote,
             host.broker_id,
             always_sync_send=attributes.always_sync_send,
+            use_compression=attributes.use_compression,
             confirmed=subscriptions.confirmed,
+            refused=self._refused,
             fail=self.fail,
         )
         for destination in attributes.statically_included_destinations:
             subscriptions.add_static(destination)
         if not attributes.dynamic_only:
             self._resume_durables(subscriptions, local.client_id)
-        if attributes.static_bridge:
-            return
-        self._advisory_consumer = remote.next_consumer_id()
-        await remote.request(
-            ConsumerInfo(
-                self._advisory_consumer,
-                destination=advisory_topic(attributes),
-                prefetch_size=self._advisory_prefetch,
-                dispatch_async=True,
-            )
-        )
+        if self._remote_subscriptions is not None:
+            subscriptions.synchronize(self._remote_subscriptions)
+        self._advisories = RemoteAdvisories(attributes, between, local, remote, subscriptions)
+        if not attributes.static_bridge:
+            await self._advisories.subscribe()
 
     def _resume_durables(self, subscriptions: BridgeSubscriptions, client_id: str) -> None:
         """Forward for the durable subscriptions that earlier bridges have left.
@@ -244,6 +265,11 @@ class NetworkBridge:
             name = durable_name(self._host.broker_name, destination)
             if key.client_id == client_id and key.subscription_name == name:
                 subscriptions.add_static(destination, name)
+
+    def _refused(self, message: ActiveMQMessage, error: Exception) -> None:
+        """Report a message that the remote broker has refused, if that is wished."""
+        if self._attributes.advisory_for_failed_forward:
+            self._host.broker.network_forward_failed(message, error)
 
     async def wait_ended(self) -> None:
         """Wait until either connection has failed. Cancellable.
@@ -267,6 +293,9 @@ class NetworkBridge:
         Not cancellable.
         """
         with anyio.CancelScope(shield=True):
+            if self._is_reported:
+                self._is_reported = False
+                self._host.networks.ended(self)
             last_sent = LAST_DELIVERED_UNSET
             if self._subscriptions is not None:
                 self._subscriptions.close()
@@ -304,7 +333,7 @@ class NetworkBridge:
     # from the remote broker
     def _on_remote(self, command: Command) -> None:
         if isinstance(command, MessageDispatch):
-            if command.message is not None and command.consumer_id == self._advisory_consumer:
+            if command.message is not None:
                 self.on_advisory(command.message)
         elif isinstance(command, ActiveMQMessage) and command.type == ADVISORY_TYPE:
             self.on_advisory(command)  # ActiveMQ forwards them over a duplex connection
@@ -312,71 +341,27 @@ class NetworkBridge:
             self.fail(from_throwable(command.exception))
         elif isinstance(command, ShutdownInfo):
             self.fail(ConnectionFailedException(f"Broker {self.remote_name} stops"))
+        elif isinstance(command, BrokerSubscriptionInfo):
+            self.on_subscriptions(command)
         elif self._inbound is not None:
             self._inbound.take(command)
 
+    def on_subscriptions(self, command: BrokerSubscriptionInfo) -> None:
+        """Learn of all durable subscriptions of the remote broker."""
+        attributes = self._attributes
+        if not attributes.sync_durable_subs or attributes.dynamic_only or self._error is not None:
+            return
+        if self._subscriptions is None:
+            self._remote_subscriptions = command
+        else:
+            self._subscriptions.synchronize(command)
+
     def on_advisory(self, message: ActiveMQMessage) -> None:
         """Learn of a remote consumer or temporary destination."""
-        subscriptions = self._subscriptions
-        if subscriptions is None or self._error is not None:
-            return
-        about = message.data_structure
-        if isinstance(about, ConsumerInfo):
-            subscriptions.consumer_added(about)
-        elif isinstance(about, DestinationInfo):
-            self._on_destination(about)
-        elif isinstance(about, RemoveInfo):
-            if isinstance(about.object_id, ConsumerId):
-                subscriptions.consumer_removed(about.object_id)
-        elif isinstance(about, RemoveSubscriptionInfo):
-            subscriptions.subscription_removed(about)
-        self._acknowledge(message)
-
-    def _on_destination(self, info: DestinationInfo) -> None:
-        """Create or delete a temporary destination of the remote broker here.
-
-        (activemq-edges NW9)
-        """
-        local, destination = self._local, info.destination
-        if (
-            local is None
-            or destination is None
-            or not destination.is_temporary
-            or is_too_long(info.broker_path, self._attributes.consumers_hops)
-            or self._host.broker_id in (info.broker_path or ())
-        ):
-            return
-        copy = copy_command(info)
-        copy.connection_id = local.connection_id
-        copy.broker_path = appended(info.broker_path, self.remote_id)
-        local.try_request(copy, _ignore)
-
-    @property
-    def _advisory_prefetch(self) -> int:
-        return self._attributes.advisory_prefetch_size or self._attributes.prefetch_size
-
-    def _acknowledge(self, message: ActiveMQMessage) -> None:
-        """Acknowledge advisories, many at once."""
-        self._unacknowledged += 1
-        part = self._attributes.advisory_ack_percentage / 100
-        if self._unacknowledged < self._advisory_prefetch * part:
-            return
-        assert self._remote is not None
-        ack = MessageAck(
-            message.destination,
-            consumer_id=self._advisory_consumer,
-            ack_type=int(AckType.STANDARD),
-            last_message_id=message.message_id,
-            message_count=self._unacknowledged,
-        )
-        self._unacknowledged = 0
-        self._remote.send(ack)
+        if self._advisories is not None and self._error is None:
+            self._advisories.take(message)
 
 
 async def _stopped(end: BridgeEnd) -> None:
     with anyio.CancelScope(shield=True):
         await end.stop(LAST_DELIVERED_UNSET)
-
-
-def _ignore(error: Exception) -> None:
-    logger.debug("A temporary destination of another broker: %s", error)

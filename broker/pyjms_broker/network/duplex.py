@@ -18,13 +18,17 @@ from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.transport.base import Channel
 from pyjms.transport.openwire import Correlator
-from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerId, BrokerInfo, Command
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    BrokerInfo,
+    BrokerSubscriptionInfo,
+    Command,
+)
 from pyjms_broker.connector.openwire.client_resources import ClientResources
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.bridge import Login, NetworkBridge
 from pyjms_broker.network.ends import BridgeEnd
 from pyjms_broker.network.host import NetworkHost
-from pyjms_broker.network.properties import read_properties_of
 from pyjms_broker.network.remotes import Remote
 
 __all__ = ["DuplexBridges", "DuplexConnection"]
@@ -76,16 +80,17 @@ class DuplexBridges:
         """The bridges that forward, or are about to."""
         return list(self._bridges.values())
 
-    def accept(self, connection: DuplexConnection, info: BrokerInfo) -> ReverseBridge:
+    def accept(
+        self,
+        connection: DuplexConnection,
+        info: BrokerInfo,
+        attributes: NetworkConnectorAttributes,
+    ) -> ReverseBridge:
         """Forward to the broker that `info` describes, over the connection that it has opened.
 
         It begins when the broker has logged in; an earlier bridge of the same network connector
         ends then.
-
-        Raises:
-            JMSException: its options cannot be read.
         """
-        attributes = read_properties_of(info.network_properties or "")
         bridge = ReverseBridge(self._host, attributes, connection, info)
         name = f"duplex bridge to {info.broker_name}"
         task = spawn(self._run, bridge, f"{attributes.name}@{info.broker_id}", name=name)
@@ -128,13 +133,27 @@ class ReverseBridge(NetworkBridge):
         self._stopped = anyio.Event()
         self._login = anyio.CancelScope()
         self._correlator = Correlator(_AcceptedConnection(connection))
-        self.remote_name = info.broker_name or ""
-        self.remote_id = info.broker_id or BrokerId()
+        self._received = 0
+        self._describe(info)
+
+    @property
+    def received_count(self) -> int:
+        return self._received
+
+    def count_received(self) -> None:
+        """Count a message that the remote broker has sent."""
+        self._received += 1
+
+    def reset_counts(self) -> None:
+        super().reset_counts()
+        self._received = 0
 
     def take(self, command: Command) -> None:
-        """Take a response to this bridge's requests, or an advisory."""
+        """Take a response to this bridge's requests, an advisory or a list of subscriptions."""
         if isinstance(command, ActiveMQMessage):
             self.on_advisory(command)
+        elif isinstance(command, BrokerSubscriptionInfo):
+            self.on_subscriptions(command)
         else:
             self._correlator.on_command(command)
 

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from functools import partial
 
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
-from pyjms.errors import ConnectionFailedException
+from pyjms.errors import ConnectionFailedException, DestinationDoesNotExistException
 from pyjms.wire.openwire.commands import (
     AckType,
+    ActiveMQBytesMessage,
     ActiveMQMessage,
     BrokerId,
     MessageAck,
@@ -20,10 +22,11 @@ from pyjms.wire.openwire.commands import (
     Response,
 )
 from pyjms_broker.api.copying import copy_for_destination
-from pyjms_broker.network.demand import Demand
+from pyjms_broker.connector.openwire.throwables import to_throwable
+from pyjms_broker.network.demand.table import Demand
 from pyjms_broker.network.ends import BridgeEnd, LocalEnd
 from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNSET
-from pyjms_broker.region.subscription.bridge_filter import appended, lets_pass
+from pyjms_broker.region.subscription.bridge_filter import appended, may_pass
 
 __all__ = ["Forwarder"]
 
@@ -37,7 +40,9 @@ class Forwarder:
         local, remote: the two connections of the bridge.
         broker_id: that of the local broker, which is added to the path of each message.
         always_sync_send: whether the remote broker confirms non-persistent messages, too.
+        use_compression: whether bodies are compressed.
         confirmed: called when a message was acknowledged.
+        refused: called with a message that the remote broker refuses.
         fail: ends the bridge; what is not acknowledged is sent on by the next one.
     """
 
@@ -48,14 +53,18 @@ class Forwarder:
         broker_id: BrokerId,
         *,
         always_sync_send: bool,
+        use_compression: bool,
         confirmed: Callable[[Demand], None],
+        refused: Callable[[ActiveMQMessage, Exception], None],
         fail: Callable[[Exception], None],
     ) -> None:
         self._local = local
         self._remote = remote
         self._broker_id = broker_id
         self._always_sync_send = always_sync_send
+        self._use_compression = use_compression
         self._confirmed = confirmed
+        self._refused = refused
         self._fail = fail
         self._under_way: dict[MessageDispatch, int] = {}
         self._waiting: BackgroundTask | None = None
@@ -79,7 +88,8 @@ class Forwarder:
         if message is None or demand.is_closing:
             return
         self.enqueue_count += 1
-        if demand.is_durable and not lets_pass(demand.local.additional_predicate, message):
+        bridge = demand.local.additional_predicate
+        if demand.is_durable and bridge is not None and not may_pass(bridge, message):
             self._acknowledge(dispatch, message)
             return
         copy = self._onward(message, dispatch)
@@ -113,29 +123,41 @@ class Forwarder:
         copy.original_transaction_id = message.original_transaction_id or message.transaction_id
         copy.transaction_id = None
         copy.raw = None
+        if self._use_compression:
+            _compress(copy)
         return copy
 
     def _answered(
         self, dispatch: MessageDispatch, demand: Demand, outcome: Response | Exception
     ) -> None:
+        message = dispatch.message
+        assert message is not None
+        refusal: DestinationDoesNotExistException | None = None
         if isinstance(outcome, Exception):
-            self._fail(outcome)
-            return
+            if not isinstance(outcome, ConnectionFailedException):
+                self._refused(message, outcome)
+            if not isinstance(outcome, DestinationDoesNotExistException):
+                self._fail(outcome)
+                return
+            refusal = outcome  # a temporary destination may go while messages are under way
+            logger.warning("%s is not forwarded: %s", message.message_id, outcome)
         self._under_way.pop(dispatch, None)
         demand.unconfirmed -= 1
-        self.dequeue_count += 1
-        assert dispatch.message is not None
-        self._acknowledge(dispatch, dispatch.message)
+        self.dequeue_count += refusal is None
+        self._acknowledge(dispatch, message, refusal)
         self._confirmed(demand)
 
-    def _acknowledge(self, dispatch: MessageDispatch, message: ActiveMQMessage) -> None:
+    def _acknowledge(
+        self, dispatch: MessageDispatch, message: ActiveMQMessage, refusal: Exception | None = None
+    ) -> None:
         ack = MessageAck(
             dispatch.destination,
             consumer_id=dispatch.consumer_id,
-            ack_type=int(AckType.INDIVIDUAL),
+            ack_type=int(AckType.INDIVIDUAL if refusal is None else AckType.POISON),
             first_message_id=message.message_id,
             last_message_id=message.message_id,
             message_count=1,
+            poison_cause=None if refusal is None else to_throwable(refusal),
         )
         self._local.send(ack)
 
@@ -143,3 +165,15 @@ class Forwarder:
         await self._remote.transport.drained()
         self._waiting = None
         self._local.resume_reading()
+
+
+def _compress(message: ActiveMQMessage) -> None:
+    """Compress a body that is not compressed yet; a BytesMessage's begins with its size."""
+    content = message.content
+    if message.compressed or not content:
+        return
+    body = bytes(content)
+    packed = zlib.compress(body)
+    if isinstance(message, ActiveMQBytesMessage):
+        packed = len(body).to_bytes(4, "big") + packed
+    message.content, message.compressed = packed, True

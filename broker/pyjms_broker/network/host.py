@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyjms.wire.openwire.commands import BrokerId
-from pyjms_broker.network.demand import DemandTable
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.connector.base import TransportConnector
+from pyjms_broker.network.demand.table import DemandTable
 from pyjms_broker.region.region_broker import RegionBroker
+
+if TYPE_CHECKING:
+    from pyjms_broker.network.bridge import NetworkBridge
 
 __all__ = ["NetworkHost", "NetworkState"]
 
@@ -18,6 +23,12 @@ class NetworkState(Protocol):
     def demand(self) -> DemandTable:
         """Their subscriptions."""
 
+    def started(self, bridge: NetworkBridge) -> None:
+        """Tell others of a bridge that forwards."""
+
+    def ended(self, bridge: NetworkBridge) -> None:
+        """Tell them of its end."""
+
 
 class NetworkHost(Protocol):
     """The part of the broker service that network connectors use."""
@@ -27,6 +38,18 @@ class NetworkHost(Protocol):
 
     @property
     def broker_id(self) -> BrokerId: ...
+
+    @property
+    def connect_uri(self) -> str:
+        """The URI of JMS clients."""
+
+    @property
+    def connectors(self) -> list[TransportConnector]:
+        """The connectors, in their order."""
+
+    @property
+    def broker(self) -> Broker:
+        """The outermost filter of the filter chain."""
 
     @property
     def region_broker(self) -> RegionBroker:

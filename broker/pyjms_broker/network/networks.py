@@ -6,12 +6,16 @@ import itertools
 
 from pyjms.errors import ConfigurationException
 from pyjms.wire.openwire.commands import BrokerInfo
+from pyjms_broker.connector.base import AcceptedBridge
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
+from pyjms_broker.network.audit import NetworkAudit
 from pyjms_broker.network.bridge import NetworkBridge
 from pyjms_broker.network.connector import NetworkConnector
-from pyjms_broker.network.demand import DemandTable
+from pyjms_broker.network.demand.durables import durable_subscriptions
+from pyjms_broker.network.demand.table import DemandTable
 from pyjms_broker.network.duplex import DuplexBridges, DuplexConnection, ReverseBridge
 from pyjms_broker.network.host import NetworkHost
+from pyjms_broker.network.properties import read_properties_of
 
 __all__ = ["Networks"]
 
@@ -22,6 +26,9 @@ class Networks:
     def __init__(self, host: NetworkHost) -> None:
         self._host = host
         self.demand = DemandTable()
+        self.audit = NetworkAudit()
+        """Recognises the messages that bridges send again."""
+        self._started: dict[NetworkBridge, None] = {}
         self.connectors: list[NetworkConnector] = []
         self._duplex = DuplexBridges(host)
 
@@ -77,13 +84,40 @@ class Networks:
         await found.stop()
         return True
 
-    def accept(self, connection: DuplexConnection, info: BrokerInfo) -> ReverseBridge:
-        """Forward to the broker that `info` describes, over the connection that it has opened.
+    def accept(self, connection: DuplexConnection, info: BrokerInfo) -> AcceptedBridge:
+        """Do what the bridge of another broker asks for, which `info` describes.
 
         Raises:
             JMSException: its options cannot be read.
         """
-        return self._duplex.accept(connection, info)
+        attributes = read_properties_of(info.network_properties or "")
+        syncs = attributes.sync_durable_subs and not attributes.dynamic_only
+        return AcceptedBridge(
+            self._duplex.accept(connection, info, attributes) if info.duplex_connection else None,
+            self.audit if attributes.check_duplicate_messages_on_duplex else None,
+            durable_subscriptions(self._host, attributes) if syncs else None,
+        )
+
+    @property
+    def joined(self) -> list[BrokerInfo]:
+        """The brokers to which there are bridges, each as often as there are."""
+        return [bridge.remote for bridge in self._started]
+
+    def started(self, bridge: NetworkBridge) -> None:
+        """Tell the filters of the broker, and its clients, of a bridge that forwards."""
+        self._started[bridge] = None
+        self._host.broker.network_bridge_started(
+            bridge.remote, bridge.created_by_duplex, bridge.remote_address
+        )
+        for connector in self._host.connectors:
+            connector.cluster.broker_joined(bridge.remote)
+
+    def ended(self, bridge: NetworkBridge) -> None:
+        """Tell them of its end."""
+        self._started.pop(bridge, None)
+        self._host.broker.network_bridge_stopped(bridge.remote)
+        for connector in self._host.connectors:
+            connector.cluster.broker_left(bridge.remote)
 
     def start(self) -> None:
         """Start all network connectors, in the background."""

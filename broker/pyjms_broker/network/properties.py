@@ -15,7 +15,7 @@ from pyjms.jms.destination import Destination, parse_destination
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.security.properties_file import parse_properties
 
-__all__ = ["activemq_name", "read_properties_of", "written_properties"]
+__all__ = ["activemq_name", "inbound_properties", "read_properties_of", "written_properties"]
 
 _NOT_SENT: Final = ("network_ttl", "remote_user_name", "remote_password")
 """The first is sent as its two parts; the others are for this connection, not for the way back."""
@@ -44,6 +44,12 @@ def written_properties(attributes: NetworkConnectorAttributes) -> str:
         for name, value in given.items()
         if value is not None and value != ()
     )
+
+
+def inbound_properties(attributes: NetworkConnectorAttributes) -> str:
+    """Return the options that the own broker has to know of what a duplex bridge passes to it."""
+    value = str(attributes.check_duplicate_messages_on_duplex).lower()
+    return f"{activemq_name('check_duplicate_messages_on_duplex')}={value}\n"
 
 
 def _text(value: object) -> str:

@@ -267,5 +267,23 @@ _EVENTS: Final = (
     _event("message_without_consumers", _INTERNAL, "Message without consumers: %s", _MESSAGE),
     _event("message_discarded", _INTERNAL, "Message discarded: %s", _MESSAGE),
     _event("now_master_broker", _INTERNAL, "The broker is the master now", lambda *_: ()),
+    _event(
+        "network_bridge_started",
+        _INTERNAL,
+        "Network bridge to broker %s at %s started",
+        lambda info, _, address: (info.broker_name, address),
+    ),
+    _event(
+        "network_bridge_stopped",
+        _INTERNAL,
+        "Network bridge to broker %s stopped",
+        lambda info: (info.broker_name,),
+    ),
+    _event(
+        "network_forward_failed",
+        _INTERNAL,
+        "Another broker has refused message %s: %s",
+        lambda message, cause: (message.message_id, cause),
+    ),
 )
 """Every call that is logged; what asks for the table of destinations is not an event."""

@@ -14,6 +14,7 @@ from pyjms_broker.api.recovery import SubscriptionRecoveryPolicy
 from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 from pyjms_broker.policy.eviction import MessageEvictionStrategy, OldestMessageEvictionStrategy
+from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
 from pyjms_broker.policy.pending import PendingMessageLimitStrategy
 from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
 
@@ -278,6 +279,8 @@ class PolicyEntry(PolicyAttributes):
     """Which consumers are aborted because they are slow; None: none."""
     subscription_recovery_policy: SubscriptionRecoveryPolicy | None = None
     """Which messages a topic keeps for retroactive consumers; None: only one that is retained."""
+    network_bridge_filter_factory: ConditionalNetworkBridgeFilterFactory | None = None
+    """What bridges forward from a queue; None: all that has not been where they lead."""
     is_built_in: bool = field(default=False, repr=False)
     """Whether this is the built-in entry, which applies where the user has none."""
 

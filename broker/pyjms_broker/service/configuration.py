@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.filter import BrokerPlugin
 from pyjms_broker.connector.base import TransportConnector
+from pyjms_broker.connector.cluster import ClusterAttributes
 from pyjms_broker.management import RuntimeUpdates
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.policy.map import PolicyMap
@@ -30,6 +32,8 @@ __all__ = [
     "NetworkConnectorConfiguration",
     "ServiceConfiguration",
 ]
+
+logger = get_logger(__name__)
 
 
 class Configured:
@@ -56,6 +60,14 @@ class Configured:
         """Add a connector by `add_connector` of the broker."""
         made = add(connector.transport_uri(), name=connector.name)
         made.allow_link_stealing |= connector.allow_link_stealing  # the URI may say so, too
+        made.audit_network_producers = connector.audit_network_producers
+        made.cluster.attributes = connector.cluster_attributes()
+        if not made.serves_openwire and connector.update_cluster_clients:
+            logger.info(
+                "Connector %s: update_cluster_clients has no effect, only JMS clients that use "
+                "failover: learn of other brokers",
+                made.name,
+            )
         self.connectors.append((connector, made))
         return made
 
@@ -93,6 +105,15 @@ class ConnectorConfiguration(Protocol):
 
     @property
     def allow_link_stealing(self) -> bool: ...
+
+    @property
+    def audit_network_producers(self) -> bool: ...
+
+    @property
+    def update_cluster_clients(self) -> bool: ...
+
+    def cluster_attributes(self) -> ClusterAttributes:
+        """Return what its clients learn of other brokers."""
 
 
 class NetworkConnectorConfiguration(Protocol):

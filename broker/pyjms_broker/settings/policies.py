@@ -29,6 +29,10 @@ from pyjms_broker.policy.eviction import (
     OldestMessageWithLowestPriorityEvictionStrategy,
     UniquePropertyMessageEvictionStrategy,
 )
+from pyjms_broker.policy.network_bridges import (
+    ConditionalNetworkBridgeAttributes,
+    ConditionalNetworkBridgeFilterFactory,
+)
 from pyjms_broker.policy.pending import (
     ConstantPendingMessageLimitStrategy,
     PendingMessageLimitStrategy,
@@ -175,6 +179,14 @@ class AbortSlowAckConsumerSettings(_AbortSettings, AbortSlowAckConsumerAttribute
         return AbortSlowAckConsumerStrategy(**_arguments(self))
 
 
+class ConditionalNetworkBridgeSettings(Section, ConditionalNetworkBridgeAttributes):
+    """What bridges of a network forward from a queue."""
+
+    def build(self) -> ConditionalNetworkBridgeFilterFactory:
+        """Create the factory."""
+        return ConditionalNetworkBridgeFilterFactory(**_arguments(self))
+
+
 DeadLetterSettings = Annotated[
     SharedDeadLetterSettings | IndividualDeadLetterSettings | DiscardingDeadLetterSettings,
     Field(discriminator="type"),
@@ -216,6 +228,9 @@ class PolicySettings(Section, PolicyAttributes):
     subscription_recovery_policy: RecoverySettings | None = None
     """Which messages a topic keeps for retroactive consumers; null: only a retained one."""
 
+    network_bridge_filter_factory: ConditionalNetworkBridgeSettings | None = None
+    """What bridges take from a queue; null: all that has not been where they lead."""
+
     def build(self) -> PolicyEntry:
         """Create the policy entry."""
         arguments = {
@@ -232,6 +247,7 @@ STRATEGIES = {
     "dead_letter_strategy",
     "pending_message_limit_strategy",
     "message_eviction_strategy",
+    "network_bridge_filter_factory",
     "slow_consumer_strategy",
     "subscription_recovery_policy",
 }

@@ -17,23 +17,14 @@ from typing import Final
 
 from pyjms._logger import get_logger, shortened
 from pyjms.errors import ConfigurationException
+from pyjms.transport.discovery.addresses import ENCRYPTED, NETWORK, NEVER, PLAIN, read_address
 from pyjms.transport.failover.options import FailoverOptions
-from pyjms.transport.uri import COMPOSITE_SCHEMES, TransportURI
+from pyjms.transport.uri import TransportURI
 
 __all__ = ["BrokerList"]
 
 logger: Final = get_logger(__name__)
 
-_PLAIN: Final = frozenset({"tcp", "nio", "auto", "auto+nio"})
-_ENCRYPTED: Final = frozenset({"ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl"})
-_NEVER: Final = COMPOSITE_SCHEMES | {"vm", "mock", "peer"}
-"""Schemes that a broker cannot announce: they contain other URLs or do things in this process."""
-_LOCAL_OPTIONS: Final = ("ssl.", "socket.")
-"""Options about files and checks of the client's side."""
-_LABEL = r"[A-Za-z0-9_-]{1,63}"
-_ADDRESS: Final = re.compile(
-    rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]+)?\])(?::\d{{1,5}})?/?"
-)
 _LONGEST_TEXT: Final = 64 * 1024
 _MOST_URLS: Final = 100
 _MOST_WARNINGS: Final = 100
@@ -95,6 +86,25 @@ class BrokerList:
             [self._complete(TransportURI.parse(part)) for part in text.split(",") if part.strip()]
         )
 
+    def found(self, services: Iterable[str]) -> None:
+        """Use the brokers that a discovery agent has found as those of the URL.
+
+        Addresses that cannot be used are skipped, and logged once. Where none is left, the last
+        ones stay: a broker that is not heard of may run nevertheless.
+        """
+        found: list[TransportURI] = []
+        for text in services:
+            try:
+                uri, _ = read_address(text)
+            except ConfigurationException as error:
+                self._warn(text, f"is skipped: {error}")
+            else:
+                found.append(self._complete(uri))
+        if found:
+            self._configured = found
+            self._priority = self._priority or found[:1]
+            self._acceptable = NETWORK
+
     def take_over(self, uris: Iterable[TransportURI]) -> bool:
         """Use `uris` as the announced brokers; return whether the list differs.
 
@@ -128,20 +138,12 @@ class BrokerList:
         return found
 
     def _from_broker(self, text: str) -> TransportURI:
-        scheme = text.partition(":")[0].lower()
-        if scheme in _NEVER or "(" in text or ")" in text:
-            raise ConfigurationException("a broker can only announce network addresses")
-        uri = TransportURI.parse(text)
-        if scheme not in self._acceptable:
-            raise ConfigurationException(
-                f"the configured brokers allow only {', '.join(sorted(self._acceptable)) or 'none'}"
-            )
-        if scheme in _PLAIN | _ENCRYPTED and not _ADDRESS.fullmatch(uri.location):
-            raise ConfigurationException("it has no valid host and port")
-        local = [name for name in uri.options if name.lower().startswith(_LOCAL_OPTIONS)]
-        if local:
-            self._warn(text, f"is used without {', '.join(local)}: the client sets these options")
-        return replace(uri, options={k: v for k, v in uri.options.items() if k not in local})
+        allowed = ", ".join(sorted(self._acceptable)) or "none"
+        why = f"the configured brokers allow only {allowed}"
+        uri, dropped = read_address(text, self._acceptable, why)
+        if dropped:
+            self._warn(text, f"is used without {', '.join(dropped)}: the client sets these options")
+        return uri
 
     def _warn(self, text: str, outcome: str) -> None:
         """Log once why `text` is not used as it is, without its options and user."""
@@ -170,10 +172,10 @@ def _acceptable_schemes(configured: Iterable[TransportURI]) -> frozenset[str]:
         uri = waiting.pop()
         waiting += uri.components
         schemes.add(uri.scheme)
-    for family in (_PLAIN, _ENCRYPTED):
+    for family in (PLAIN, ENCRYPTED):
         if schemes & family:
             schemes |= family
-    return frozenset(schemes - _NEVER)
+    return frozenset(schemes - NEVER)
 
 
 def _unique(uris: Iterable[TransportURI]) -> list[TransportURI]:

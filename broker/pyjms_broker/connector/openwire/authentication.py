@@ -5,7 +5,7 @@ While the broker checks a password, which may take time, nothing more is read fr
 
 from __future__ import annotations
 
-from pyjms.wire.openwire.commands import ConnectionControl, ConnectionInfo
+from pyjms.wire.openwire.commands import ConnectionInfo
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.connector.openwire.connection import BrokerConnection, CommandResult
@@ -33,7 +33,9 @@ def _add(connection: BrokerConnection, info: ConnectionInfo, context: Connection
     context.network_connection = connection.serves_broker
     connection.resources.add_connection(info, context)
     if info.manageable:
-        connection.send_command(ConnectionControl(connected_brokers="", reconnect_to=""))
+        connection.send_command(connection.cluster.list_for(is_back=info.failover_reconnect))
+    if info.fault_tolerant:
+        connection.cluster.client_joined(connection)
 
 
 def _add_when_authenticated(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Mapping
 from typing import Final
 
 from pyjms import _clock
@@ -20,6 +21,7 @@ from pyjms.transport.openwire import OpenWireTransport
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerInfo,
+    BrokerSubscriptionInfo,
     Command,
     ConnectionControl,
     ConnectionInfo,
@@ -50,7 +52,12 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.connector.base import BrokerHost, DuplexBridge, TransportConnector
+from pyjms_broker.connector.base import (
+    BrokerHost,
+    DuplexBridge,
+    MessageAudit,
+    TransportConnector,
+)
 from pyjms_broker.connector.openwire import transactions
 from pyjms_broker.connector.openwire.authentication import on_connection_info
 from pyjms_broker.connector.openwire.composite_producers import add_composite_producer
@@ -85,7 +92,7 @@ def serve(
 
 
 # messages
-def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
+def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Completion:
     exchange = connection.producers.get(message.producer_id)
     if exchange is None:
         raise JMSException(
@@ -135,7 +142,7 @@ def is_stored_replay(
 
 def on_stored_replay(
     connection: BrokerConnection, exchange: ProducerExchange, message: ActiveMQMessage
-) -> CommandResult:
+) -> Completion:
     """Respond as if the message had come now, once the store has finished with the first one."""
     logger.debug("Suppressed %s, sent again after a failover", message.message_id)
     if message.response_required:
@@ -253,31 +260,57 @@ def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandRes
         connection.serves_broker = True
         for state in connection.resources.connections.values():
             state.context.network_connection = True
-        if info.duplex_connection:
-            bridge = connection.host.networks.accept(connection, info)
-            connection.handle_by(_duplex_handlers(bridge))
+        accepted = connection.host.networks.accept(connection, info)
+        audit = accepted.audit
+        if audit is None and connection.audits_bridges:
+            audit = connection.host.networks.audit
+        handlers = HANDLERS if audit is None else _audited_handlers(audit)
+        if accepted.duplex is not None:
+            handlers = _duplex_handlers(accepted.duplex, handlers)
+        connection.handle_by(handlers)
+        if accepted.subscriptions is not None:
+            connection.send_command(accepted.subscriptions)
     return COMPLETED
 
 
-def _duplex_handlers(bridge: DuplexBridge) -> dict[int, CommandHandler]:
+def _audited_handlers(audit: MessageAudit) -> dict[int, CommandHandler]:
+    """Return the handlers for a bridge whose repeated messages `audit` recognises."""
+
+    def on_audited(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
+        own_id = connection.host.broker_id
+        return audit.send(message, own_id, lambda: on_message(connection, message))
+
+    return {**HANDLERS, **dict.fromkeys(MESSAGES, on_audited)}
+
+
+def _duplex_handlers(
+    bridge: DuplexBridge, handlers: Mapping[int, CommandHandler]
+) -> dict[int, CommandHandler]:
     """Return the handlers for a client that is a broker and forwards to which `bridge` does."""
+    send = handlers[ActiveMQMessage.TYPE]
 
     def take(_connection: BrokerConnection, command: Command) -> CommandResult:
         bridge.take(command)
         return COMPLETED
 
-    def on_message_or_advisory(
+    def on_forwarded(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
+        bridge.count_received()
+        return send(connection, message)
+
+    def on_forwarded_or_advisory(
         connection: BrokerConnection, message: ActiveMQMessage
     ) -> CommandResult:
         if message.type != ADVISORY_TYPE:
-            return on_message(connection, message)
+            return on_forwarded(connection, message)
         bridge.take(message)
         return COMPLETED
 
+    answers = (*_RESPONSES, MessageDispatch.TYPE, ConnectionErrorCommand.TYPE)
     return {
-        **HANDLERS,
-        **dict.fromkeys((*_RESPONSES, MessageDispatch.TYPE, ConnectionErrorCommand.TYPE), take),
-        ActiveMQMessage.TYPE: on_message_or_advisory,
+        **handlers,
+        **dict.fromkeys((*answers, BrokerSubscriptionInfo.TYPE), take),
+        **dict.fromkeys(MESSAGES, on_forwarded),
+        ActiveMQMessage.TYPE: on_forwarded_or_advisory,
     }
 
 
@@ -308,4 +341,6 @@ HANDLERS: dict[int, CommandHandler] = {
     # the failover transport of ActiveMQ marks the end of a replay by a Response
     **dict.fromkeys(_RESPONSES, ignore),
     BrokerInfo.TYPE: on_broker_info,
+    # a bridge that synchronizes durable subscriptions sends it though nothing is forwarded to it
+    BrokerSubscriptionInfo.TYPE: ignore,
 }

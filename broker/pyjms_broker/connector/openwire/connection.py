@@ -95,6 +95,8 @@ class BrokerConnection:
         self.producers = self.resources.producers
         self.consumers = self.resources.consumers
         self._connector = connector
+        self.cluster = connector.cluster
+        self.audits_bridges = connector.audit_network_producers
         self._handler_of = handlers.get
         self._transport = transport
         self._outbound = transport
@@ -224,6 +226,7 @@ class BrokerConnection:
         """Remove everything of this client from the broker. Idempotent. (activemq-broker C4)"""
         if not self._closed:
             self._closed = True
+            self.cluster.client_left(self)
             self._back_pressure.close()
             self.resources.close(error)
 

@@ -146,16 +146,9 @@ CONNECTOR: Final = Spec(
         "displayStackTrace": "errors are logged in one line",
     },
     lost={
-        "auditNetworkProducers": Lost(
-            "what a bridge sends again after a failure is not recognised", same_as="false"
-        ),
         "discoveryUri": Lost(
             "the connector is not announced to others", "name the broker in the clients' URL"
         ),
-        "rebalanceClusterClients": CLUSTER,
-        "updateClusterClients": CLUSTER,
-        "updateClusterClientsOnRemove": CLUSTER,
-        "updateClusterFilter": CLUSTER,
         "maximumProducersAllowedPerConnection": Lost(
             "producers are not counted for each connection"
         ),

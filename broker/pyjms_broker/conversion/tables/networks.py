@@ -25,15 +25,7 @@ NETWORK_CONNECTOR: Final = Spec(
         "gcSweepTime": _STAYS,
     },
     lost={
-        "useCompression": Lost(_NOT_BUILT, "let the producers compress", same_as="false"),
-        "syncDurableSubs": Lost(_NOT_BUILT, same_as="false"),
-        "useVirtualDestSubs": Lost(
-            _NOT_BUILT, "include the topics in statically_included_destinations", same_as="false"
-        ),
-        "advisoryForFailedForward": Lost(_NOT_BUILT, same_as="false"),
-        "checkDuplicateMessagesOnDuplex": Lost(_NOT_BUILT, same_as="false"),
         "useBrokerNameAsIdSees": Lost(_NOT_BUILT, same_as="true"),
-        "clientIdToken": Lost(_NOT_BUILT, same_as="_"),
     },
 )
 NETWORK_LOST: Final[dict[str, Lost]] = {

@@ -8,6 +8,7 @@ from pyjms_broker.conversion.sections import Lost, Spec
 from pyjms_broker.settings.policies import (
     AbortSlowAckConsumerSettings,
     AbortSlowConsumerSettings,
+    ConditionalNetworkBridgeSettings,
     ConstantPendingLimitSettings,
     DiscardingDeadLetterSettings,
     IndividualDeadLetterSettings,
@@ -65,7 +66,6 @@ POLICY_ENTRY: Final = Spec(
 )
 POLICY_ENTRY_LOST: Final = {
     "messageGroupMapFactory": Lost("it is a Java object", "use messageGroupMapFactoryType"),
-    "networkBridgeFilterFactory": Lost("messages are not replayed to the broker they came from"),
 }
 
 _RECOVERY_NO_EFFECT: Final = {"broker": "the broker is this one"}
@@ -105,6 +105,9 @@ STRATEGIES: Final[dict[str, dict[str, Spec]]] = {
         "uniquePropertyMessageEvictionStrategy": Spec(
             UniquePropertyEvictionSettings, "unique_property"
         ),
+    },
+    "networkBridgeFilterFactory": {
+        "conditionalNetworkBridgeFilterFactory": Spec(ConditionalNetworkBridgeSettings),
     },
     "slowConsumerStrategy": {
         "abortSlowConsumerStrategy": Spec(

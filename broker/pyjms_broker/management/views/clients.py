@@ -71,7 +71,6 @@ def _consumer_names(c: _Connection) -> list[str]:
 
 
 _NAMES: Final = "[Ljavax.management.ObjectName;"
-_NO_CLUSTER: Final = "Always false: there are no networks of brokers."
 
 
 def _kind(
@@ -115,10 +114,30 @@ CONNECTOR: Final[ViewKind[Any]] = ViewKind(
             lambda c: not c.it.stopping,
         ),
         Attribute("StatisticsEnabled", BOOLEAN, "Always true.", lambda _: True),
-        Attribute("RebalanceClusterClients", BOOLEAN, _NO_CLUSTER, lambda _: False),
-        Attribute("UpdateClusterClients", BOOLEAN, _NO_CLUSTER, lambda _: False),
-        Attribute("UpdateClusterClientsOnRemove", BOOLEAN, _NO_CLUSTER, lambda _: False),
-        Attribute("UpdateClusterFilter", STRING, "Always null.", lambda _: None),
+        Attribute(
+            "RebalanceClusterClients",
+            BOOLEAN,
+            "Whether failover clients spread over the brokers of the network.",
+            lambda c: c.it.cluster.attributes.rebalance_cluster_clients,
+        ),
+        Attribute(
+            "UpdateClusterClients",
+            BOOLEAN,
+            "Whether failover clients learn of brokers that join the network.",
+            lambda c: c.it.cluster.attributes.update_cluster_clients,
+        ),
+        Attribute(
+            "UpdateClusterClientsOnRemove",
+            BOOLEAN,
+            "Whether they learn of brokers that leave it.",
+            lambda c: c.it.cluster.attributes.update_cluster_clients_on_remove,
+        ),
+        Attribute(
+            "UpdateClusterFilter",
+            STRING,
+            "Names of the brokers that they learn of.",
+            lambda c: c.it.cluster.attributes.update_cluster_filter,
+        ),
         Attribute(
             "AllowLinkStealingEnabled",
             BOOLEAN,

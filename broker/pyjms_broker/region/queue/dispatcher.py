@@ -61,7 +61,7 @@ from pyjms_broker.region.flow.selector_meter import SelectorRest
 from pyjms_broker.region.queue.consumer_ring import Candidate, ConsumerRing
 from pyjms_broker.region.queue.group_assignment import GroupAssignment
 from pyjms_broker.region.queue.message_groups import message_group_map
-from pyjms_broker.region.queue.start_delay import StartDelay
+from pyjms_broker.region.queue.start_delay import LaterOffer, StartDelay
 from pyjms_broker.store.api import StoreState
 
 if TYPE_CHECKING:
@@ -104,6 +104,9 @@ class QueueDispatcher:
         self._rescan = False
         self._expired_left = MAX_EXPIRED_PER_TURN
         self._resume_task: _wakeup.BackgroundTask | None = None
+        self._offer_later = LaterOffer(f"dispatch of {queue} later", self._offer_all)
+        self.offer_again_in = self._offer_later.in_seconds
+        """Offer the messages that wait again, after so many seconds."""
         self._rest = SelectorRest(queue.broker.selector_meter, self._resume_later)
 
     def change_policy(self, policy: PolicyEntry) -> None:
@@ -153,6 +156,7 @@ class QueueDispatcher:
     def stop(self) -> None:
         """Stop dispatching and cancel the background tasks."""
         self._start_delay.cancel()
+        self._offer_later.cancel()
         if self._resume_task is not None:
             self._resume_task.cancel()
         self.pause()
@@ -240,6 +244,11 @@ class QueueDispatcher:
             self._iterating = False
         if self._reports_slow and self.pending_count:
             self._report_slow()
+
+    def _offer_all(self) -> None:
+        """Offer all messages again: what a consumer takes has changed."""
+        self._rescan = True
+        self.iterate()
 
     def _report_slow(self) -> None:
         """Report each consumer without room while messages wait, once until it has room again."""

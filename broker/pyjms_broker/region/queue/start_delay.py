@@ -1,6 +1,6 @@
-"""The time in which a queue with its first consumers dispatches nothing yet.
+"""When a queue dispatches later: with its first consumers, and what a bridge may not take yet.
 
-(activemq-broker Q21)
+(activemq-broker Q21; activemq-edges NW6)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from pyjms import _clock, _wakeup
 from pyjms_broker.policy.entry import PolicyEntry
 
-__all__ = ["StartDelay"]
+__all__ = ["LaterOffer", "StartDelay"]
 
 _DEFAULT: Final = 1.0
 """Seconds; see `PolicyEntry.time_before_dispatch_starts`."""
@@ -53,3 +53,34 @@ class StartDelay:
         await _clock.sleep(self._seconds)
         self._task = None
         self._started()
+
+
+class LaterOffer:
+    """A call at the earliest of the times that were asked for."""
+
+    def __init__(self, name: str, offer: Callable[[], None]) -> None:
+        """`offer` is called; `name` is that of the background task."""
+        self._name = name
+        self._offer = offer
+        self._task: _wakeup.BackgroundTask | None = None
+        self._due = 0.0
+
+    def in_seconds(self, seconds: float) -> None:
+        """Ask for a call in so many seconds; an earlier one that was asked for is enough."""
+        due = _clock.now() + seconds
+        if self._task is not None and self._due <= due:
+            return
+        self.cancel()
+        self._due = due
+        self._task = _wakeup.spawn(self._run, seconds, name=self._name)
+
+    def cancel(self) -> None:
+        """Call nothing any more. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    async def _run(self, seconds: float) -> None:
+        await _clock.sleep(seconds)
+        self._task = None
+        self._offer()

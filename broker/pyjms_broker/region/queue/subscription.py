@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from pyjms.wire.openwire.commands import ConsumerInfo
 from pyjms_broker.api.message import MessageReference
+from pyjms_broker.region.queue.bridge_replay import ConditionalBridgeFilter
 from pyjms_broker.region.queue.consumer_ring import Candidate
 from pyjms_broker.region.subscription.base import SubscriptionRequest
 from pyjms_broker.region.subscription.prefetch import PrefetchSubscription
@@ -24,6 +27,12 @@ class QueueSubscription(PrefetchSubscription):
         self._candidates: dict[Queue, Candidate] = {}
         self._detached: list[Queue] = []
         """Queues that it left and that have not got back all its messages yet."""
+
+    def _bridge_filter(self, info: ConsumerInfo) -> Callable[[MessageReference], bool] | None:
+        conditions, bridge = self.policy.network_bridge_filter_factory, info.additional_predicate
+        if bridge is None or conditions is None:
+            return super()._bridge_filter(info)
+        return ConditionalBridgeFilter(bridge, conditions)
 
     @property
     def pending_count(self) -> int:

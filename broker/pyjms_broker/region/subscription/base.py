@@ -7,6 +7,8 @@ through the region broker. (ActiveMQ Subscription, AbstractSubscription)
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from pyjms import _clock, _wakeup
@@ -106,13 +108,18 @@ class AbstractSubscription(Subscription):
             info.consumer_id.connection_id if info.no_local and info.consumer_id else None
         )
         self._policy = self.context.message_policy
-        self._bridge = info.additional_predicate
+        self._bridge: Callable[[MessageReference], bool] | None = self._bridge_filter(info)
         self._matches_all = (
             self.selector is None
             and self._connection_id is None
             and self._policy is None
             and self._bridge is None
         )
+
+    def _bridge_filter(self, info: ConsumerInfo) -> Callable[[MessageReference], bool] | None:
+        """Return what a bridge gets; None: the consumer is none."""
+        bridge = info.additional_predicate
+        return None if bridge is None else partial(lets_pass, bridge)
 
     def reset_statistics(self) -> None:
         self.enqueue_count = self.discarded_count = 0
@@ -144,7 +151,7 @@ class AbstractSubscription(Subscription):
             return False
         if self._policy is not None and not self._policy(message):
             return False
-        if self._bridge is not None and not lets_pass(self._bridge, message):
+        if self._bridge is not None and not self._bridge(reference):
             return False
         return self.selects(reference)
 

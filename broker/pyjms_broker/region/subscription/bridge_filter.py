@@ -14,9 +14,10 @@ from pyjms.wire.openwire.commands import (
     ConsumerInfo,
     NetworkBridgeFilter,
 )
+from pyjms_broker.api.message import MessageReference
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 
-__all__ = ["BrokerPath", "appended", "is_too_long", "lets_pass"]
+__all__ = ["BrokerPath", "appended", "is_too_long", "lets_pass", "may_pass"]
 
 
 BrokerPath: TypeAlias = Sequence[BrokerId | None] | None
@@ -33,14 +34,17 @@ def is_too_long(path: BrokerPath, hops: int) -> bool:
     return 0 <= hops <= len(path or ())
 
 
-def lets_pass(bridge: NetworkBridgeFilter | None, message: ActiveMQMessage) -> bool:
-    """Whether a message may go to the remote broker of a bridge; None: any may.
+def lets_pass(bridge: NetworkBridgeFilter, reference: MessageReference) -> bool:
+    """Whether a message may go to the remote broker of a bridge: see `may_pass`."""
+    return may_pass(bridge, reference.message)
+
+
+def may_pass(bridge: NetworkBridgeFilter, message: ActiveMQMessage) -> bool:
+    """Whether a message may go to the remote broker of a bridge.
 
     Not if it has been there, or has passed as many brokers as it may; an advisory of a consumer
     not if that holds for the consumer. Source: ActiveMQ DefaultNetworkBridgeFilter.
     """
-    if bridge is None:
-        return True
     if not _may_go(message.broker_path, bridge.message_ttl, bridge):
         return False
     about = message.data_structure if message.type == ADVISORY_TYPE else None

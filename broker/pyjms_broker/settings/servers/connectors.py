@@ -9,7 +9,8 @@ from pydantic import model_validator
 from pyjms.settings.tls import TlsCommonSettings
 from pyjms.transport.tls import SERVER_TLS, TLS_SCHEMES, with_tls
 from pyjms.transport.uri import TransportURI
-from pyjms_broker.settings.values import Section
+from pyjms_broker.connector.cluster import ClusterAttributes
+from pyjms_broker.settings.values import Section, arguments_of, check_by
 
 __all__ = ["ConnectorSettings", "ConnectorTlsSettings"]
 
@@ -23,7 +24,7 @@ class ConnectorTlsSettings(Section, TlsCommonSettings):
     """Whether clients may have one; it is checked, too."""
 
 
-class ConnectorSettings(Section):
+class ConnectorSettings(Section, ClusterAttributes):
     """Where clients connect (`connectors`)."""
 
     uri: str
@@ -32,14 +33,25 @@ class ConnectorSettings(Section):
     """Name in logs; null: the URI."""
     allow_link_stealing: bool = False
     """Whether a new client with the same client id replaces the connected one."""
+    audit_network_producers: bool = False
+    """Whether messages that the bridges of other brokers send again are dropped."""
     tls: ConnectorTlsSettings | None = None
     """Certificate and key of an ssl:// connector; options of the URI override them."""
+
+    @model_validator(mode="after")
+    def _check_filter(self) -> Self:
+        check_by(self.patterns)
+        return self
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:
         if self.tls is not None and self.uri.partition(":")[0].lower() not in TLS_SCHEMES:
             raise ValueError("tls is set, and uri is not encrypted: write ssl://host:port")
         return self
+
+    def cluster_attributes(self) -> ClusterAttributes:
+        """Return what its clients learn of other brokers."""
+        return ClusterAttributes(**arguments_of(ClusterAttributes, self))
 
     def transport_uri(self) -> TransportURI:
         """Return the address with the options of `tls`.

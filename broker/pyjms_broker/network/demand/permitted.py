@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Topic
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
+from pyjms_broker.network.demand.virtual import VIRTUAL_CONSUMERS
 from pyjms_broker.policy.wildcard import matches
 
 __all__ = ["PermittedDestinations", "advisory_topic"]
@@ -49,8 +50,15 @@ def advisory_topic(attributes: NetworkConnectorAttributes) -> Topic:
     names = attributes.destination_filter
     if not names:
         included = attributes.dynamically_included_destinations
-        topics = [f"{_CONSUMERS}{_WORD[each.is_topic]}.{each.physical_name}" for each in included]
-        names = ",".join(dict.fromkeys(topics)) or f"{_CONSUMERS}>"
+        prefixes = (
+            (_CONSUMERS, VIRTUAL_CONSUMERS) if attributes.use_virtual_dest_subs else (_CONSUMERS,)
+        )
+        topics = [
+            f"{prefix}{_WORD[each.is_topic]}.{each.physical_name}"
+            for each in included
+            for prefix in prefixes
+        ]
+        names = ",".join(dict.fromkeys(topics or (f"{prefix}>" for prefix in prefixes)))
     if attributes.bridge_temp_destinations:
         names = f"{_TEMPORARY},{names}"
     return Topic(names)

@@ -11,6 +11,7 @@ from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import (
     BrokerId,
+    BrokerSubscriptionInfo,
     ConsumerId,
     ConsumerInfo,
     NetworkBridgeFilter,
@@ -20,9 +21,10 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.copying import copy_command
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.demand import Demand, DemandTable
+from pyjms_broker.network.demand.durables import MAXIMUM_DURABLES
+from pyjms_broker.network.demand.permitted import PermittedDestinations
+from pyjms_broker.network.demand.table import Demand, DemandTable, DurableKey
 from pyjms_broker.network.ends import BridgeEnd
-from pyjms_broker.network.permitted import PermittedDestinations
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNSET
 from pyjms_broker.region.subscription.bridge_filter import appended, is_too_long
@@ -39,6 +41,7 @@ Anybody may introduce himself as a broker. ActiveMQ has no limit.
 _MAXIMUM_PATTERNS: Final = 1000
 """Subscriptions to patterns and composites: each new consumer is compared with all of them."""
 _PRIORITIES = (-128, 127)
+_DURABLE_PREFIX: Final = "NC-DS_"
 
 
 class Between(NamedTuple):
@@ -51,7 +54,7 @@ class Between(NamedTuple):
 
 def durable_name(local_name: str, destination: Destination) -> str:
     """Return the name of the durable subscription for all remote ones of a topic."""
-    return f"NC-DS_{local_name}_{destination.physical_name}"
+    return f"{_DURABLE_PREFIX}{local_name}_{destination.physical_name}"
 
 
 class BridgeSubscriptions:
@@ -145,6 +148,35 @@ class BridgeSubscriptions:
                 if not demand.durables and not demand.consumers:
                     demand.is_deleted = True
                     self._unsubscribe(demand)
+
+    def synchronize(self, listed: BrokerSubscriptionInfo) -> None:
+        """Subscribe for the durable subscriptions that the remote broker has, and no others."""
+        known: set[DurableKey] = set()
+        for info in (listed.subscription_infos or [])[:MAXIMUM_DURABLES]:
+            if info is None or info.subscription_name is None or self._is_own_bridge(info):
+                continue
+            known.add((info.client_id, info.subscription_name))
+            self.consumer_added(info)
+        static = self._attributes.statically_included_destinations
+        for demand in self.all():
+            if demand.is_durable and not demand.is_closing:
+                demand.durables &= known
+                is_static = demand.local.destination in static
+                if not demand.durables and not demand.consumers and not is_static:
+                    demand.is_deleted = True
+                    self._unsubscribe(demand)
+
+    def _is_own_bridge(self, info: ConsumerInfo) -> bool:
+        """Whether a remote subscription is that of the bridge in the other direction, or too far.
+
+        The subscription of a bridge stands for those of a broker that is one hop further.
+        """
+        name, token = info.subscription_name or "", self._attributes.client_id_token
+        if not name.startswith(_DURABLE_PREFIX):
+            return False
+        hops = self._attributes.consumers_hops
+        from_here = f"{token}{self._between.local_name}{token}inbound"
+        return from_here in (info.client_id or "") or 0 <= hops <= 1
 
     def add_static(self, destination: Destination, subscription_name: str | None = None) -> None:
         """Subscribe whether or not there are remote consumers."""

@@ -1,0 +1,235 @@
+"""What the clients of a connector learn of the other brokers of its broker's network.
+
+A client that reconnects by itself (`failover:`) gets the list of the brokers with a
+ConnectionControl: when it connects, and each time that a bridge to another broker has started or,
+with `update_cluster_clients_on_remove`, has ended. With `rebalance_cluster_clients` each client
+gets another broker at the head of the list, and goes there. (activemq-edges NW10, U8)
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Final, Protocol
+
+from pyjms._logger import get_logger, shortened
+from pyjms.errors import ConfigurationException
+from pyjms.transport.uri import TransportURI
+from pyjms.wire.openwire.commands import BrokerInfo, Command, ConnectionControl
+from pyjms_broker.attribute import Attribute
+
+__all__ = ["ClusterAttributes", "ClusterClient", "ClusterClients"]
+
+logger = get_logger(__name__)
+
+_MOST_BROKERS: Final = 100
+"""Brokers that are listed; ActiveMQ has no limit. pyjms' client uses as many."""
+_LONGEST_URL: Final = 500
+_LONGEST_NAME: Final = 200
+_SCHEMES: Final = frozenset(
+    {
+        *("tcp", "nio", "auto", "auto+nio", "ws"),
+        *("ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl", "wss"),
+    }
+)
+_NOT_IN_A_LIST: Final = re.compile(r"[\s,()]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterAttributes:
+    """The attributes of a connector that are about this."""
+
+    update_cluster_clients: Annotated[
+        bool,
+        Attribute("Whether failover clients learn of the brokers that are joined by bridges."),
+    ] = False
+    rebalance_cluster_clients: Annotated[
+        bool, Attribute("Whether they spread over these brokers when a broker has joined.")
+    ] = False
+    update_cluster_clients_on_remove: Annotated[
+        bool, Attribute("Whether a broker leaves the list when the last bridge to it has ended.")
+    ] = False
+    update_cluster_filter: Annotated[
+        str | None,
+        Attribute("Names of the brokers in the list: regular expressions with commas; null: all."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Check the filter.
+
+        Raises:
+            ConfigurationException: it has a regular expression that cannot be read.
+        """
+        self.patterns()
+
+    def patterns(self) -> list[re.Pattern[str]]:
+        """Return the filter; nothing: there is none.
+
+        Raises:
+            ConfigurationException: a regular expression cannot be read.
+        """
+        parts = [part.strip() for part in (self.update_cluster_filter or "").split(",")]
+        try:
+            return [re.compile(part) for part in parts if part]
+        except re.error as error:
+            raise ConfigurationException(
+                f"update_cluster_filter '{self.update_cluster_filter}' cannot be read: {error}",
+                hint="write regular expressions with commas between: east-.*,west-1",
+            ) from error
+
+
+class ClusterClient(Protocol):
+    """A connection of a client that reconnects by itself."""
+
+    def send_command(self, command: Command) -> None:
+        """Send a command, if the connection is open."""
+
+
+class ClusterClients:
+    """The clients of one connector, and the brokers that they learn of.
+
+    Belongs to the broker's event loop.
+
+    Args:
+        own_url: returns the URL of the connector, which is in the list, too.
+        joined: returns the brokers to which there are bridges, each as often as there are.
+    """
+
+    def __init__(
+        self, own_url: Callable[[], str], joined: Callable[[], Iterable[BrokerInfo]]
+    ) -> None:
+        self._own_url = own_url
+        self._joined = joined
+        self._clients: dict[ClusterClient, None] = {}
+        self._others: deque[str] = deque()
+        """The other brokers, in the order of the next list."""
+        self._own_place = 0
+        """How many of them are listed before this broker."""
+        self._bridges: Counter[str] = Counter()
+        self._attributes = ClusterAttributes()
+        self._patterns: list[re.Pattern[str]] = []
+
+    @property
+    def attributes(self) -> ClusterAttributes:
+        """What clients learn; set them before the connector starts."""
+        return self._attributes
+
+    @attributes.setter
+    def attributes(self, attributes: ClusterAttributes) -> None:
+        self._attributes = attributes
+        self._patterns = attributes.patterns()
+        if attributes.update_cluster_clients:
+            for info in self._joined():
+                self.broker_joined(info)
+
+    @property
+    def brokers(self) -> list[str]:
+        """The URLs of the brokers, in the order of the next list."""
+        others = list(self._others)
+        return [*others[: self._own_place], self._own_url(), *others[self._own_place :]]
+
+    # clients
+    def client_joined(self, client: ClusterClient) -> None:
+        """Tell a client of changes from now on."""
+        self._clients[client] = None
+
+    def client_left(self, client: ClusterClient) -> None:
+        """Forget a client. Idempotent."""
+        self._clients.pop(client, None)
+
+    def list_for(self, *, is_back: bool) -> ConnectionControl:
+        """Return what a client gets when it connects; `is_back`: after it has lost a broker."""
+        control = self._next_list()
+        if is_back:
+            control.rebalance_connection = False
+        return control
+
+    # brokers
+    def broker_joined(self, info: BrokerInfo) -> None:
+        """Add a broker to which a bridge has started, and tell the clients."""
+        url = info.broker_url or ""
+        if not self._attributes.update_cluster_clients or not self._is_listed(info, url):
+            return
+        self._bridges[url] += 1
+        if url in self._others or url == self._own_url():
+            return
+        if len(self._others) >= _MOST_BROKERS and not self._forget_one():
+            logger.warning("Clients do not learn of %s: %d brokers are listed", url, _MOST_BROKERS)
+            return
+        self._others.append(url)
+        self._tell_all()
+
+    def broker_left(self, info: BrokerInfo) -> None:
+        """Note that a bridge to a broker has ended; remove the broker if that is wished."""
+        url = info.broker_url or ""
+        if url not in self._bridges:
+            return
+        self._bridges[url] -= 1
+        if self._bridges[url] > 0:
+            return
+        del self._bridges[url]
+        if self._attributes.update_cluster_clients_on_remove and self._remove(url):
+            self._tell_all()
+
+    def _is_listed(self, info: BrokerInfo, url: str) -> bool:
+        """Whether the list may name a broker; what a broker says of itself is not trusted."""
+        name = info.broker_name or ""
+        if len(name) > _LONGEST_NAME:
+            return False
+        if self._patterns and not any(pattern.fullmatch(name) for pattern in self._patterns):
+            return False
+        scheme = url.partition(":")[0].lower()
+        if scheme == "vm" or not url:
+            return False  # it has no connector for other processes
+        try:
+            if scheme not in _SCHEMES or len(url) > _LONGEST_URL or _NOT_IN_A_LIST.search(url):
+                raise ConfigurationException("it is no URL of one broker")
+            TransportURI.parse(url)
+        except ConfigurationException as error:
+            logger.warning(
+                "Clients do not learn of broker %s at %s: %s",
+                shortened(name, _LONGEST_NAME),
+                shortened(url, _LONGEST_NAME),
+                error.reason,
+            )
+            return False
+        return True
+
+    def _forget_one(self) -> bool:
+        """Drop the oldest broker without a bridge; return whether there was one."""
+        gone = next((url for url in self._others if url not in self._bridges), None)
+        return gone is not None and self._remove(gone)
+
+    def _remove(self, url: str) -> bool:
+        if url not in self._others:
+            return False
+        if self._others.index(url) < self._own_place:
+            self._own_place -= 1
+        self._others.remove(url)
+        return True
+
+    # what clients get
+    def _tell_all(self) -> None:
+        for client in list(self._clients):
+            client.send_command(self._next_list())
+
+    def _next_list(self) -> ConnectionControl:
+        attributes = self._attributes
+        brokers = ",".join(self.brokers) if attributes.update_cluster_clients else ""
+        if attributes.rebalance_cluster_clients and attributes.update_cluster_clients:
+            self._rotate()
+        return ConnectionControl(
+            connected_brokers=brokers,
+            reconnect_to="",
+            rebalance_connection=attributes.rebalance_cluster_clients,
+        )
+
+    def _rotate(self) -> None:
+        """Move the first broker of the list to its end."""
+        if self._own_place:
+            self._others.rotate(-1)
+            self._own_place -= 1
+        else:
+            self._own_place = len(self._others)

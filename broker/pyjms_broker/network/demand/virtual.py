@@ -1,0 +1,38 @@
+"""Remote consumers that virtual destinations feed: they count as consumers of these, too.
+
+The remote broker reports such a consumer twice, with the same id: as consumer of its queue, and, if
+it has `use_virtual_dest_subs`, as consumer of the virtual destination. The two are told apart here
+by the topic of the advisory. (ActiveMQ useVirtualDestSubs)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
+from pyjms_broker.api.copying import copy_command
+
+__all__ = ["VIRTUAL_CONSUMERS", "for_virtual", "is_about_virtual_destinations", "virtual_id"]
+
+VIRTUAL_CONSUMERS: Final = "ActiveMQ.Advisory.VirtualDestination.Consumer."
+_MARK: Final = "virtual:"
+
+
+def is_about_virtual_destinations(topic: Destination | None) -> bool:
+    """Whether advisories on `topic` are about consumers that virtual destinations feed."""
+    return topic is not None and topic.physical_name.startswith(VIRTUAL_CONSUMERS)
+
+
+def virtual_id(consumer_id: ConsumerId) -> ConsumerId:
+    """Return the id of a consumer as one of a virtual destination."""
+    connection = f"{_MARK}{consumer_id.connection_id or ''}"
+    return ConsumerId(connection, consumer_id.session_id, consumer_id.value)
+
+
+def for_virtual(info: ConsumerInfo) -> ConsumerInfo:
+    """Return a consumer as one of a virtual destination, which is never durable."""
+    copy = copy_command(info)
+    copy.consumer_id = None if info.consumer_id is None else virtual_id(info.consumer_id)
+    copy.subscription_name = None
+    return copy

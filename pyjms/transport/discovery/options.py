@@ -1,0 +1,93 @@
+"""The options of `multicast://default?group=shop`: ActiveMQ's names and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Final
+
+from pyjms.errors import ConfigurationException
+from pyjms.transport.options import Options, boolean, check_known, duration, integer, read_options
+from pyjms.transport.uri import TransportURI
+
+__all__ = ["MulticastOptions", "read_multicast_options"]
+
+_DEFAULT_HOST: Final = "default"
+_NONE: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True)
+class MulticastOptions:
+    """What a multicast agent does; times in seconds."""
+
+    address: str = "239.255.2.3"
+    port: int = 6155
+    group: str = "default"
+    """Brokers of other groups at the same address are not seen."""
+    keep_alive_interval: float = 0.5
+    """Between two announcements; a broker that has missed ten is gone."""
+    time_to_live: int = 1
+    """How many networks the datagrams may pass."""
+    loop_back_mode: bool = False
+    """Whether programs of this machine do not get them."""
+    interface: str | None = None
+    """IP address of the interface; None: the system's choice."""
+    network_interface: str | None = None
+    """Its name instead."""
+    join_network_interface: str | None = None
+    """The name of that for receiving, if it is another one."""
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            ConfigurationException: one of them cannot be used.
+        """
+        try:
+            is_group = IPv4Address(self.address).is_multicast
+        except ValueError:
+            is_group = False
+        problem = None
+        if not is_group:
+            problem = f"{self.address} is no multicast address (224.0.0.0 to 239.255.255.255)"
+        elif not 0 < self.port <= 65535:
+            problem = f"{self.port} is no port"
+        elif not self.group or not self.group.isprintable() or "%" in self.group:
+            problem = f"group={self.group} is no name"
+        elif self.keep_alive_interval < 0.01:
+            problem = "keepAliveInterval is less than 10 milliseconds"
+        elif not 0 <= self.time_to_live <= 255:
+            problem = f"timeToLive={self.time_to_live} is not within 0 and 255"
+        if problem is not None:
+            raise ConfigurationException(
+                f"multicast: {problem}",
+                hint="write multicast://default?group=name, or an address: "
+                "multicast://239.255.2.3:6155",
+            )
+
+
+_OPTIONS: Final[Options] = {
+    "group": ("group", str),
+    "keepAliveInterval": ("keep_alive_interval", duration),
+    "timeToLive": ("time_to_live", integer),
+    "loopBackMode": ("loop_back_mode", boolean),
+    "interface": ("interface", str),
+    "networkInterface": ("network_interface", str),
+    "joinNetworkInterface": ("join_network_interface", str),
+}
+
+
+def read_multicast_options(uri: TransportURI) -> MulticastOptions:
+    """Read the address and the options of a `multicast:` URL.
+
+    Raises:
+        ConfigurationException: an option is unknown, or a value cannot be used.
+    """
+    check_known(uri, set(_OPTIONS), ignored=_NONE)
+    given = read_options(uri.options, _OPTIONS)
+    if uri.host not in ("", _DEFAULT_HOST):
+        given["address"] = uri.host
+    if uri.port is not None:
+        given["port"] = uri.port
+    return MulticastOptions(**given)
