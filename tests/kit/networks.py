@@ -57,8 +57,12 @@ class Network:
         """Return a connected client of a broker."""
         client = RawClient(create_transport(f"{service.vm_uri}?create=false"))
         await client.open(client_id)
-        self._stack.push_async_callback(client.close)
+        await self.enter(client)
         return client
+
+    async def enter(self, client: RawClient) -> None:
+        """Close a client at the end of the test."""
+        self._stack.push_async_callback(client.close)
 
 
 @pytest.fixture

@@ -81,12 +81,24 @@ class RawClient:
 
     async def open(self, client_id: str | None = None) -> None:
         await self.transport.start()
+        await self.log_in(client_id)
+
+    async def log_in(self, client_id: str | None = None) -> None:
+        """Open the connection and the session; the transport is started."""
         await self.request(
             ConnectionInfo(
                 self.connection_id, client_id or self.name, user_name="joe", password="x"
             )
         )
         self.send_command(SessionInfo(self.session_id))
+
+    async def connect(self, **fields: Any) -> None:
+        """Open the connection with these fields of its ConnectionInfo, and no session."""
+        await self.transport.start()
+        info = ConnectionInfo(self.connection_id, self.name)
+        for field, value in fields.items():
+            setattr(info, field, value)
+        await self.request(info)
 
     async def request(self, command: Command) -> Response:
         return await self.transport.request(command, timeout=5)

@@ -50,15 +50,13 @@ def advisory_topic(attributes: NetworkConnectorAttributes) -> Topic:
     names = attributes.destination_filter
     if not names:
         included = attributes.dynamically_included_destinations
-        prefixes = (
-            (_CONSUMERS, VIRTUAL_CONSUMERS) if attributes.use_virtual_dest_subs else (_CONSUMERS,)
-        )
-        topics = [
-            f"{prefix}{_WORD[each.is_topic]}.{each.physical_name}"
-            for each in included
-            for prefix in prefixes
-        ]
-        names = ",".join(dict.fromkeys(topics or (f"{prefix}>" for prefix in prefixes)))
+        topics = [f"{_CONSUMERS}{_WORD[each.is_topic]}.{each.physical_name}" for each in included]
+        if not included:
+            topics = [f"{_CONSUMERS}>"]
+        if attributes.use_virtual_dest_subs:
+            # the end of a consumer is reported on the topic of the virtual destination's pattern
+            topics.append(f"{VIRTUAL_CONSUMERS}>")
+        names = ",".join(dict.fromkeys(topics))
     if attributes.bridge_temp_destinations:
         names = f"{_TEMPORARY},{names}"
     return Topic(names)
