@@ -86,8 +86,9 @@ def check_supported(uri: TransportURI) -> None:
     Raises:
         UnsupportedOperationException: there is one; it says why, and what to use instead.
     """
-    for component in uri.components:
-        check_supported(component)
+    if uri.scheme != "discovery":  # which has agents inside
+        for component in uri.components:
+            check_supported(component)
     refusal = UNSUPPORTED.get(uri.scheme)
     if refusal is not None and uri.scheme not in _registered and _installed(uri.scheme) is None:
         raise UnsupportedOperationException(

@@ -29,12 +29,6 @@ _HTTP = Refusal(
     "use tcp:// or ssl://host:port",
 )
 UNSUPPORTED: dict[str, Refusal] = {
-    "peer": Refusal(
-        "it starts a broker in each client and joins them to a network of brokers that find each "
-        "other by multicast, which nothing here does",
-        "use vm:(broker:(tcp://0.0.0.0:61616,network:static:(tcp://other:61616))/name), which "
-        "names the other brokers, or failover:(tcp://a:61616,tcp://b:61616)",
-    ),
     "udp": _DATAGRAMS,
     "multicast": Refusal(
         "it sends each message to all brokers of a network, without any acknowledgement",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -59,6 +59,10 @@ class Network:
         await client.open(client_id)
         await self.enter(client)
         return client
+
+    def at_the_end(self, stop: Callable[[], Awaitable[object]]) -> None:
+        """Have something stopped at the end of the test, that started last first."""
+        self._stack.push_async_callback(stop)
 
     async def enter(self, client: RawClient) -> None:
         """Close a client at the end of the test."""

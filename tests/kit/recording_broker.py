@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.chain.stop_guard import ErrorBroker
-from pyjms_broker.connector.base import DuplexBridge
+from pyjms_broker.connector.base import AcceptedBridge
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.openwire import BrokerConnection
 from pyjms_broker.connector.vm.connector import VmConnector
@@ -120,7 +121,10 @@ class RecordingBroker(ErrorBroker):
 class NoNetworks:
     """Has no bridges to other brokers."""
 
-    def accept(self, connection: object, info: BrokerInfo) -> DuplexBridge:
+    joined: Sequence[BrokerInfo] = ()
+    audit: Any = None
+
+    def accept(self, connection: object, info: BrokerInfo) -> AcceptedBridge:
         raise AssertionError(f"{connection} is to forward to {info.broker_name}")
 
 

@@ -9,9 +9,7 @@ return a Completion. Any call may raise a JMSException: the client gets it as th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NoReturn
 
-from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -29,7 +27,7 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
-from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
@@ -43,7 +41,6 @@ __all__ = [
     "BrokerTransactions",
     "ClientRegistry",
     "DestinationRegistry",
-    "InnermostBroker",
     "MessageRouter",
     "SubscriptionRegistry",
 ]
@@ -364,57 +361,3 @@ class Broker(
     @abstractmethod
     async def stop(self) -> None:
         """Stop dispatching and all background tasks. Idempotent."""
-
-
-class InnermostBroker(Broker):
-    """The base of the region broker, without the calls that filters around it handle.
-
-    It refuses transactions, and ignores events that are meant only for filters.
-    """
-
-    broker_name: str = ""
-    scheduler_support: bool = False
-
-    @property
-    def authenticates_clients(self) -> bool:
-        return False
-
-    def authenticate(self, context: ConnectionContext, info: ConnectionInfo) -> Completion:
-        """Let every client connect."""
-        return COMPLETED
-
-    def _refuse_transaction(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise IllegalStateException(
-            "A transaction call reached the region broker", hint="put a TransactionBroker around it"
-        )
-
-    begin_transaction = _refuse_transaction
-    prepare_transaction = _refuse_transaction
-    commit_transaction = _refuse_transaction
-    rollback_transaction = _refuse_transaction
-    forget_transaction = _refuse_transaction
-    set_rollback_only = _refuse_transaction
-
-    def _ignore_event(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: the event is for filters."""
-
-    message_consumed = _ignore_event
-    message_delivered = _ignore_event
-    message_dispatched = _ignore_event
-    message_without_consumers = _ignore_event
-    message_discarded = _ignore_event
-    slow_consumer = _ignore_event
-    fast_producer = _ignore_event
-    destination_full = _ignore_event
-    now_master_broker = _ignore_event
-    network_bridge_started = _ignore_event
-    network_bridge_stopped = _ignore_event
-    network_forward_failed = _ignore_event
-
-    def is_awaited(self, reference: MessageReference) -> bool:
-        """Return False: only consumers that are there count."""
-        return False
-
-    def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
-        """Return nothing: there are no transactions."""
-        return []

@@ -1,4 +1,4 @@
-"""The filter chain: filters around the region broker, and the plug-ins that install them.
+"""The filter chain: filters around the region broker, its base, and the plug-ins for filters.
 
 Each behaviour of the broker (stop guard, transactions, composite destinations, advisories ...)
 is a `BrokerFilter` in a module of its own; `pyjms_broker.service` assembles them in one visible
@@ -9,17 +9,18 @@ call may raise a JMSException: the client gets it as the response. (activemq-bro
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from pyjms._forwarding import delegated
+from pyjms.errors import IllegalStateException
 from pyjms.wire.openwire import commands
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.message import MessageReference
 
-__all__ = ["BrokerFilter", "BrokerPlugin"]
+__all__ = ["BrokerFilter", "BrokerPlugin", "InnermostBroker"]
 
 _NEXT: Final = attrgetter("next")
 _ONCE_A_MESSAGE: Final = (
@@ -135,3 +136,57 @@ class BrokerFilter(Broker):
     network_bridge_started = delegated(Broker.network_bridge_started, _NEXT)
     network_bridge_stopped = delegated(Broker.network_bridge_stopped, _NEXT)
     network_forward_failed = delegated(Broker.network_forward_failed, _NEXT)
+
+
+class InnermostBroker(Broker):
+    """The base of the region broker, without the calls that filters around it handle.
+
+    It refuses transactions, and ignores events that are meant only for filters.
+    """
+
+    broker_name: str = ""
+    scheduler_support: bool = False
+
+    @property
+    def authenticates_clients(self) -> bool:
+        return False
+
+    def authenticate(self, context: ConnectionContext, info: commands.ConnectionInfo) -> Completion:
+        """Let every client connect."""
+        return COMPLETED
+
+    def _refuse_transaction(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise IllegalStateException(
+            "A transaction call reached the region broker", hint="put a TransactionBroker around it"
+        )
+
+    begin_transaction = _refuse_transaction
+    prepare_transaction = _refuse_transaction
+    commit_transaction = _refuse_transaction
+    rollback_transaction = _refuse_transaction
+    forget_transaction = _refuse_transaction
+    set_rollback_only = _refuse_transaction
+
+    def _ignore_event(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: the event is for filters."""
+
+    message_consumed = _ignore_event
+    message_delivered = _ignore_event
+    message_dispatched = _ignore_event
+    message_without_consumers = _ignore_event
+    message_discarded = _ignore_event
+    slow_consumer = _ignore_event
+    fast_producer = _ignore_event
+    destination_full = _ignore_event
+    now_master_broker = _ignore_event
+    network_bridge_started = _ignore_event
+    network_bridge_stopped = _ignore_event
+    network_forward_failed = _ignore_event
+
+    def is_awaited(self, reference: MessageReference) -> bool:
+        """Return False: only consumers that are there count."""
+        return False
+
+    def prepared_transactions(self, context: ConnectionContext) -> list[commands.XATransactionId]:
+        """Return nothing: there are no transactions."""
+        return []

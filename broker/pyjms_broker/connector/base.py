@@ -28,6 +28,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.frame_budget import FrameBudget
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.connector.announcing import Announcer
 from pyjms_broker.connector.cluster import ClusterClients
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 
@@ -212,6 +213,7 @@ class TransportConnector(ABC):
         self.allow_link_stealing = False
         self.audit_network_producers = False
         """Whether messages that bridges send again are recognised."""
+        self.announcer = Announcer()
         self.cluster = ClusterClients(lambda: self.connect_uri, lambda: host.networks.joined)
         """What its clients learn of other brokers."""
         self.connections: set[ServedConnection] = set()

@@ -199,8 +199,8 @@ class ClusterClients:
 
     def _forget_one(self) -> bool:
         """Drop the oldest broker without a bridge; return whether there was one."""
-        gone = next((url for url in self._others if url not in self._bridges), None)
-        return gone is not None and self._remove(gone)
+        left = next((url for url in self._others if url not in self._bridges), None)
+        return left is not None and self._remove(left)
 
     def _remove(self, url: str) -> bool:
         if url not in self._others:

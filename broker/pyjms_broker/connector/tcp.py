@@ -132,6 +132,7 @@ class TcpConnector(TransportConnector):
             spawn(self._accept, listener, name=f"connector {self.name} accept")
             for listener in self._listeners
         ]
+        await self.announcer.start(self.connect_uri)
 
     def _check_exposure(self) -> None:
         """Check that only this machine can connect while the broker knows no users.
@@ -158,6 +159,7 @@ class TcpConnector(TransportConnector):
 
     async def stop(self) -> None:
         self.stopping = True
+        await self.announcer.stop()
         await end_tasks(*self._accepting)
         self._accepting = []
         await self._close_listeners()

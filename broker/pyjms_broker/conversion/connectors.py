@@ -18,7 +18,7 @@ from pyjms_broker.conversion.sections import (
     only_child,
 )
 from pyjms_broker.conversion.spring import file_path
-from pyjms_broker.conversion.tables.broker import CLUSTER, CONNECTOR, SSL
+from pyjms_broker.conversion.tables.broker import CONNECTOR, SSL
 from pyjms_broker.conversion.xml_reader import Element
 from pyjms_broker.service import BrokerService
 
@@ -37,8 +37,11 @@ _WAYS_OUT: Final = (
 )
 _BY_HAND: Final = "add it to broker.yaml with a key store in PEM or PKCS12 (docs/tls.md)"
 _CHILDREN_LOST: Final = {
-    "publishedAddressPolicy": CLUSTER,
-    "discoveryAgent": Lost("the connector is not announced to others"),
+    "publishedAddressPolicy": Lost(
+        "clients and other brokers learn the connector's own address",
+        "name the host in its uri: tcp://broker.example.com:61616",
+    ),
+    "discoveryAgent": Lost("it is a Java object", "write discoveryUri=multicast://default"),
     "messageAuthorizationPolicy": Lost("it is a Java object"),
     "brokerInfo": Lost("it is a Java object"),
     "server": Lost("it is a Java object"),

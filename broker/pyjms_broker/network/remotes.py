@@ -2,18 +2,19 @@
 
 `static:(tcp://a:61616,tcp://b:61616)` names two brokers, with a bridge to each. A component
 `failover:(...)`, and `masterslave:(...)` as a whole, names one broker that is found at one of
-several addresses. (activemq-edges 9, U7)
+several addresses. `multicast://default` finds brokers by an agent. (activemq-edges 9, U7)
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pyjms.errors import ConfigurationException
 from pyjms.transport import create_transport
+from pyjms.transport.discovery import create_agent, known_agents
 from pyjms.transport.options import (
     Options,
     boolean,
@@ -24,9 +25,10 @@ from pyjms.transport.options import (
 )
 from pyjms.transport.uri import TransportURI
 
-__all__ = ["Reconnection", "Remote", "read_remotes"]
+__all__ = ["Discovered", "Reconnection", "Remote", "read_remotes"]
 
-_DISCOVERY: Final = ("multicast", "zeroconf", "rendezvous", "ldap", "http", "https", "fanout")
+_NO_AGENTS: Final = ("zeroconf", "rendezvous", "ldap", "http", "https", "fanout", "udp")
+"""Agents of ActiveMQ that are not built, and what is none; another package may add one."""
 _WRITE: Final = "write static:(tcp://host:61616)"
 _NONE: Final[Mapping[str, str]] = {}
 
@@ -93,22 +95,38 @@ class Remote:
         return ",".join(map(str, self.uris))
 
 
-def read_remotes(text: str) -> tuple[Remote, ...]:
-    """Return the brokers that a network connector's URI names; each gets a bridge.
+@dataclass(frozen=True)
+class Discovered:
+    """The remote brokers that an agent finds."""
+
+    agent: TransportURI
+    reconnection: Reconnection
+    options: Mapping[str, str]
+    """Options for the URL of each broker: those of `discovered.*`."""
+
+    def remote(self, address: TransportURI) -> Remote:
+        """Return the broker at an address that was found; its own options are not used."""
+        return Remote((replace(address, options=self.options),), reconnection=self.reconnection)
+
+
+def read_remotes(text: str) -> tuple[Remote, ...] | Discovered:
+    """Return the brokers that a network connector's URI names, each of which gets a bridge.
 
     Raises:
-        ConfigurationException: the URI cannot be read, names no broker, or finds brokers by other
-            means than a list.
+        ConfigurationException: the URI cannot be read, names no broker, or an agent that is not
+            known.
         UnsupportedOperationException: the scheme of a broker is not supported.
     """
     uri = TransportURI.parse(text)
     if uri.scheme == "discovery" and len(uri.components) == 1:
         check_known(TransportURI("discovery", options=uri.options), set(), ignored=_NONE)
         uri = uri.components[0]
-    if uri.scheme in _DISCOVERY:
+    if uri.scheme in known_agents():
+        return _discovered(uri)
+    if uri.scheme in _NO_AGENTS:
         raise ConfigurationException(
             f"A network connector cannot find brokers by {uri.scheme}: {uri}",
-            hint=f"name them: {_WRITE}",
+            hint=f"use multicast://default, or name them: {_WRITE}",
         )
     if uri.scheme == "static":
         reconnection = Reconnection(**_read(uri, _STATIC))
@@ -117,6 +135,16 @@ def read_remotes(text: str) -> tuple[Remote, ...]:
             raise ConfigurationException(f"{uri} names no broker", hint=_WRITE)
         return remotes
     return (_remote(uri, Reconnection()),)
+
+
+def _discovered(uri: TransportURI) -> Discovered:
+    own = {name: value for name, value in uri.options.items() if name in _STATIC}
+    agent = replace(uri, options={k: v for k, v in uri.options.items() if k not in own})
+    options, agent = agent.split_options("discovered.")
+    create_agent(agent)
+    given: dict[str, Any] = {"initial_reconnect_delay": 5.0, "use_exponential_back_off": False}
+    given |= read_options(own, _STATIC)
+    return Discovered(agent, Reconnection(**given), options)
 
 
 def _remote(uri: TransportURI, reconnection: Reconnection) -> Remote:

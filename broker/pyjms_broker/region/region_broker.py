@@ -29,11 +29,12 @@ from pyjms.wire.openwire.commands import (
     SessionInfo,
     Throwable,
 )
-from pyjms_broker.api.broker import Broker, InnermostBroker
+from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination, RegionDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.filter import InnermostBroker
 from pyjms_broker.api.internal_destinations import check_access, is_reserved
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription

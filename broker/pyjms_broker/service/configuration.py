@@ -60,6 +60,8 @@ class Configured:
         """Add a connector by `add_connector` of the broker."""
         made = add(connector.transport_uri(), name=connector.name)
         made.allow_link_stealing |= connector.allow_link_stealing  # the URI may say so, too
+        if connector.discovery_uri is not None:
+            made.announcer.uri = TransportURI.parse(connector.discovery_uri)
         made.audit_network_producers = connector.audit_network_producers
         made.cluster.attributes = connector.cluster_attributes()
         if not made.serves_openwire and connector.update_cluster_clients:
@@ -105,6 +107,9 @@ class ConnectorConfiguration(Protocol):
 
     @property
     def allow_link_stealing(self) -> bool: ...
+
+    @property
+    def discovery_uri(self) -> str | None: ...
 
     @property
     def audit_network_producers(self) -> bool: ...

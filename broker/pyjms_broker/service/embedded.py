@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyjms.transport.uri import TransportURI
+from pyjms_broker.service.peers import create_peer
 from pyjms_broker.service.service import BrokerService
 from pyjms_broker.service.uri import keywords_from, read_broker_uri
 
@@ -23,6 +24,8 @@ async def create_for_vm(
         ConfigurationException: an option or the URI is wrong.
         JMSException: the broker cannot start.
     """
+    if broker_config is not None and broker_config.startswith("peer:"):
+        return await create_peer(name, broker_config)
     keywords: dict[str, Any] = {"broker_name": name}
     connectors: tuple[TransportURI, ...] = ()
     networks: tuple[str, ...] = ()

@@ -50,10 +50,7 @@ _MAPPINGS: Final = ("persistence", "web")
 """Keys whose value is one section and no list."""
 _COMMENT_COLUMN: Final = 38
 _WIDTH: Final = 120
-_FIRST: Final = {"type": 0, "uri": 1, "directory": 2, "destination": 3} | {
-    "temp_queue": 4,
-    "temp_topic": 5,
-}
+_FIRST: Final = ("type", "uri", "directory", "destination", "temp_queue", "temp_topic")
 """Keys that are before the others of a section."""
 
 
@@ -93,6 +90,10 @@ _FURTHER_POLICIES: Final = """\
     abort_connection: false           # Whether its connection is closed, instead of it
     ignore_network_consumers: true    # Whether those of a network of brokers are kept
   subscription_recovery_policy: {type: fixed_count, maximum_size: 100}
+- destination: eu.>
+  network_bridge_filter_factory:      # What networks of brokers forward; see docs/networks.md
+    {replay_when_no_consumers: true, replay_delay: 1s, rate_limit: 9, rate_duration: 1s,
+     selector_aware: true}
 - destination: topic://logs.>
   dead_letter_strategy: {type: discarding}
   pending_message_limit_strategy: {type: prefetch_rate, multiplier: 0.5}
@@ -218,6 +219,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
                     "message_eviction_strategy": None,
                     "slow_consumer_strategy": None,
                     "subscription_recovery_policy": None,
+                    "network_bridge_filter_factory": None,
                 },
             ),
             _Text(_FURTHER_POLICIES),
@@ -295,7 +297,7 @@ def _example(name: str, items: tuple[_Item, ...]) -> Iterator[_Line]:
 
 def _section(example: _Example) -> Iterator[_Line]:
     fields = example.model.model_fields
-    for name in sorted(fields, key=lambda each: _FIRST.get(each, len(_FIRST))):
+    for name in sorted(fields, key=lambda each: (*_FIRST, each).index(each)):
         field = fields[name]
         value = example.values[name] if name in example.values else _default_of(field)
         if isinstance(value, _Example | _Text):

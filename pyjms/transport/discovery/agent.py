@@ -38,8 +38,7 @@ class DiscoveryAgent(ABC):
             listener: gets what is found; None: nobody wants to know.
             service: the URL of a broker that is announced until `stop`; None: none is.
 
-        Raises:
-            ConnectionFailedException: the network cannot be used.
+        While the network cannot be used it is tried again; the log says so.
         """
 
     @abstractmethod

@@ -16,6 +16,7 @@ from anyio.lowlevel import checkpoint
 from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
+from pyjms.errors import ConnectionFailedException
 from pyjms.transport.discovery.agent import DiscoveryAgent, DiscoveryListener
 from pyjms.transport.discovery.datagrams import Announcement, read_datagram
 from pyjms.transport.discovery.options import MulticastOptions, read_multicast_options
@@ -31,8 +32,6 @@ _MISSES: Final = 10
 _MOST_SERVICES: Final = 1000
 _AT_ONCE: Final = 50
 """Datagrams that are read without a turn of other tasks."""
-_RETRY_DELAY: Final = 1.0
-"""Seconds after an error of the network."""
 _LOG_PERIOD: Final = 60.0
 """Seconds between two log lines of one kind."""
 
@@ -73,40 +72,57 @@ class MulticastAgent(DiscoveryAgent):
         self._own: Announcement | None = None
         self._heard: dict[str, float] = {}
         """When each service was heard of."""
+        self._opened = anyio.Event()
         self._tasks: list[BackgroundTask] = []
         self._log = _RareWarnings()
 
     async def start(
         self, listener: DiscoveryListener | None = None, service: str | None = None
     ) -> None:
-        self._socket = self._open(self._options)
         self._listener = listener
         self._own = None if service is None else Announcement(service)
         name = f"pyjms multicast group {self._options.group}"
+        self._tasks.append(spawn(self._keep_alive, name=f"{name} keep-alive"))
         if listener is not None:
             self._tasks.append(spawn(self._receive, name=f"{name} receiver"))
-        self._tasks.append(spawn(self._keep_alive, name=f"{name} keep-alive"))
 
     async def stop(self) -> None:
         with anyio.CancelScope(shield=True):
             await end_tasks(*self._tasks)
-            opened, self._socket = self._socket, None
-            if opened is None:
+            if self._socket is None:
                 return
             if self._own is not None:
-                self._send(opened, Announcement(self._own.service, is_alive=False))
-            opened.close()
+                self._send(Announcement(self._own.service, is_alive=False))
+            self._close()
 
     async def _keep_alive(self) -> None:
         while True:
-            if self._own is not None and self._socket is not None:
-                self._send(self._socket, self._own)
+            if self._socket is None:
+                self._try_to_open()
+            if self._own is not None:
+                self._send(self._own)
             self._expire()
             await _clock.sleep(self._options.keep_alive_interval)
 
-    def _send(self, opened: Datagrams, announcement: Announcement) -> None:
+    def _try_to_open(self) -> None:
         try:
-            opened.send(announcement.written(self._options.group))
+            self._socket = self._open(self._options)
+        except ConnectionFailedException as error:
+            self._log.warn("The network cannot be used for multicast group", self._options, error)
+        else:
+            self._opened.set()
+
+    def _close(self) -> None:
+        opened, self._socket = self._socket, None
+        self._opened = anyio.Event()
+        if opened is not None:
+            opened.close()
+
+    def _send(self, announcement: Announcement) -> None:
+        if self._socket is None:
+            return
+        try:
+            self._socket.send(announcement.written(self._options.group))
         except OSError as error:
             self._log.warn("An announcement failed in multicast group", self._options, error)
 
@@ -116,18 +132,25 @@ class MulticastAgent(DiscoveryAgent):
             self._remove(service)
 
     async def _receive(self) -> None:
-        while self._socket is not None:
+        while True:
+            await self._opened.wait()
+            opened = self._socket
+            if opened is None:
+                continue
             try:
-                await self._socket.wait_readable()
-                for _ in range(_AT_ONCE):
-                    data = self._socket.receive()
-                    if data is None:
-                        break
-                    self._take(data)
+                await opened.wait_readable()
+                self._take_all(opened)
             except OSError as error:
                 self._log.warn("Receiving failed in multicast group", self._options, error)
-                await _clock.sleep(_RETRY_DELAY)
+                self._close()  # it is opened again by the keep-alive task
             await checkpoint()
+
+    def _take_all(self, opened: Datagrams) -> None:
+        for _ in range(_AT_ONCE):
+            data = opened.receive()
+            if data is None:
+                return
+            self._take(data)
 
     def _take(self, data: bytes) -> None:
         try:
@@ -155,8 +178,8 @@ class MulticastAgent(DiscoveryAgent):
         self._heard[service] = _clock.now()
         if self._listener is not None:
             self._listener.service_added(service)
-        if self._own is not None and self._socket is not None:
-            self._send(self._socket, self._own)  # whoever is new learns of this broker at once
+        if self._own is not None:
+            self._send(self._own)  # whoever is new learns of this broker at once
 
     def _remove(self, service: str) -> None:
         if self._heard.pop(service, None) is not None and self._listener is not None:

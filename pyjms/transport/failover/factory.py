@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
+import anyio
+
+from pyjms import _clock
+from pyjms.transport.discovery import DiscoveryAgent, create_agent, known_agents
 from pyjms.transport.failover.brokers import BrokerList
 from pyjms.transport.failover.connector import Connector, CreateTransport
-from pyjms.transport.failover.options import read_failover_options
+from pyjms.transport.failover.options import FailoverOptions, read_failover_options
 from pyjms.transport.failover.transport import FailoverTransport
 from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.options import Options, boolean, check_known, integer, read_options
 from pyjms.transport.uri import TransportURI, could_not_create
 
-__all__ = ["discovery_transport", "failover_transport", "static_brokers"]
+__all__ = ["DiscoveryTransport", "discovery_transport", "failover_transport", "static_brokers"]
 
 
 def failover_transport(uri: TransportURI, create: CreateTransport) -> RequestTransport:
@@ -43,18 +48,36 @@ _OF_BRIDGES = "it is for network bridges; a client's delays are options of disco
 
 
 def discovery_transport(uri: TransportURI, create: CreateTransport) -> RequestTransport:
-    """Return a transport for `static:(uri,uri)` or `discovery:(static:(uri,uri))?options`.
+    """Return a transport for `static:(uri,uri)` or `discovery:(agent)?options`.
 
     As in ActiveMQ, it is a failover transport over the brokers that the agent has found; the
-    options of `discovery:` are those of failover. The agent `static` finds what its URL lists.
+    options of `discovery:` are those of failover. The agent `static` finds what its URL lists;
+    options `discovered.*` are for the URLs that other agents find, whose own are not used.
 
     Raises:
-        ConfigurationException: an option, or the URL of a broker, is wrong.
-        UnsupportedOperationException: another agent than `static` is named.
+        ConfigurationException: an option, the agent, or the URL of a broker, is wrong.
     """
+    agents = uri.components if uri.scheme == "discovery" else ()
+    if len(agents) == 1 and agents[0].scheme in known_agents():
+        return _found_by(agents[0], uri, create)
     options = dict(uri.options) if uri.scheme == "discovery" else {}
     return failover_transport(
         TransportURI("failover", options=options, components=static_brokers(uri)), create
+    )
+
+
+def _found_by(agent: TransportURI, uri: TransportURI, create: CreateTransport) -> RequestTransport:
+    discovered, rest = uri.split_options("discovered.")
+    options, nested = read_failover_options(rest)
+    own = {name: text for name, text in agent.options.items() if name in _STATIC}
+    check_known(replace(agent, options=own), set(), ignored=dict.fromkeys(own, _OF_BRIDGES))
+    bare = {name: text for name, text in agent.options.items() if name not in own}
+    brokers = BrokerList((), options, {**nested, **discovered})
+    for each in brokers.priorities():
+        create(each)
+    connector = Connector(brokers, options, create)
+    return DiscoveryTransport(
+        connector, options, brokers, create_agent(replace(agent, options=bare))
     )
 
 
@@ -76,3 +99,49 @@ def static_brokers(uri: TransportURI) -> tuple[TransportURI, ...]:
     read_options(agent.options, _STATIC)
     check_known(replace(agent, components=()), set(), ignored=own)
     return agent.components
+
+
+_FIRST_WAIT: Final = 3.0
+"""Seconds until the first attempt, unless a broker is found before; each announces itself every
+half second."""
+
+
+class DiscoveryTransport(FailoverTransport):
+    """Connects to one of the brokers that an agent finds, and to another one when it is lost."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        options: FailoverOptions,
+        brokers: BrokerList,
+        agent: DiscoveryAgent,
+    ) -> None:
+        super().__init__(connector, options)
+        self._brokers = brokers
+        self._agent = agent
+        self._services: dict[str, None] = {}
+        self._has_found = anyio.Event()
+
+    async def start(self) -> None:
+        """Look for brokers, then connect to one; waits as the options say."""
+        await self._agent.start(self)
+        with _clock.timeout(_FIRST_WAIT):
+            await self._has_found.wait()
+        await super().start()
+
+    async def stop(self) -> None:
+        await self._agent.stop()
+        await super().stop()
+
+    # from the agent
+    def service_added(self, service: str) -> None:
+        """Use a broker from the next attempt on."""
+        self._services[service] = None
+        self._brokers.found(self._services)
+        if self._brokers.connect_list():
+            self._has_found.set()
+
+    def service_removed(self, service: str) -> None:
+        """Do not try it any more, if there are others."""
+        self._services.pop(service, None)
+        self._brokers.found(self._services)

@@ -28,7 +28,6 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
             "<sslContext keyStore>",
             "<sslContext trustStore>",
             "<sslContext>",
-            "<transportConnector discoveryUri>",
             _JETTY,
             _JETTY,
         ],

@@ -410,8 +410,9 @@ def test_what_a_uri_names() -> None:
 @pytest.mark.parametrize(
     ("uri", "why"),
     [
-        ("multicast://default", "cannot find brokers by multicast"),
-        ("discovery:(multicast://default)", "cannot find brokers by multicast"),
+        ("zeroconf:x", "cannot find brokers by zeroconf"),
+        ("discovery:(multicast://10.0.0.1)", "no multicast address"),
+        ("multicast://default?maxReconnectDelay=soon", "Invalid value 'soon'"),
         ("static:()", "names no broker"),
         ("static:(tcp://a:1)?initialDelay=1", "initialDelay"),
         ("static:(tcp://a:1)?minConnectTime=soon", "Invalid value 'soon'"),
@@ -441,6 +442,6 @@ async def test_the_file_says_all_of_it(tmp_path: Path) -> None:
     assert connector.attributes == NetworkConnectorAttributes(
         name="west", network_ttl=3, excluded_destinations=(Topic("local.>"),)
     )
-    path.write_text("network_connectors:\n  - uri: multicast://default\n", encoding="utf-8")
-    with pytest.raises(ConfigurationException, match=r"broker\.yaml:2.*by multicast"):
+    path.write_text("network_connectors:\n  - uri: multicast://nowhere\n", encoding="utf-8")
+    with pytest.raises(ConfigurationException, match=r"broker\.yaml:2.*no multicast address"):
         load_broker_settings(path, environ={})

@@ -115,7 +115,9 @@ def test_network_connectors(convert: Callable[..., Any]) -> None:
             <excludedDestinations><queue physicalName="in.secret"/></excludedDestinations>
           </networkConnector>
           <networkConnector uri="multicast://default"/>
-          <networkConnector name="s" uri="static:(tcp://z:1)" syncDurableSubs="true"/>
+          <networkConnector name="s" uri="static:(tcp://z:1)" syncDurableSubs="true"
+              useVirtualDestSubs="true" clientIdToken="+"/>
+          <networkConnector uri="zeroconf:x"/>
         </networkConnectors>"""
     )
     assert values(conversion)["network_connectors"] == [
@@ -128,14 +130,21 @@ def test_network_connectors(convert: Callable[..., Any]) -> None:
             "decrease_network_consumer_priority": True,
             "user_name": "u",
             "password": "p",
+            "use_compression": False,
             "dynamically_included_destinations": ["in.>", "topic://news"],
             "excluded_destinations": ["in.secret"],
         },
-        {"uri": "static:(tcp://z:1)", "name": "s"},
+        {"uri": "multicast://default"},
+        {
+            "uri": "static:(tcp://z:1)",
+            "name": "s",
+            "sync_durable_subs": True,
+            "use_virtual_dest_subs": True,
+            "client_id_token": "+",
+        },
     ]
     assert lost(conversion) == [
-        (12, "<networkConnector uri>"),
-        (13, "<networkConnector syncDurableSubs>"),
+        (15, "<networkConnector uri>"),
     ]
 
 
@@ -316,7 +325,8 @@ def test_connectors_keep_what_is_supported(convert: Callable[..., Any]) -> None:
 <transportConnector name="openwire" uri="tcp://127.0.0.1:0?maximumConnections=10&amp;wireFormat.maxFrameSize=1000000&amp;nonsense=1"/>
 <transportConnector name="amqp" uri="amqp://127.0.0.1:5672"/>
 <transportConnector name="ssl" uri="ssl://127.0.0.1:0"/>
-<transportConnector uri="stomp://localhost:0" allowLinkStealing="true" updateClusterClients="true"/>
+<transportConnector uri="stomp://localhost:0" allowLinkStealing="true" updateClusterClients="true"
+  updateClusterFilter="east-.*" auditNetworkProducers="true" discoveryUri="multicast://default"/>
 <transportConnector uri="tcp://0.0.0.0:0"/>
 </transportConnectors>"""
     )
@@ -324,19 +334,25 @@ def test_connectors_keep_what_is_supported(convert: Callable[..., Any]) -> None:
         (4, "<transportConnector uri>"),
         (5, "<transportConnector uri>"),
         (6, "<transportConnector uri>"),
-        (7, "<transportConnector updateClusterClients>"),
-        (8, "<transportConnector uri>"),
+        (9, "<transportConnector uri>"),
     ]
     reasons = [str(each) for each in conversion.unsupported]
     assert "nonsense" in reasons[0]
     assert "[amqp]" in reasons[1]
     assert "needs a certificate" in reasons[2]
-    assert "allow_anonymous_remote" in reasons[4]
+    assert "allow_anonymous_remote" in reasons[3]
     connectors = values(conversion)["connectors"]
     assert [each.get("name") for each in connectors] == ["openwire", None, None]
     assert "nonsense" not in connectors[0]["uri"]
     assert "maximumConnections=10" in connectors[0]["uri"]
-    assert connectors[1]["allow_link_stealing"] is True
+    del connectors[1]["uri"]
+    assert connectors[1] == {
+        "allow_link_stealing": True,
+        "update_cluster_clients": True,
+        "update_cluster_filter": "east-.*",
+        "audit_network_producers": True,
+        "discovery_uri": "multicast://default",
+    }
 
 
 def test_ssl_context(convert: Callable[..., Any], tmp_path: Path) -> None:

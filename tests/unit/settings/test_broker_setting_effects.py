@@ -530,7 +530,43 @@ SHOWN: Final = {
     "NetworkConnectorSettings.destination_filter": (
         "integration/network/test_options.py::test_destination_filter"
     ),
+    "NetworkConnectorSettings.sync_durable_subs": (
+        "integration/network/test_durable_synchronization.py::test_sync_durable_subs"
+    ),
+    "NetworkConnectorSettings.use_virtual_dest_subs": (
+        "integration/network/test_durable_synchronization.py::test_use_virtual_dest_subs"
+    ),
+    "NetworkConnectorSettings.use_compression": (
+        "integration/network/test_repetitions.py::test_use_compression"
+    ),
+    "NetworkConnectorSettings.advisory_for_failed_forward": (
+        "integration/network/test_reports.py::test_advisory_for_failed_forward"
+    ),
+    "NetworkConnectorSettings.check_duplicate_messages_on_duplex": (
+        "integration/network/test_repetitions.py::test_what_a_bridge_sends_again_is_dropped"
+    ),
+    "NetworkConnectorSettings.client_id_token": (
+        "integration/network/test_repetitions.py::test_client_id_token"
+    ),
     # ConnectorSettings
+    "ConnectorSettings.discovery_uri": (
+        "integration/network/test_discovery.py::test_the_file_says_where_a_connector_is_announced"
+    ),
+    "ConnectorSettings.audit_network_producers": (
+        "integration/network/test_repetitions.py::test_what_a_bridge_sends_again_is_dropped"
+    ),
+    "ConnectorSettings.update_cluster_clients": (
+        "integration/network/test_clusters.py::test_a_client_goes_to_a_broker_that_it_was_told_of"
+    ),
+    "ConnectorSettings.rebalance_cluster_clients": (
+        "integration/network/test_clusters.py::test_clients_spread_over_the_brokers"
+    ),
+    "ConnectorSettings.update_cluster_clients_on_remove": (
+        "integration/network/test_clusters.py::test_a_broker_that_leaves"
+    ),
+    "ConnectorSettings.update_cluster_filter": (
+        "integration/network/test_clusters.py::test_which_brokers_are_listed"
+    ),
     "ConnectorSettings.uri": (
         "integration/broker/test_configuration.py::test_the_file_says_what_the_broker_does"
     ),
@@ -544,6 +580,24 @@ SHOWN: Final = {
         "integration/tls/test_settings.py::test_both_files_with_client_certificates"
     ),
     # PolicySettings
+    "PolicySettings.network_bridge_filter_factory": (
+        "integration/network/test_replay.py::test_replay_when_no_consumers"
+    ),
+    "ConditionalNetworkBridgeSettings.replay_when_no_consumers": (
+        "integration/network/test_replay.py::test_replay_when_no_consumers"
+    ),
+    "ConditionalNetworkBridgeSettings.replay_delay": (
+        "integration/network/test_replay.py::test_replay_delay"
+    ),
+    "ConditionalNetworkBridgeSettings.rate_limit": (
+        "integration/network/test_replay.py::test_rate_limit"
+    ),
+    "ConditionalNetworkBridgeSettings.rate_duration": (
+        "integration/network/test_replay.py::test_rate_limit"
+    ),
+    "ConditionalNetworkBridgeSettings.selector_aware": (
+        "integration/network/test_replay.py::test_selector_aware"
+    ),
     "PolicySettings.memory_limit": (
         "unit/region/test_flow_control.py::test_a_policy_overrides_the_system"
     ),

@@ -83,7 +83,7 @@ def test_transports_made_of_others(url: str) -> None:
         ("failover:(tcp://a:1)?timeout=soon", "write a whole number"),
         ("failover:(tcp://a:1)?updateURIsURL=http://h/brokers", "name a file"),
         ("failover:()", "names no broker"),
-        ("discovery:(multicast://default)", "multicast: is not supported"),
+        ("discovery:(multicast://10.0.0.1)", "10.0.0.1 is no multicast address"),
         ("discovery:(tcp://a:1)", "only the agent static is supported"),
         ("static:(tcp://a:1)?maxReconnectDelai=1", "did you mean 'maxReconnectDelay'"),
     ],

@@ -15,7 +15,6 @@ from pyjms_broker.settings.servers.connectors import ConnectorSettings, Connecto
 __all__ = [
     "BROKER",
     "BROKER_LOST",
-    "CLUSTER",
     "CONNECTOR",
     "IO_EXCEPTION_HANDLER",
     "SSL",
@@ -131,11 +130,6 @@ BROKER_LOST: Final[dict[str, Lost]] = {
     "adminView": Lost(_JMX),
 }
 
-CLUSTER: Final = Lost(
-    "clients do not learn of other brokers",
-    "name all brokers in the clients' failover:(...) URL",
-    same_as="false",
-)
 CONNECTOR: Final = Spec(
     ConnectorSettings,
     handled=frozenset({"uri"}),
@@ -146,9 +140,6 @@ CONNECTOR: Final = Spec(
         "displayStackTrace": "errors are logged in one line",
     },
     lost={
-        "discoveryUri": Lost(
-            "the connector is not announced to others", "name the broker in the clients' URL"
-        ),
         "maximumProducersAllowedPerConnection": Lost(
             "producers are not counted for each connection"
         ),

@@ -33,7 +33,7 @@ NETWORK_LOST: Final[dict[str, Lost]] = {
     "sslContext": Lost(_NOT_BUILT, "name certificates by options of the ssl:// URI (docs/tls.md)"),
     "bridgeFactory": Lost("it is a Java object"),
     "connectionFilter": Lost("it is a Java object"),
-    "discoveryAgent": Lost("brokers are found by a list only", "name them: uri=static:(...)"),
+    "discoveryAgent": Lost("it is a Java object", "write uri=multicast://default or static:(...)"),
 }
 DESTINATION_LISTS: Final = {
     "dynamicallyIncludedDestinations": "dynamically_included_destinations",

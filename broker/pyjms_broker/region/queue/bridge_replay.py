@@ -59,7 +59,7 @@ class ConditionalBridgeFilter:
         left = delay - (_clock.time_ms() - reference.message.broker_in_time) / 1000
         if delay <= 0 or left <= 0:
             return True
-        _queue_of(reference).dispatcher.offer_again_in(left)
+        _queue_of(reference).dispatcher.later_offer.in_seconds(left)
         return False
 
     def _is_within_rate(self, reference: MessageReference) -> bool:
@@ -72,7 +72,7 @@ class ConditionalBridgeFilter:
         if self._taken < limit:
             self._taken += 1
             return True
-        _queue_of(reference).dispatcher.offer_again_in(self._began + duration - now)
+        _queue_of(reference).dispatcher.later_offer.in_seconds(self._began + duration - now)
         return False
 
 

@@ -104,9 +104,7 @@ class QueueDispatcher:
         self._rescan = False
         self._expired_left = MAX_EXPIRED_PER_TURN
         self._resume_task: _wakeup.BackgroundTask | None = None
-        self._offer_later = LaterOffer(f"dispatch of {queue} later", self._offer_all)
-        self.offer_again_in = self._offer_later.in_seconds
-        """Offer the messages that wait again, after so many seconds."""
+        self.later_offer = LaterOffer(f"dispatch of {queue} later", self._offer_all)
         self._rest = SelectorRest(queue.broker.selector_meter, self._resume_later)
 
     def change_policy(self, policy: PolicyEntry) -> None:
@@ -156,7 +154,7 @@ class QueueDispatcher:
     def stop(self) -> None:
         """Stop dispatching and cancel the background tasks."""
         self._start_delay.cancel()
-        self._offer_later.cancel()
+        self.later_offer.cancel()
         if self._resume_task is not None:
             self._resume_task.cancel()
         self.pause()

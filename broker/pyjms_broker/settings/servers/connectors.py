@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Self
 
 from pydantic import model_validator
 
 from pyjms.settings.tls import TlsCommonSettings
+from pyjms.transport.discovery import check_agent
 from pyjms.transport.tls import SERVER_TLS, TLS_SCHEMES, with_tls
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.cluster import ClusterAttributes
@@ -33,14 +35,18 @@ class ConnectorSettings(Section, ClusterAttributes):
     """Name in logs; null: the URI."""
     allow_link_stealing: bool = False
     """Whether a new client with the same client id replaces the connected one."""
+    discovery_uri: str | None = None
+    """Where the connector announces itself, multicast://default?group=shop; null: nowhere."""
     audit_network_producers: bool = False
     """Whether messages that the bridges of other brokers send again are dropped."""
     tls: ConnectorTlsSettings | None = None
     """Certificate and key of an ssl:// connector; options of the URI override them."""
 
     @model_validator(mode="after")
-    def _check_filter(self) -> Self:
+    def _check_cluster(self) -> Self:
         check_by(self.patterns)
+        if self.discovery_uri is not None:
+            check_by(partial(check_agent, self.discovery_uri))
         return self
 
     @model_validator(mode="after")

@@ -1,0 +1,178 @@
+"""The bridges of one network connector: to the brokers of a list, or to those that an agent finds.
+
+Whoever can send to a multicast group can announce anything: addresses are checked, and a connector
+has a limited number of bridges. A broker that is no longer announced keeps its bridge while that
+lives, as in ActiveMQ. (activemq-edges 9, U7)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyjms._logger import get_logger, shortened
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
+from pyjms.errors import ConfigurationException
+from pyjms.transport.discovery import DiscoveryAgent, create_agent
+from pyjms.transport.discovery.addresses import read_address
+from pyjms_broker.network.attributes import NetworkConnectorAttributes
+from pyjms_broker.network.host import NetworkHost
+from pyjms_broker.network.keeper import BridgeKeeper
+from pyjms_broker.network.remotes import Discovered, Remote
+
+__all__ = ["MAXIMUM_FOUND", "DiscoveredBridges", "ListedBridges"]
+
+logger = get_logger(__name__)
+
+MAXIMUM_FOUND: Final = 100
+"""Brokers that a network connector connects to because an agent has found them."""
+_MOST_WARNINGS: Final = 100
+_QUOTED: Final = 200
+
+
+class ListedBridges:
+    """The bridges to the brokers that the URI lists."""
+
+    def __init__(
+        self,
+        host: NetworkHost,
+        attributes: NetworkConnectorAttributes,
+        remotes: Sequence[Remote],
+    ) -> None:
+        self.keepers = [BridgeKeeper(host, attributes, remote) for remote in remotes]
+        """One for each broker."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there are bridges, or there will be."""
+        return any(keeper.is_running for keeper in self.keepers)
+
+    def start(self) -> None:
+        """Begin. Idempotent."""
+        for keeper in self.keepers:
+            keeper.start()
+
+    async def stop(self) -> None:
+        """End all bridges. Idempotent."""
+        await _stop_all(self.keepers)
+
+
+class DiscoveredBridges:
+    """The bridges to the brokers that an agent finds; a DiscoveryListener."""
+
+    def __init__(
+        self, host: NetworkHost, attributes: NetworkConnectorAttributes, discovered: Discovered
+    ) -> None:
+        self._host = host
+        self._attributes = attributes
+        self._discovered = discovered
+        self._found: dict[str, BridgeKeeper] = {}
+        self._agent: DiscoveryAgent | None = None
+        self._starting: BackgroundTask | None = None
+        self._leaving: set[BackgroundTask] = set()
+        self._warned: set[str] = set()
+        self._count = 0
+
+    @property
+    def keepers(self) -> list[BridgeKeeper]:
+        """One for each broker that was found."""
+        return list(self._found.values())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it looks for brokers."""
+        return self._agent is not None
+
+    def start(self) -> None:
+        """Look for brokers from now on. Idempotent."""
+        if self._agent is None:
+            self._agent = create_agent(self._discovered.agent)
+            name = f"network connector {self._attributes.name} discovery"
+            self._starting = spawn(self._agent.start, self, name=name)
+
+    async def stop(self) -> None:
+        """End all bridges. Idempotent."""
+        agent, self._agent = self._agent, None
+        if agent is not None:
+            await end_tasks(self._starting)
+            await agent.stop()
+        found, self._found = self.keepers, {}
+        await _stop_all(found)
+        await end_tasks(*self._leaving)
+
+    # from the agent
+    def service_added(self, service: str) -> None:
+        """Keep a bridge to a broker that was found."""
+        if self._agent is None or any(
+            each.connect_uri == service for each in self._host.connectors
+        ):
+            return
+        keeper = self._found.get(service)
+        if keeper is None:
+            keeper = self._new_keeper(service)
+        if keeper is not None:
+            keeper.is_wanted = True
+            keeper.start()
+
+    def service_removed(self, service: str) -> None:
+        """Connect no more to a broker that is gone; a bridge that lives ends by itself."""
+        keeper = self._found.get(service)
+        if keeper is None:
+            return
+        keeper.is_wanted = False
+        if keeper.bridge is None:
+            del self._found[service]
+            self._leaving = {each for each in self._leaving if not each.done}
+            name = f"network connector {self._attributes.name} leaves {service}"
+            self._leaving.add(spawn(keeper.stop, name=name))
+
+    def _new_keeper(self, service: str) -> BridgeKeeper | None:
+        if not self._has_room():
+            self._warn("too many", f"{MAXIMUM_FOUND} brokers were found already", service)
+            return None
+        try:
+            address = read_address(service)
+        except ConfigurationException as error:
+            self._warn(service, error.reason, service)
+            return None
+        logger.debug("Network connector %s has found %s", self._attributes.name, address.uri)
+        self._count += 1
+        made = BridgeKeeper(
+            self._host,
+            self._attributes,
+            self._discovered.remote(address.uri),
+            is_found=True,
+            is_quiet=self._count > _MOST_WARNINGS,  # whoever announces so many makes them up
+        )
+        self._found[service] = made
+        return made
+
+    def _has_room(self) -> bool:
+        """Make room for a broker by those that are gone, or by one that cannot be reached."""
+        for each in [url for url, keeper in self._found.items() if not keeper.is_needed]:
+            del self._found[each]
+        if len(self._found) < MAXIMUM_FOUND:
+            return True
+        failed = next((url for url, keeper in self._found.items() if keeper.has_failed), None)
+        if failed is not None:
+            self.service_removed(failed)
+        return failed is not None
+
+    def _warn(self, key: str, reason: str, service: str) -> None:
+        """Log once why a broker that was found gets no bridge."""
+        if key in self._warned or len(self._warned) >= _MOST_WARNINGS:
+            return
+        self._warned.add(key)
+        logger.warning(
+            "Network connector %s does not connect to %s, which was found: %s",
+            self._attributes.name,
+            shortened(service, _QUOTED),
+            reason,
+        )
+
+
+async def _stop_all(keepers: Sequence[BridgeKeeper]) -> None:
+    for keeper in keepers:
+        keeper.cancel()
+    for keeper in keepers:
+        await keeper.stop()

@@ -1,0 +1,161 @@
+"""Keeps a bridge to one remote broker: the next one when one has ended. (activemq-edges U7)"""
+
+from __future__ import annotations
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+
+from pyjms import _clock
+from pyjms._logger import get_logger
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
+from pyjms.errors import JMSException
+from pyjms_broker.network.attributes import NetworkConnectorAttributes
+from pyjms_broker.network.bridge import LoopBackError, NetworkBridge
+from pyjms_broker.network.host import NetworkHost
+from pyjms_broker.network.remotes import Remote
+
+__all__ = ["BridgeKeeper"]
+
+logger = get_logger(__name__)
+
+
+class BridgeKeeper:
+    """Keeps a bridge to one remote broker.
+
+    Args:
+        host: the local broker.
+        attributes: those of the network connector.
+        remote: where the remote broker is.
+        is_found: whether an agent has found it, which may find the local broker, too.
+        is_quiet: whether its failures are not worth a warning.
+    """
+
+    def __init__(
+        self,
+        host: NetworkHost,
+        attributes: NetworkConnectorAttributes,
+        remote: Remote,
+        *,
+        is_found: bool = False,
+        is_quiet: bool = False,
+    ) -> None:
+        self._is_found = is_found
+        self._is_quiet = is_quiet
+        self.is_wanted = True
+        """Whether another bridge is started when one has ended."""
+        self._host = host
+        self._attributes = attributes
+        self._remote = remote
+        self._task: BackgroundTask | None = None
+        self._failures = 0
+        self.bridge: NetworkBridge | None = None
+        """The bridge, while it forwards."""
+        self.failure: BaseException | None = None
+        """Why there is none at present."""
+
+    @property
+    def missing(self) -> tuple[str, str] | None:
+        """The remote broker, and why there is no bridge to it; None: there is, or shall be none."""
+        failure = self.failure
+        if self.bridge is not None or self._task is None or failure is None:
+            return None
+        return str(self._remote), str(failure)
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None and not self._task.done
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has no bridge, and could not start one."""
+        return self.bridge is None and self._failures > 0
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether it has a bridge or may have one."""
+        return self.is_running or self.is_wanted
+
+    def start(self) -> None:
+        if not self.is_running:
+            self._failures = 0
+            name = f"network connector {self._attributes.name} to {self._remote}"
+            self._task = spawn(self._run, name=name)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        await end_tasks(task)
+
+    async def _run(self) -> None:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(_is_worth_a_retry),
+            wait=self._delay,
+            stop=self._gives_up,
+            sleep=_clock.sleep,
+            before_sleep=self._log,
+            reraise=True,
+        )
+        try:
+            await retrying(self._live)
+        except JMSException as error:
+            name = self._attributes.name
+            is_own = self._is_found and isinstance(error, LoopBackError)
+            self.failure = None if is_own else error
+            if is_own:
+                logger.debug("Network connector %s has found its own broker", name)
+            elif not self.is_wanted:
+                logger.debug("Network connector %s: %s is gone: %s", name, self._remote, error)
+            else:
+                logger.error("Network connector %s: %s", name, error)
+
+    async def _live(self) -> None:
+        """Start a bridge and wait for its end.
+
+        Raises:
+            JMSException: always; why it could not start, or has ended.
+        """
+        name = self._attributes.name
+        bridge = NetworkBridge(self._host, self._attributes, self._remote)
+        began = _clock.now()
+        try:
+            await bridge.start()
+            self.bridge, self.failure = bridge, None
+            logger.info(
+                "Network connector %s: bridge to %s at %s established",
+                name,
+                bridge.remote_name,
+                bridge.remote_address,
+            )
+            await bridge.wait_ended()
+        finally:
+            lived = self.bridge is not None
+            self.bridge = None
+            await bridge.stop()
+            is_short = _clock.now() - began < self._remote.reconnection.min_connect_time
+            self._failures = 0 if lived and not is_short else self._failures + 1
+
+    def _delay(self, _state: RetryCallState) -> float:
+        return self._remote.reconnection.delay_after(self._failures)
+
+    def _gives_up(self, _state: RetryCallState) -> bool:
+        most = self._remote.reconnection.max_reconnect_attempts
+        return not self.is_wanted or 0 < most <= self._failures
+
+    def _log(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        self.failure = error
+        if self._failures <= 1 and not self._is_quiet:
+            logger.warning(
+                "Network connector %s: no bridge to %s, it is tried again: %s",
+                self._attributes.name,
+                self._remote,
+                error,
+            )
+        else:
+            logger.debug("Network connector %s: %s", self._attributes.name, error)
+
+
+def _is_worth_a_retry(error: BaseException) -> bool:
+    return isinstance(error, JMSException) and not isinstance(error, LoopBackError)
