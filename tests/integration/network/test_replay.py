@@ -1,4 +1,4 @@
-"""Messages return to the broker they came from when their consumers have left. (NW6)"""
+"""Messages return to the broker they came from when their consumers have left. (activemq-edges NW6)"""
 
 from __future__ import annotations
 
