@@ -71,7 +71,7 @@ class _Container(Facade[_C], Generic[_C]):
         async def make() -> AbstractMessageListenerContainer:
             return self.KIND(core, **cores)
 
-        self.core = cast("_C", call_on_loop(self.loop, make))
+        self.core: _C = cast("_C", call_on_loop(self.loop, make))
         self.take("connection_factory", connection_factory)
         close_at_exit(self.core, self.loop, "shutdown")
 

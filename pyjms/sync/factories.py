@@ -54,7 +54,7 @@ class _SharingFactory(CreatingFactory[C], Generic[C]):
     )
 
     def __init__(self, target: GivenFactory, **options: Any) -> None:
-        self.core = cast("C", self.KIND(core_of(target), **options))
+        self.core: C = cast("C", self.KIND(core_of(target), **options))
         self.loop = loop_of(target)
         self.target_connection_factory = target
         close_at_exit(self.core, self.loop, "destroy")

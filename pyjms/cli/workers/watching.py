@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -55,6 +56,7 @@ async def wait_for_changes(
     def is_watched(_: object, path: str) -> bool:
         return path.endswith(_SUFFIXES) and _IGNORED.isdisjoint(Path(path).parts)
 
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # its count of changes says less
     async for changes in watchfiles.awatch(*folders, watch_filter=is_watched):
         await on_change(_describe({path for _, path in changes}))
 

@@ -107,7 +107,7 @@ class DeferredAckLedger(AckLedger):
         self._came_again(dispatch)
 
     def pop_stale(self) -> list[MessageDispatch]:
-        stale, self.delivered = self._interruptions.split(self.delivered)
+        stale, self.delivered[:] = self._interruptions.split(self.delivered)
         return stale
 
     def _came_again(self, dispatch: MessageDispatch) -> None:

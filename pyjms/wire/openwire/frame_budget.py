@@ -29,8 +29,8 @@ class FrameBudget:
         self._now = now
         self.limit = limit
         self.read_timeout = read_timeout
-        self.used = 0
-        self.held = 0
+        self.used: int = 0
+        self.held: int = 0
         """Bytes of messages that have arrived and wait."""
         self._frames: dict[UnfinishedFrame, float] = {}  # to its begin, oldest first
         self._waiting: dict[UnfinishedFrame, int] = {}  # to its size; they have no room yet

@@ -37,6 +37,7 @@ from pyjms.listener.idempotency.stores import AsyncIdempotencyStore, Claim
 from pyjms.outbox import AsyncSqlIdempotencyStore, SqlIdempotencyStore, metadata
 from pyjms.outbox.tables import INBOX
 from pyjms.testing.app import JmsTestApp
+from pyjms.testing.chaos import Chaos
 from pyjms.testing.clock import VirtualClock
 from tests.kit.waiting import until
 
@@ -209,6 +210,31 @@ async def test_what_another_consumer_handles_waits(
     await jms_app.drained("orders", timeout=30.0, raise_errors=False)
     assert seen == ([end] if end == "returns" else [end] * 2)
     assert duplicates(handler) == 1
+    assert await jms_app.dead_letters() == []
+
+
+@pytest.mark.parametrize("store", ["memory", "sql"])
+@pytest.mark.parametrize("kind", ["def", "async def"])
+async def test_a_connection_that_is_lost_before_the_commit_frees_the_key(
+    kind: str, store: str, jms_app: JmsTestApp, jms_chaos: Chaos, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+    own = SqlIdempotencyStore(sessions_of(tmp_path)) if store == "sql" else None
+
+    def note(order: Order) -> None:
+        seen.append(order.number)
+
+    async def note_on_the_loop(order: Order) -> None:
+        seen.append(order.number)
+
+    chosen: Any = note if kind == "def" else note_on_the_loop
+    handler = jms_listener("orders", concurrency="2-2")(idempotent(key="order", store=own)(chosen))
+    await jms_app.start(handler)
+    jms_chaos.drop_connection(handler, at="after")
+    await send(jms_app, 1, 2)
+    await jms_app.drained("orders", timeout=30.0)
+    assert sorted(set(seen)) == [1, 2]
+    assert len(seen) + duplicates(handler) >= 3  # the first one came again
     assert await jms_app.dead_letters() == []
 
 
