@@ -371,6 +371,7 @@ class ActiveMQSession(UnitOfWork):
         self._runs.end()
         self.completions.dispose(failure)
         self.tasks.cancel()
+        self.abandon_transaction()
         return self.resources.dispose(failure)
 
     async def end_tasks(self) -> None:
@@ -378,6 +379,7 @@ class ActiveMQSession(UnitOfWork):
         await self.dispatcher.abort()
         await self.completions.end()
         await self.tasks.wait()
+        await self.wait_abandoned()
 
     def check_open(self) -> None:
         """Refuse calls on a closed session.

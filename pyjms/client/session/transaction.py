@@ -21,7 +21,8 @@ Before either end the consumers acknowledge, in the transaction, what was delive
     rollback, whatever the outcome   they are redelivered
 
 Synchronizations are called before the end, when they may still do work in it, and after it:
-`after_commit` where messages are settled, else `after_rollback`.
+`after_commit` where messages are settled, else `after_rollback`; the latter also where the
+connection is lost or closed before the end, as the broker then rolls back.
 
 With a failover transport the broker may be lost meanwhile. Messages delivered by the lost one must
 come again, from the next one to the same consumers; else a commit rolls back instead, after
@@ -109,6 +110,10 @@ class SessionTransaction(ABC):
     @abstractmethod
     async def close(self) -> None:
         """End what is open: the session is closing."""
+
+    def abandon(self) -> Sequence[Synchronization]:
+        """Return the synchronizations that no end will call: the session is disposed of."""
+        return ()
 
     @abstractmethod
     def add_synchronization(self, synchronization: Synchronization) -> None:
@@ -237,6 +242,9 @@ class LocalTransaction(SessionTransaction):
         except Exception:
             logger.exception("A synchronization failed before the rollback")
         await self._roll_back()
+
+    def abandon(self) -> Sequence[Synchronization]:
+        return self._synchronizations.detach()
 
     def redelivered(self) -> None:
         self._redelivery.set()

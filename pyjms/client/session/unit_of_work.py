@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.client.session.completions import SendCompletions
 from pyjms.client.session.creations import LocalCreations
 from pyjms.client.session.one_user import SessionUse
 from pyjms.client.session.resources import SessionResources
+from pyjms.client.session.synchronizations import after_rollback
 from pyjms.client.session.transaction import LocalTransaction, NoTransaction, SessionTransaction
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException
@@ -21,6 +23,7 @@ class UnitOfWork(LocalCreations):
     transaction: SessionTransaction
     completions: SendCompletions
     use: SessionUse
+    _abandoned: BackgroundTask | None = None
 
     async def commit(self) -> None:
         self.check_open()
@@ -59,6 +62,17 @@ class UnitOfWork(LocalCreations):
     def add_synchronization(self, synchronization: Synchronization) -> None:
         self.check_open()
         self.transaction.add_synchronization(synchronization)
+
+    def abandon_transaction(self) -> None:
+        """Have the synchronizations called of a transaction that only the broker ends."""
+        left = self.transaction.abandon()
+        if left:
+            self._abandoned = spawn(after_rollback, left, name="pyjms rollback of a lost session")
+
+    async def wait_abandoned(self) -> None:
+        """Wait until they have been called."""
+        if self._abandoned is not None:
+            await self._abandoned.wait()
 
     def set_local_transaction_event_listener(
         self, listener: LocalTransactionEventListener | None

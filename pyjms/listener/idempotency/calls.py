@@ -149,6 +149,8 @@ class IdempotentAdapter(HandlerAdapter):
         token = _claimed.set(keys)
         try:
             result = await self._call_when_it_is_free(message, session)
+            for key in keys:
+                await self._complete(store, key, session)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 for key in keys:
@@ -156,8 +158,6 @@ class IdempotentAdapter(HandlerAdapter):
             raise
         finally:
             _claimed.reset(token)
-        for key in keys:
-            await self._complete(store, key, session)
         return result
 
     async def _call_when_it_is_free(self, message: Message, session: Session) -> Any:

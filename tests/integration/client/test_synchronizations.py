@@ -7,7 +7,11 @@ import pytest
 
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import IllegalStateException, TransactionRolledBackException
+from pyjms.errors import (
+    ConnectionFailedException,
+    IllegalStateException,
+    TransactionRolledBackException,
+)
 from pyjms.jms.transaction.synchronization import LocalTransactionEventListener, Synchronization
 from tests.kit.embedded_client import Client
 
@@ -207,3 +211,21 @@ async def test_a_cached_session_forgets_listener_and_synchronizations(client: Cl
     await again.close()
     assert len(calls) == 4
     await factory.destroy()
+
+
+@pytest.mark.parametrize("end", ["connection closed", "connection lost"])
+async def test_a_transaction_that_only_the_broker_ends_is_rolled_back(
+    client: Client, end: str
+) -> None:
+    """Before its commit: what was claimed with it is released."""
+    session = await client.session(TRANSACTED)
+    calls: list[str] = []
+    session.add_synchronization(Recorder(calls))
+    if end == "connection closed":
+        await session.connection.close()
+    else:
+        assert await client.broker.drop_connections() == 1
+        with pytest.raises(ConnectionFailedException):
+            await session.commit()
+    await client.settle()
+    assert calls == ["rolled back"]

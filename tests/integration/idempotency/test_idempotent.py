@@ -219,12 +219,15 @@ async def test_a_connection_that_is_lost_before_the_commit_frees_the_key(
     kind: str, store: str, jms_app: JmsTestApp, jms_chaos: Chaos, tmp_path: Path
 ) -> None:
     seen: list[int] = []
+    sent, sent_on_the_loop = threading.Event(), anyio.Event()  # the sender's connection breaks, too
     own = SqlIdempotencyStore(sessions_of(tmp_path)) if store == "sql" else None
 
     def note(order: Order) -> None:
+        sent.wait()
         seen.append(order.number)
 
     async def note_on_the_loop(order: Order) -> None:
+        await sent_on_the_loop.wait()
         seen.append(order.number)
 
     chosen: Any = note if kind == "def" else note_on_the_loop
@@ -232,6 +235,8 @@ async def test_a_connection_that_is_lost_before_the_commit_frees_the_key(
     await jms_app.start(handler)
     jms_chaos.drop_connection(handler, at="after")
     await send(jms_app, 1, 2)
+    sent.set()
+    sent_on_the_loop.set()
     await jms_app.drained("orders", timeout=30.0)
     assert sorted(set(seen)) == [1, 2]
     assert len(seen) + duplicates(handler) >= 3  # the first one came again
