@@ -27,7 +27,9 @@ the supervisor tries again after the same back-off, and the other workers keep r
 handling, and the supervisor exits when they have exited. A second signal kills them.
 
 Other signals: SIGTTIN adds a worker, SIGTTOU removes one, SIGUSR1 and SIGUSR2 are passed on (they
-pause and resume the listeners). A worker stops by itself when its supervisor has exited.
+pause and resume the listeners). A worker that is still starting gets them once it has started,
+because they would kill it before. A worker that starts while the others are paused is paused too.
+A worker stops by itself when its supervisor has exited.
 """
 
 from __future__ import annotations
@@ -100,6 +102,7 @@ class Supervisor:
         self._slots: list[_Slot] = []
         self._has_started = False
         self._failed = False
+        self._is_paused = False
         self._stopping = anyio.Event()
         self._restarting = anyio.Lock()
 
@@ -200,6 +203,7 @@ class Supervisor:
         if not await process.wait_started():
             return False
         logger.info("%s has started", process.name)
+        self._pause_if_others_are(process)
         if all(slot.process is not None and slot.process.report for slot in self._slots):
             self._has_started = True
         return True
@@ -237,10 +241,16 @@ class Supervisor:
             if number in {signal.SIGINT, signal.SIGTERM}:
                 self._stop_or_kill(number)
             elif number in _FORWARDED:
+                self._is_paused = number == signal.SIGUSR1
                 for process in self._processes():
-                    process.send_signal(number)
+                    if process.report is not None:
+                        process.send_signal(number)
             elif not self._stopping.is_set():
                 spawn(actions[number], name=f"pyjms {number.name}")
+
+    def _pause_if_others_are(self, process: WorkerProcess) -> None:
+        if self._is_paused:
+            process.send_signal(signal.SIGUSR1)
 
     def _stop_or_kill(self, number: signal.Signals) -> None:
         if self._stopping.is_set():
@@ -308,6 +318,7 @@ class Supervisor:
         finally:
             slot.replacement = None
         logger.info("%s replaces %s", new.name, old.name)
+        self._pause_if_others_are(new)
         slot.process = new
         await old.stop()
         return True

@@ -16,7 +16,12 @@ from tests.kit.waiting import until
 
 WORKER = """\
 #!{python}
-import json, os, sys
+import json, os, signal, sys, time
+folder = os.path.dirname(sys.argv[0])
+while os.path.exists(folder + "/wait"):
+    open(f"{{folder}}/{{os.getpid()}}.begun", "w").close()
+    time.sleep(0.02)
+signal.signal(signal.SIGUSR1, lambda *_: open(f"{{folder}}/{{os.getpid()}}.paused", "w").close())
 given = json.loads(sys.argv[sys.argv.index("--as-worker") + 1])
 os.write(given["report_to"], b'{{"is_exclusive": false, "stop_timeout": 1.0}}\\n')
 os.read(given["end_with"], 1)
@@ -52,6 +57,36 @@ async def test_a_program_that_is_away_for_a_while(
         assert caplog.text.count("Worker 2 (pid ") == 1  # went on
         tasks.cancel_scope.cancel()
     assert "All workers have ended" in caplog.text
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_workers_that_are_starting_are_paused_when_they_have_started(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The signal would end them before."""
+    caplog.set_level("INFO", "pyjms")
+    program, wait = tmp_path / "worker", tmp_path / "wait"
+    program.write_text(WORKER.format(python=sys.executable), encoding="utf-8")
+    program.chmod(0o700)
+    wait.touch()
+
+    async def found(pattern: str, count: int) -> None:
+        await until(
+            lambda: len(list(tmp_path.glob(pattern))) == count, turn=lambda: anyio.sleep(0.01)
+        )
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Supervisor([str(program)], 2).run)
+        await found("*.begun", 2)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await anyio.sleep(0.1)  # a signal that is passed on too early would end them in this time
+        wait.unlink()
+        await found("*.paused", 2)
+        first = int(STARTED.findall(caplog.text)[0])
+        os.kill(first, signal.SIGKILL)
+        await found("*.paused", 3)  # the next one
+        tasks.cancel_scope.cancel()
+    assert caplog.text.count("was ended by") == 1
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
