@@ -31,6 +31,7 @@ __all__ = [
     "Delivery",
     "log_abandoned",
     "log_failure",
+    "log_overridden",
 ]
 
 ACKNOWLEDGED_BY_THE_CLIENT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
@@ -128,6 +129,23 @@ def log_failure(
             "destination": properties.destination_description,
             "message_id": None if message is None else message.message_id,
             "correlation_id": None if message is None else message.correlation_id,
+        },
+    )
+
+
+def log_overridden(
+    logger: logging.Logger, properties: ContainerProperties, error: BaseException
+) -> None:
+    """Log a listener's error where the rollback has failed, too, whose error has its own line."""
+    reason = cause_of(error)
+    logger.error(
+        "Application exception overridden by rollback error: %s%s",
+        _one_line(reason),
+        last_frame(reason),
+        exc_info=users_traceback(reason) if properties.log_tracebacks else None,
+        extra={
+            "listener_id": properties.bean_name,
+            "destination": properties.destination_description,
         },
     )
 

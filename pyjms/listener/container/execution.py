@@ -50,6 +50,7 @@ from pyjms.listener.container.delivery import (
     ACKNOWLEDGED_FOR_THE_LISTENER,
     Delivery,
     log_failure,
+    log_overridden,
 )
 from pyjms.listener.container.failures import (
     NoListenerError,
@@ -255,7 +256,7 @@ class ListenerExecution:
         except IllegalStateException as second:
             logger.debug("Could not roll back because the session is already closed: %s", second)
         except Exception:
-            logger.error("Application exception overridden by rollback error", exc_info=error)
+            log_overridden(logger, self._properties, error)
             raise
 
     async def handle_exception(self, error: Exception, delivery: Delivery | None = None) -> None:
