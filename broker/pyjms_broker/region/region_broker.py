@@ -1,8 +1,7 @@
-"""The innermost broker of the filter chain: destinations, subscriptions and their messages.
+"""The innermost broker of the chain: destinations, subscriptions. (ActiveMQ RegionBroker)
 
 It creates destinations through `root`, the outer end of the chain, so that filters see them, and
 it sends dead letters and events there. Acknowledgements find their subscriptions by consumer id.
-(ActiveMQ RegionBroker, AbstractRegion)
 """
 
 from __future__ import annotations
