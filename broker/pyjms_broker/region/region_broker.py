@@ -1,7 +1,6 @@
 """The innermost broker of the chain: destinations, subscriptions. (ActiveMQ RegionBroker)
 
-It creates destinations through `root`, the outer end of the chain, so that filters see them, and
-it sends dead letters and events there. Acknowledgements find their subscriptions by consumer id.
+It creates destinations, and sends dead letters and events, through `root`, the outer end of it.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from pyjms.jms.destination import Destination
 from pyjms.selector import DEFAULT_LIMITS, SelectorLimits
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
+    BrokerId,
     ConnectionInfo,
     ConsumerControl,
     ConsumerInfo,
@@ -86,7 +86,7 @@ class RegionBroker(InnermostBroker):
         self.store_capabilities = StoreCapabilities.of(store)
         self.temp_store = temp_store
         self.policy_map = policy_map or PolicyMap()
-        self.broker_name = broker_name
+        self.broker_name, self.own_path = broker_name, frozenset[BrokerId]()
         self.system_usage = system_usage or SystemUsage()
         self.system_usage.watch(store, temp_store)
         self.selector_limits = selector_limits

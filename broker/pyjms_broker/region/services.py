@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjms.jms.destination import Destination
 from pyjms.selector import SelectorLimits
+from pyjms.wire.openwire.commands import BrokerId
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import RegionDestination
@@ -37,6 +38,8 @@ class RegionServices(Protocol):
     selector_meter: SelectorMeter | None
     """Counts what consumers' selectors spend together; None: that is not limited."""
 
+    own_path: frozenset[BrokerId]
+    """The id of the broker, by which it knows messages that have been here."""
     slow_consumers: SlowConsumers
     expires_for_active_durables: bool
     """Whether the expiry scan also removes what waits for durable subscriptions in use."""

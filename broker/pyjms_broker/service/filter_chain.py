@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from pyjms.selector import SelectorLimits
+from pyjms.wire.openwire.commands import BrokerId
 from pyjms_broker.advisory.filter import AdvisoryBroker
 from pyjms_broker.advisory.messages import AdvisoryProducer
 from pyjms_broker.api.broker import Broker
@@ -39,7 +40,7 @@ __all__ = [
 
 
 def create_region(
-    config: BrokerConfiguration, stores: BrokerStores, usage: SystemUsage
+    config: BrokerConfiguration, broker_id: BrokerId, stores: BrokerStores, usage: SystemUsage
 ) -> RegionBroker:
     """Create the inner end of the chain, with the store that is open."""
     rate = config.maximum_selector_steps_per_second
@@ -62,6 +63,7 @@ def create_region(
         selector_meter=SelectorMeter(rate) if rate else None,
         temp_store=stores.temp_store,
     )
+    region.own_path = frozenset((broker_id,))
     region.expires_for_active_durables = config.enable_message_expiration_on_active_durable_subs
     if virtual_destinations_of(config):
         intercept_destinations(region, config)

@@ -341,7 +341,7 @@ class BrokerService(BrokerConfiguration):
         check_memory(self, self.system_usage)
         await self.stores.open(self._monitor.on_state, self._lock_lost)
         check_disk(self, self.system_usage)
-        self._region = region = create_region(self, self.stores, self.system_usage)
+        self._region = region = create_region(self, self.broker_id, self.stores, self.system_usage)
         advisories = AdvisoryProducer(self.broker_name, self.broker_id, lambda: self.connect_uri)
         self._broker = broker = build_filter_chain(
             region, self, self.stores, advisories, self.management

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
+from pyjms.wire.openwire.commands import AckType, BrokerId
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
@@ -113,5 +115,56 @@ async def test_rate_limit(network: Network) -> None:
         await until(lambda: count(second) == 4)
         await clock.advance(10)
         await until(lambda: count(second) == 5)
+        for service in (first, second):
+            await service.stop()
+
+
+@pytest.mark.fact("activemq-edges NW6")
+@pytest.mark.parametrize("enable_audit", [True, False])
+async def test_what_comes_back_too_early_is_refused(network: Network, enable_audit: bool) -> None:
+    """Before the bridge's acknowledgement is here: dropped as a duplicate, it would be lost."""
+    policies = PolicyMap([PolicyEntry(enable_audit=enable_audit)])
+    service = network.broker("a", policies=policies)
+    await network.start(service)
+    bridge, other = await network.client(service), await network.client(service)
+    forwarding = await bridge.consumer(ORDERS, network_subscription=True)
+    producer = await other.producer()
+    await other.request(other.text(producer, ORDERS, "x"))
+    dispatch = await bridge.dispatched()
+    assert dispatch.message is not None
+
+    async def come_back() -> None:
+        message = other.text(producer, ORDERS, "x")
+        message.message_id = dispatch.message.message_id
+        message.broker_path = [service.broker_id, BrokerId("ID:other")]
+        await other.request(message)
+
+    with pytest.raises(JMSException, match="comes back while"):
+        await come_back()
+    assert count(service) == 1
+    await bridge.ack(dispatch, AckType.INDIVIDUAL)
+    await bridge.remove(forwarding)
+    await come_back()
+    await come_back()  # the other broker's bridge was lost before it knew
+    assert count(service) == 1
+    await other.consumer(ORDERS)
+    await other.ack(await other.dispatched())
+    await other.nothing_dispatched()
+
+
+@pytest.mark.fact("activemq-edges NW6")
+async def test_a_message_that_nobody_wants_is_not_lost_on_its_way_to_and_from(
+    network: Network,
+) -> None:
+    async with VirtualClock() as clock:
+        first, second = await pair(network, replay_when_no_consumers=True, selector_aware=True)
+        here, there = await network.client(first), await network.client(second)
+        for client in (here, there):
+            await client.consumer(ORDERS, selector="n = 1")
+        await until(lambda: forwarded(first) and forwarded(second))
+        await here.send(ORDERS, "x")
+        for _ in range(8):
+            await clock.advance(0.6)
+            await until(lambda: count(first) + count(second) == 1)
         for service in (first, second):
             await service.stop()

@@ -8,10 +8,12 @@ this filter has it do so when a time is over. (activemq-edges NW6)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, cast
 
 from pyjms import _clock
-from pyjms.wire.openwire.commands import NetworkBridgeFilter
+from pyjms.errors import JMSException
+from pyjms.wire.openwire.commands import BrokerId, NetworkBridgeFilter
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
 from pyjms_broker.region.subscription.bridge_filter import lets_pass
@@ -19,7 +21,44 @@ from pyjms_broker.region.subscription.bridge_filter import lets_pass
 if TYPE_CHECKING:
     from pyjms_broker.region.queue.queue import Queue
 
-__all__ = ["ConditionalBridgeFilter"]
+__all__ = ["ConditionalBridgeFilter", "check_return"]
+
+_SHORTEST_STAY: Final = 0.5
+"""Seconds that a message stays at least: the broker that it came from has removed it by then."""
+_LONGEST_PATH: Final = 200
+"""Brokers that a message passes at most while it returns; each adds its id to the message."""
+
+
+def check_return(
+    own_path: frozenset[BrokerId],
+    held: Iterable[MessageReference],
+    reference: MessageReference,
+) -> None:
+    """Check that a repeated message is not one that comes back from another broker too early.
+
+    It was forwarded, and the bridge's acknowledgement has not been handled yet: the queue holds
+    it, with a shorter path. If what comes back were dropped as a duplicate, neither broker would
+    keep the message; if it is refused, the other broker keeps it and sends it again.
+
+    Args:
+        own_path: the id of this broker.
+        held: the messages of the queue that are in memory.
+        reference: the message whose id is known already.
+
+    Raises:
+        JMSException: it has come back; the other broker is to keep it.
+    """
+    path = reference.message.broker_path or ()
+    if own_path.isdisjoint(path):
+        return
+    if any(
+        each.message_id == reference.message_id and len(each.message.broker_path or ()) < len(path)
+        for each in held
+    ):
+        raise JMSException(
+            f"Message {reference.message_id} comes back while {reference.destination} still has it",
+            hint="the bridge sends it again; a longer replay_delay at the other broker avoids this",
+        )
 
 
 class ConditionalBridgeFilter:
@@ -40,6 +79,7 @@ class ConditionalBridgeFilter:
             return lets_pass(self._bridge, reference) and self._is_within_rate(reference)
         return (
             self._conditions.replay_when_no_consumers
+            and len(reference.message.broker_path or ()) < _LONGEST_PATH
             and self._has_no_consumers(reference)
             and self._has_waited(reference)
             and self._is_within_rate(reference)
@@ -55,9 +95,9 @@ class ConditionalBridgeFilter:
         )
 
     def _has_waited(self, reference: MessageReference) -> bool:
-        delay = self._conditions.replay_delay
+        delay = max(self._conditions.replay_delay, _SHORTEST_STAY)
         left = delay - (_clock.time_ms() - reference.message.broker_in_time) / 1000
-        if delay <= 0 or left <= 0:
+        if left <= 0:
             return True
         _queue_of(reference).dispatcher.later_offer.in_seconds(left)
         return False

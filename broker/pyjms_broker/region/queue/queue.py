@@ -22,6 +22,7 @@ from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.arrival_order import ArrivalOrder
 from pyjms_broker.region.base_destination import BaseDestination
+from pyjms_broker.region.queue.bridge_replay import check_return
 from pyjms_broker.region.queue.contents import QueueContents
 from pyjms_broker.region.queue.dispatcher import QueueDispatcher
 from pyjms_broker.region.queue.expiry import expire_waiting_messages
@@ -102,6 +103,7 @@ class Queue(BaseDestination):
     ) -> Completion:
         audit = self._audit
         if audit is not None and audit.is_duplicate(reference.message_id):
+            check_return(self.broker.own_path, self.references, reference)
             return COMPLETED
         self.memory.increase(reference.size)
         stored: Completion = COMPLETED
@@ -161,8 +163,9 @@ class Queue(BaseDestination):
             self._enqueue(reference)
 
     def _drop_duplicate(self, reference: MessageReference) -> None:
-        self.log_duplicate(reference)
         self.memory.decrease(reference.size)
+        check_return(self.broker.own_path, self.references, reference)
+        self.log_duplicate(reference)
 
     def publish(self, reference: MessageReference) -> None:
         self.memory.increase(reference.size)
