@@ -9,6 +9,7 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.transport.uri import TransportURI
+from pyjms_broker.connector.cluster import ClusterAttributes
 from pyjms_broker.service import BrokerService
 from pyjms_broker.service.uri import keywords_from, known_options
 
@@ -87,6 +88,12 @@ class Door(NamedTuple):
     name: str | None
     uri: str
     allow_link_stealing: bool = False
+    audit_network_producers: bool = False
+    discovery_uri: str | None = None
+    update_cluster_clients: bool = False
+
+    def cluster_attributes(self) -> ClusterAttributes:
+        return ClusterAttributes()
 
     def transport_uri(self) -> TransportURI:
         return TransportURI.parse(self.uri)
