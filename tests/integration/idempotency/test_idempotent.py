@@ -491,8 +491,8 @@ def test_a_store_may_be_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "given", "text"),
     [
-        ({"store": "nowhere"}, {}, "there is no store 'nowhere'"),
-        ({"store": 7}, {}, "is no store"),
+        ({"store": "nowhere"}, {}, "there is not a store 'nowhere'"),
+        ({"store": 7}, {}, "is not a store"),
         ({"key": "{payload"}, {}, "cannot be read"),
         ({"key": "{}"}, {}, "a field without a name"),
         ({}, {"batch_size": 3}, "a batch has no key"),
