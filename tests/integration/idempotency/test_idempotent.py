@@ -491,7 +491,7 @@ def test_a_store_may_be_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "given", "text"),
     [
-        ({"store": "nowhere"}, {}, "there is not a store 'nowhere'"),
+        ({"store": "nowhere"}, {}, "there is no store 'nowhere'"),
         ({"store": 7}, {}, "is not a store"),
         ({"key": "{payload"}, {}, "cannot be read"),
         ({"key": "{}"}, {}, "a field without a name"),
