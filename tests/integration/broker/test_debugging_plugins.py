@@ -28,8 +28,11 @@ from pyjms_broker.plugins.datagram_trace import MulticastTraceBrokerPlugin, UDPT
 from pyjms_broker.plugins.dot_files import ConnectionDotFilePlugin, DestinationDotFilePlugin
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
+from tests.kit.multicast import real_multicast
 from tests.kit.raw_client import BrokerWith
 from tests.kit.waiting import until
+
+__all__ = ["real_multicast"]
 
 pytestmark = pytest.mark.fact(
     "activemq-broker 1.1/udpTrace / multicastTrace , connectionDotFile, destinationDotFile"
@@ -166,6 +169,7 @@ def messages(commands: list[Command]) -> list[object]:
     return [each.destination for each in commands if isinstance(each, ActiveMQMessage)]
 
 
+@pytest.mark.usefixtures("real_multicast")
 async def test_a_client_does_not_notice_that_nobody_receives(broker_with: BrokerWith) -> None:
     nobody = UDPTraceBrokerPlugin(destination="udp://127.0.0.1:9", broadcast=False)
     group = MulticastTraceBrokerPlugin(destination="multicast://239.255.2.3:9", time_to_live=0)

@@ -14,6 +14,9 @@ from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from tests.kit.client_checks import exchange_message
 from tests.kit.data import DATA
+from tests.kit.multicast import memory_multicast
+
+__all__ = ["memory_multicast"]
 
 _JETTY = "<import resource>"
 _USERS = ["-D", "activemq.password=manager", "-D", "guest.password=password"]
@@ -48,6 +51,7 @@ def conf(tmp_path: Path) -> Path:
     return copied
 
 
+@pytest.mark.usefixtures("memory_multicast")  # one announces itself to its network
 @pytest.mark.parametrize("name", EXAMPLES)
 async def test_an_example_converts_and_starts(
     name: str, conf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
