@@ -62,7 +62,7 @@ def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Brokers]
 @pytest.fixture
 def run_transfer(tmp_path: Path, brokers: Brokers) -> Any:
     """Runs the transfer of the documentation, killed at a point; returns its exit status."""
-    (files,) = [recipe_files("XA: one transaction at several brokers", DOCUMENT)]
+    (files,) = [recipe_files("XA: one transaction across several brokers", DOCUMENT)]
     program = tmp_path / "program"
     program.mkdir()
     for name, text in files.items():

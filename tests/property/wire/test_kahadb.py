@@ -21,6 +21,7 @@ from pyjms.wire.kahadb.reader import SegmentReader
 from pyjms.wire.kahadb.structures import (
     FieldKind,
     KahaStructure,
+    fields_of,
 )
 from tests.kit.properties import examples
 
@@ -37,7 +38,7 @@ VALUES: dict[FieldKind, st.SearchStrategy[Any]] = {
 
 def structures(cls: type[KahaStructure]) -> st.SearchStrategy[Any]:
     fields = {}
-    for field in cls.FIELDS:
+    for field in fields_of(cls):
         inner = structures(field.structure) if field.structure else VALUES[field.kind]
         fields[field.name] = inner if field.required else st.none() | inner
     return st.builds(cls, **fields)

@@ -163,7 +163,7 @@ def test_checkpoints_are_in_a_folder_and_not_at_a_uri(tmp_path: Path, root: str)
         f"application.yaml:2: spark.checkpoint_root: is a URI ({scheme}:), but must be a path"
         in said
     )
-    assert "must be a path of a file system that all machines mount" in said
+    assert "must be a path in a file system that all machines mount" in said
     assert "pw" not in said
 
 
