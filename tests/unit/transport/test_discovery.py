@@ -226,7 +226,7 @@ def test_options() -> None:
         ("multicast://default?keepAliveInterval=1", "less than 10"),
         ("multicast://default?keepAliveInterval=soon", "Invalid value 'soon'"),
         ("multicast://default?timeToLive=300", "timeToLive"),
-        ("multicast://default?grup=x", "did you mean 'group'"),
+        ("multicast://default?grou=x", "did you mean 'group'"),
         ("zeroconf:x", "No discovery agent is known for zeroconf"),
     ],
 )
