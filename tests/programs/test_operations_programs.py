@@ -168,7 +168,7 @@ def test_a_broker_that_is_restarted_under_load(program: Make, broker_at: BrokerA
 
 def test_batches_by_hand(program: Make) -> None:
     app = program("batches")
-    app.write_recipe("Batches by hand")
+    app.write_recipe("Manual batches")
     assert app.script("batches") == "stored 100\nstored 100\nstored 50\n"
 
 
