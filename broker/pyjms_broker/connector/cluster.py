@@ -16,6 +16,7 @@ from typing import Annotated, Final, Protocol
 
 from pyjms._logger import get_logger, shortened
 from pyjms.errors import ConfigurationException
+from pyjms.transport.discovery.addresses import NETWORK
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, Command, ConnectionControl
 from pyjms_broker.attribute import Attribute
@@ -28,12 +29,6 @@ _MOST_BROKERS: Final = 100
 """Brokers that are listed; ActiveMQ has no limit. pyjms' client uses as many."""
 _LONGEST_URL: Final = 500
 _LONGEST_NAME: Final = 200
-_SCHEMES: Final = frozenset(
-    {
-        *("tcp", "nio", "auto", "auto+nio", "ws"),
-        *("ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl", "wss"),
-    }
-)
 _NOT_IN_A_LIST: Final = re.compile(r"[\s,()]")
 
 
@@ -184,7 +179,7 @@ class ClusterClients:
         if scheme == "vm" or not url:
             return False  # it has no connector for other processes
         try:
-            if scheme not in _SCHEMES or len(url) > _LONGEST_URL or _NOT_IN_A_LIST.search(url):
+            if scheme not in NETWORK or len(url) > _LONGEST_URL or _NOT_IN_A_LIST.search(url):
                 raise ConfigurationException("it is no URL of one broker")
             TransportURI.parse(url)
         except ConfigurationException as error:

@@ -6,6 +6,7 @@ a second, so that clients do not wait for the disk. (activemq-broker 1.1)
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,9 +149,9 @@ class _DotFileBroker(BrokerFilter):
         super().__init__(next_broker)
         self.file = _DotFile(path, self.lines)
 
+    @abstractmethod
     def lines(self) -> Iterator[str]:
-        """Yield the lines of the graph."""
-        raise NotImplementedError
+        """Return the lines of the graph."""
 
     async def start(self) -> None:
         await super().start()
