@@ -139,8 +139,8 @@ class ListenerSettings(Section):
     """Time between two attempts to restore a lost connection; not set: 5s."""
     prefetch: Prefetch | None = "auto"
     """Messages sent to each consumer of a queue ahead of their acknowledgements. auto: few where
-    the number of consumers may grow, so that each gets its share, else the connection's; null: the
-    connection's."""
+    the number of consumers may grow, so that each gets its share, unless the connection's is set
+    (prefetch, jms.prefetchPolicy.queuePrefetch); null: the connection's."""
     unreadable_messages: UnreadableMessages = "dead_letter"
     """Messages that cannot be converted to the handler's arguments. dead_letter: they become dead
     letters at once; redeliver: as with any other failure."""

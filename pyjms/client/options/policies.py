@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from pyjms._clock import check_seconds
 from pyjms.jms.destination import Destination, name_matches
@@ -159,12 +159,21 @@ class PrefetchPolicy:
     optimize_durable_topic_prefetch: int = 1000
     maximum_pending_message_limit: int = 0
 
+    def __post_init__(self) -> None:
+        self._chosen = {f.name for f in fields(self) if getattr(self, f.name) != f.default}
+
+    def is_chosen(self, name: str) -> bool:
+        """Return whether somebody has set this attribute, and be it to its default."""
+        return name in self._chosen
+
     def set_all(self, size: int) -> None:
         """Set all prefetch sizes (`jms.prefetchPolicy.all`)."""
         self.queue_prefetch = self.queue_browser_prefetch = self.topic_prefetch = size
         self.durable_topic_prefetch = self.optimize_durable_topic_prefetch = size
 
-    def __setattr__(self, name: str, value: int) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
         if name.endswith("prefetch"):
             value = min(value, MAX_PREFETCH_SIZE)
+        if hasattr(self, "_chosen"):
+            self._chosen.add(name)
         super().__setattr__(name, value)

@@ -45,7 +45,9 @@ def _prefetch(destination: Destination, properties: ContainerProperties) -> int 
     size = None
     most = properties.growth_limit
     if properties.prefetch == "auto" and most is not None and destination.is_queue:
-        size = fair_prefetch(most)
+        policy = _connections_policy(properties)
+        if policy is None or not policy.is_chosen("queue_prefetch"):
+            size = fair_prefetch(most)
     if properties.batch_size is None:
         return size
     # the next batch arrives while this one is handled
@@ -56,15 +58,20 @@ def _prefetch(destination: Destination, properties: ContainerProperties) -> int 
 
 def _connections_prefetch(destination: Destination, properties: ContainerProperties) -> int:
     """Return what the connection's policy says; 0 if that is not known."""
-    factory = properties.require_connection_factory()
-    native = getattr(factory, "target_connection_factory", factory)
-    policy = getattr(native, "prefetch_policy", None)
-    if not isinstance(policy, PrefetchPolicy):
+    policy = _connections_policy(properties)
+    if policy is None:
         return 0
     if destination.is_queue:
         return policy.queue_prefetch
     durable = properties.subscription_durable
     return policy.durable_topic_prefetch if durable else policy.topic_prefetch
+
+
+def _connections_policy(properties: ContainerProperties) -> PrefetchPolicy | None:
+    factory = properties.require_connection_factory()
+    native = getattr(factory, "target_connection_factory", factory)
+    policy = getattr(native, "prefetch_policy", None)
+    return policy if isinstance(policy, PrefetchPolicy) else None
 
 
 class _Redelivering(Protocol):

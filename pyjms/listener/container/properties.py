@@ -122,7 +122,8 @@ class ContainerProperties:
     letter at once; redeliver: it is treated as any other failure, as in Spring."""
     prefetch: Prefetch = None
     """Messages sent to each consumer ahead of their acknowledgements; None: as the connection says.
-    auto: few for consumers of a queue whose number may grow; they take effect with the next one."""
+    auto: few for consumers of a queue whose number may grow, unless the connection's is set. A
+    change takes effect with the next consumer."""
     batch_size: int | None = None
     """The listener is called with batches of at most so many messages; None: with each message."""
     batch_timeout: float = 0.0

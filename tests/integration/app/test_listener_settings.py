@@ -8,9 +8,22 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import ConfigurationException, JmsApplication, PyjmsSettings, jms_listener, load_settings
+from pyjms import (
+    ConfigurationException,
+    JmsApplication,
+    PyjmsSettings,
+    Queue,
+    jms_listener,
+    load_settings,
+)
 from pyjms.aio import JmsTemplate
 from pyjms.testing.app import JmsTestApp
+from pyjms.wire.openwire.commands import ConsumerInfo
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.service import BrokerService
+from pyjms_broker.testing import EmbeddedTestBroker
 
 
 @jms_listener("orders", id="orders")
@@ -129,6 +142,39 @@ async def test_prefetch_is_a_setting(
     application = await jms_app.start(handle, settings=_settings(**sections))
     assert await _fetched_by_the_first(jms_app, application) == fetched
     await jms_app.stop(0.0)
+
+
+@pytest.mark.parametrize(
+    ("activemq", "query", "size"),
+    [
+        ({}, "", 25),
+        ({"prefetch": {"topic": 8}}, "", 25),
+        ({"prefetch": 7}, "", 7),
+        ({"prefetch": {"queue": 8}}, "", 8),
+        ({}, "&jms.prefetchPolicy.queuePrefetch=3", 3),
+        ({}, "&jms.prefetchPolicy.all=1000", 1000),
+    ],
+)
+async def test_the_share_of_each_of_several_consumers_yields_to_a_prefetch_that_is_set(
+    activemq: dict[str, Any], query: str, size: int
+) -> None:
+    @jms_listener("orders", id="orders", concurrency="1-4")
+    async def handle(text: str) -> None: ...
+
+    sizes: set[int] = set()
+
+    class Recorder(BrokerFilter):
+        def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+            if info.destination == Queue("orders"):
+                sizes.add(info.prefetch_size)
+            return super().add_consumer(context, info)
+
+    service = BrokerService("shares", persistent=False, plugins=[Recorder])
+    async with EmbeddedTestBroker(service) as broker:
+        settings = _settings(activemq={"broker_url": f"{broker.url}{query}", **activemq})
+        async with JmsApplication(handle, settings=settings) as application:
+            await application.registry["orders"].wait_until_listening()
+    assert sizes == {size}
 
 
 async def test_messages_are_shared_by_consumers_whose_number_grows(jms_app: JmsTestApp) -> None:
