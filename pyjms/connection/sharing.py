@@ -10,6 +10,7 @@ import anyio
 from pyjms._fork import inherits
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.connection.transport_listeners import SharedInterruptions
 from pyjms.jms.api import Connection, ExceptionListener
 
 __all__ = ["ConnectionSharing"]
@@ -30,6 +31,7 @@ class ConnectionSharing:
         self._close_connection = close_connection
         self.exception_listeners: list[ExceptionListener] = []
         """Those of the handles."""
+        self.interruptions: SharedInterruptions = SharedInterruptions()
         self.forked()
         inherits(self)
 
@@ -50,6 +52,7 @@ class ConnectionSharing:
                 connection = self.connection
                 if connection is None:
                     connection = await self._open_connection(self._started_handles > 0)
+                    self.interruptions.watch(connection)
                     self._is_started = self._started_handles > 0
                     self.connection = connection
                     logger.debug("Established the shared connection %r", connection)

@@ -21,6 +21,7 @@ import anyio
 
 from pyjms._logger import get_logger
 from pyjms.connection.sharing import ConnectionSharing
+from pyjms.connection.transport_listeners import TransportListening
 from pyjms.core.closing import quietly
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConnectionClosedException, IllegalStateException, JMSException
@@ -193,7 +194,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
                 listener(error)
 
 
-class SharedConnection(QueueConnection, TopicConnection):
+class SharedConnection(TransportListening, QueueConnection, TopicConnection):
     """A handle on the shared connection, equal to all other handles of its factory.
 
     Calls go to the connection that is current at the time, opened if there is none.
@@ -205,6 +206,7 @@ class SharedConnection(QueueConnection, TopicConnection):
         sharing: ConnectionSharing,
         open_session: Callable[[Connection, bool, AcknowledgeMode | int], Awaitable[Session]],
     ) -> None:
+        super().__init__(sharing.interruptions)
         self.factory = factory
         self._sharing = sharing
         self._open_session = open_session
@@ -323,6 +325,7 @@ class SharedConnection(QueueConnection, TopicConnection):
         if not self._closed:
             self._closed = True
             self._drop_listener()
+            self.drop_transport_listeners()
             await self._stop_own()
 
     async def _stop_own(self) -> None:

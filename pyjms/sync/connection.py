@@ -30,6 +30,7 @@ from pyjms.sync.facade import ReusableFacade, blocking, blocking_as, implemented
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import Session
 from pyjms.sync.shared_loop import current_loop
+from pyjms.transport.openwire import InterruptionListener
 from pyjms.transport.uri import TransportURI
 
 __all__ = [
@@ -234,6 +235,9 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
     transformer: Attribute[api.MessageTransformer | None] = Attribute[
         api.MessageTransformer | None
     ]("The message transformer of new connections, called on the loop: it must not block.")
+    transport_listener: Attribute[InterruptionListener | None] = Attribute[
+        InterruptionListener | None
+    ]("The transport listener of new connections, called on the loop: it must not block.")
     redelivery_policy: Attribute[RedeliveryPolicy] = Attribute[RedeliveryPolicy](
         "The redelivery policy of destinations that have no policy."
     )

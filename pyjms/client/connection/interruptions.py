@@ -7,17 +7,13 @@ delivered but not settled depends on the mode: see `AckLedger.interrupted`. (act
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
-from pyjms._logger import get_logger
 from pyjms.client.interfaces import DispatchTarget, WindowedProducer
-from pyjms.transport.openwire import InterruptionListener
+from pyjms.transport.openwire import InterruptionListeners
 from pyjms.wire.openwire.commands import ConsumerId, ProducerId
 
 __all__ = ["Interruptions"]
-
-logger: Final = get_logger(__name__)
 
 
 class _Connection(Protocol):
@@ -27,21 +23,12 @@ class _Connection(Protocol):
     producers: dict[ProducerId, WindowedProducer]
 
 
-class Interruptions:
+class Interruptions(InterruptionListeners):
     """The interruptions of one connection, and the application's listeners to them."""
 
     def __init__(self, connection: _Connection) -> None:
+        super().__init__()
         self._connection = connection
-        self._listeners: list[InterruptionListener] = []
-
-    def add(self, listener: InterruptionListener) -> None:
-        """Call `listener` at each interruption and resumption."""
-        self._listeners.append(listener)
-
-    def remove(self, listener: InterruptionListener) -> None:
-        """Call `listener` no more; does nothing if it was not added."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
 
     def transport_interrupted(self, error: Exception) -> None:
         """Drop what will be dispatched again; then call the listeners."""
@@ -49,17 +36,4 @@ class Interruptions:
             consumer.interrupted()
         for producer in list(self._connection.producers.values()):
             producer.interrupted()
-        for listener in list(self._listeners):
-            _call(listener.transport_interrupted, error)
-
-    def transport_resumed(self) -> None:
-        """Call the listeners."""
-        for listener in list(self._listeners):
-            _call(listener.transport_resumed)
-
-
-def _call(function: Callable[..., None], *arguments: object) -> None:
-    try:
-        function(*arguments)
-    except Exception:
-        logger.exception("A transport listener failed")
+        super().transport_interrupted(error)

@@ -14,6 +14,7 @@ from pyjms.connection.pool.options import PoolOptions
 from pyjms.connection.pool.session import PooledSession
 from pyjms.connection.pool.session_pool import SessionPool
 from pyjms.connection.pool.statistics import PoolStats
+from pyjms.connection.transport_listeners import SharedInterruptions, TransportListening
 from pyjms.core.closing import close_quietly, quietly
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConnectionClosedException, JMSException
@@ -52,6 +53,8 @@ class PhysicalConnection:
         self.has_failed: bool = False
         self.listeners: list[ExceptionListener] = []
         """Those of the handles."""
+        self.interruptions: SharedInterruptions = SharedInterruptions()
+        self.interruptions.watch(connection)
         self._options = options
         self._stats = stats
         self._on_failure = on_failure
@@ -138,7 +141,7 @@ class PhysicalConnection:
                     logger.exception("An exception listener of %r failed", self.connection)
 
 
-class PooledConnection(QueueConnection, TopicConnection):
+class PooledConnection(TransportListening, QueueConnection, TopicConnection):
     """One use of a pooled connection, which others may use at the same time.
 
     `close` closes the sessions that were created through this handle, and deletes its temporary
@@ -154,6 +157,7 @@ class PooledConnection(QueueConnection, TopicConnection):
         is_jms_11: bool,
     ) -> None:
         """Use `physical`, given back by `on_close`; `is_jms_11`: it behaves as ActiveMQ's pool."""
+        super().__init__(physical.interruptions)
         self._physical = physical
         self._options = options
         self._on_close = on_close
@@ -254,6 +258,7 @@ class PooledConnection(QueueConnection, TopicConnection):
             return
         self._is_closed = True
         self._drop_listener()
+        self.drop_transport_listeners()
         try:
             for session in list(self._sessions):
                 await quietly(session.close, "close a session of a pooled connection")

@@ -22,7 +22,11 @@ from pyjms.transport.openwire.options import (
     read_client_options,
     read_server_options,
 )
-from pyjms.transport.openwire.reconnecting import InterruptionListener, ReconnectingTransport
+from pyjms.transport.openwire.reconnecting import (
+    InterruptionListener,
+    InterruptionListeners,
+    ReconnectingTransport,
+)
 from pyjms.transport.openwire.remote_errors import from_throwable
 from pyjms.wire.openwire.commands import Command
 
@@ -34,6 +38,7 @@ __all__ = [
     "Correlator",
     "InactivityMonitor",
     "InterruptionListener",
+    "InterruptionListeners",
     "OpenWireOptions",
     "OpenWireTransport",
     "ReconnectingTransport",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import Protocol
+from collections.abc import Callable
+from typing import Final, Protocol
 
+from pyjms._logger import get_logger
 from pyjms.transport.openwire.correlator import RequestTransport
 
-__all__ = ["InterruptionListener", "ReconnectingTransport"]
+__all__ = ["InterruptionListener", "InterruptionListeners", "ReconnectingTransport"]
+
+logger: Final = get_logger(__name__)
 
 
 class InterruptionListener(Protocol):
@@ -18,6 +22,39 @@ class InterruptionListener(Protocol):
 
     def transport_resumed(self) -> None:
         """Note that there is a peer again. ActiveMQ: transportResumed."""
+
+
+class InterruptionListeners:
+    """Passes interruptions on to any number of listeners, whose exceptions are logged."""
+
+    def __init__(self) -> None:
+        self._listeners: list[InterruptionListener] = []
+
+    def add(self, listener: InterruptionListener) -> None:
+        """Call `listener` at each interruption and resumption."""
+        self._listeners.append(listener)
+
+    def remove(self, listener: InterruptionListener) -> None:
+        """Call `listener` no more; does nothing if it was not added."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def transport_interrupted(self, error: Exception) -> None:
+        """Tell all of them."""
+        for listener in list(self._listeners):
+            _call(listener.transport_interrupted, error)
+
+    def transport_resumed(self) -> None:
+        """Tell all of them."""
+        for listener in list(self._listeners):
+            _call(listener.transport_resumed)
+
+
+def _call(function: Callable[..., None], *arguments: object) -> None:
+    try:
+        function(*arguments)
+    except Exception:
+        logger.exception("A transport listener failed")
 
 
 class ReconnectingTransport(RequestTransport, ABC):

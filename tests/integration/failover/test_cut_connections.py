@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import anyio
 import pytest
 
 from pyjms import JmsApplication, PyjmsSettings, jms_listener
-from pyjms.client.connection import ActiveMQConnection
+from pyjms.aio import (
+    CachingConnectionFactory,
+    DefaultMessageListenerContainer,
+    JmsPoolConnectionFactory,
+    PooledConnectionFactory,
+    SingleConnectionFactory,
+)
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConnectionFailedException, JMSException, TransactionRolledBackException
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.cut_transfers import FAST, check, cut_while_transferring, factory_of, texts
 from tests.kit.cutting_proxy import TO_CLIENT, CuttingProxy
-from tests.kit.waiting import LONGEST_WAIT
+from tests.kit.waiting import LONGEST_WAIT, until
 
 
 class Listener:
     """Records interruptions, and waits for them."""
 
-    def __init__(self, connection: ActiveMQConnection) -> None:
+    def __init__(self, connection: Any) -> None:
         self.heard: list[str] = []
         self.resumed = anyio.Event()
         connection.add_transport_listener(self)
@@ -63,6 +70,77 @@ async def test_the_listeners_of_a_connection_hear_of_a_cut_and_its_sessions_go_o
             assert (await reader.receive()).text == "reply"
             assert failures == []
     assert proxy.connections == 3
+
+
+@pytest.mark.parametrize(
+    "wrap", [SingleConnectionFactory, CachingConnectionFactory, PooledConnectionFactory]
+)
+async def test_the_listeners_of_a_handle_hear_of_cuts_until_it_is_closed(
+    proxy: CuttingProxy, wrap: Any
+) -> None:
+    with anyio.fail_after(LONGEST_WAIT):
+        async with wrap(factory_of(proxy)) as factory, await factory.create_connection() as kept:
+            staying = Listener(kept)
+            async with await factory.create_connection() as handle:
+                leaving, removed = Listener(handle), Listener(handle)
+                handle.remove_transport_listener(removed)
+                resumed = staying.resumed
+                await proxy.cut_now()
+                await resumed.wait()
+            resumed = staying.resumed
+            await proxy.cut_now()
+            await resumed.wait()
+    assert staying.heard == ["interrupted", "resumed"] * 2
+    assert leaving.heard == ["interrupted", "resumed"]
+    assert removed.heard == []
+
+
+@pytest.mark.parametrize("wrap", [CachingConnectionFactory, JmsPoolConnectionFactory])
+async def test_a_container_over_a_cache_or_pool_knows_of_an_outage(
+    proxy: CuttingProxy, wrap: Any
+) -> None:
+    with anyio.fail_after(LONGEST_WAIT):
+        async with wrap(factory_of(proxy)) as factory:
+            container = DefaultMessageListenerContainer(
+                factory, destination_name="work", message_listener=lambda _: None
+            )
+            await container.start()
+            await container.wait_until_listening()
+            assert container.has_consumer
+            proxy.is_open = False
+            await proxy.cut_now()
+            await until(lambda: not container.has_consumer)
+            proxy.is_open = True
+            await until(lambda: container.has_consumer)
+            await container.shutdown()
+
+
+@pytest.mark.parametrize("wrap", [CachingConnectionFactory, PooledConnectionFactory])
+async def test_the_listener_of_a_factory_hears_of_the_cuts_of_all_its_connections(
+    proxy: CuttingProxy, wrap: Any
+) -> None:
+    heard: list[str] = []
+    resumed = anyio.Event()
+
+    class FactorysListener:
+        def transport_interrupted(self, error: Exception) -> None:
+            heard.append("interrupted")
+
+        def transport_resumed(self) -> None:
+            heard.append("resumed")
+            resumed.set()
+
+    factory = factory_of(proxy)
+    factory.transport_listener = FactorysListener()
+    with anyio.fail_after(LONGEST_WAIT):
+        async with wrap(factory) as shared, await shared.create_connection() as connection:
+            assert heard == []  # the first connection resumes nothing
+            await proxy.cut_now()
+            await resumed.wait()
+            session = await connection.create_session()
+            producer = await session.create_producer(session.create_queue("work"))
+            await producer.send(session.create_text_message("after"))
+            assert heard == ["interrupted", "resumed"]
 
 
 @pytest.mark.fact("activemq-edges F5")

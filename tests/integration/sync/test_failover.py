@@ -60,7 +60,8 @@ async def run_with_brokers(work: Any) -> None:
 async def test_a_thread_goes_on_with_the_next_broker() -> None:
     def work(url: str, replace: Any) -> None:
         factory = ConnectionFactory(f"failover:({url})?initialReconnectDelay=5")
-        listener = Listener()
+        listener, of_the_factory = Listener(), Listener()
+        factory.transport_listener = of_the_factory
         with factory.create_connection() as connection:
             connection.add_transport_listener(listener)
             session = connection.create_session()
@@ -69,6 +70,8 @@ async def test_a_thread_goes_on_with_the_next_broker() -> None:
             producer.send(session.create_text_message("after"))
             assert listener.interrupted.wait(LONGEST_WAIT)
             assert listener.resumed.wait(LONGEST_WAIT)
+            assert of_the_factory.interrupted.is_set()
+            assert of_the_factory.resumed.wait(LONGEST_WAIT)
             connection.remove_transport_listener(listener)
         template = JmsTemplate(factory)
         template.receive_timeout = LONGEST_WAIT
