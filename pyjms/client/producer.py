@@ -195,7 +195,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         delivery_delay: float | None = None,
         completion_listener: CompletionListener | None = None,
     ) -> None:
-        """Like `MessageProducer.send`; `callback` replaces a listener, as in ActiveMQ."""
+        """Do as `MessageProducer.send` says."""
         if self._is_closed or self._use.thread != get_ident() or self._use.ending is not None:
             self._check_usable()
         if to_send is not None or not isinstance(message, Message):

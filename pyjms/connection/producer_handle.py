@@ -10,7 +10,7 @@ from typing import Any
 from pyjms._forwarding import DelegatedAttribute
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException
-from pyjms.jms.api import Closeable, CompletionListener, MessageProducer
+from pyjms.jms.api import AsyncCallback, Closeable, CompletionListener, MessageProducer
 from pyjms.jms.api.endpoints import destination_first
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
@@ -42,6 +42,7 @@ class ProducerHandle(MessageProducer):
         self,
         message: Message | Destination,
         to_send: Message | None = None,
+        callback: AsyncCallback | None = None,
         *,
         destination: Destination | None = None,
         delivery_mode: DeliveryMode | None = None,
@@ -55,6 +56,7 @@ class ProducerHandle(MessageProducer):
             raise IllegalStateException("The producer is closed")
         if to_send is not None or not isinstance(message, Message):
             message, destination = destination_first(message, to_send, destination)
+        only_of_activemq: dict[str, Any] = {} if callback is None else {"callback": callback}
         await self.target.send(
             message,
             destination=self._admit(destination, delivery_delay, completion_listener),
@@ -65,6 +67,7 @@ class ProducerHandle(MessageProducer):
             delivery_delay=(self.delivery_delay if delivery_delay is None else delivery_delay)
             or None,
             completion_listener=completion_listener,
+            **only_of_activemq,
         )
 
     @abstractmethod

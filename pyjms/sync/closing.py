@@ -10,10 +10,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Self, TypeVar
 
 from pyjms._wakeup import LoopHandle
+from pyjms.client.completion_listeners import checked_listener
 from pyjms.core.workers import Worker
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
-from pyjms.jms.api import CompletionListener
+from pyjms.jms.api import AsyncCallback, CompletionListener
 from pyjms.jms.message import Message
 from pyjms.sync.facade import Facade, SessionGuard, SessionPart, sessions_in_use
 from pyjms.sync.portal import call_on_loop
@@ -25,6 +26,7 @@ __all__ = [
     "CompletionThread",
     "ListenerThreads",
     "ListeningFacade",
+    "ThreadedCallback",
     "ThreadedListener",
 ]
 
@@ -69,9 +71,13 @@ class ThreadedListener:
     """Calls a completion listener in a thread, so that it may block.
 
     One thread serves all listeners of one producer; it starts with the first call.
+
+    Raises:
+        TypeError: the listener does not have the two methods.
     """
 
     def __init__(self, listener: CompletionListener, thread: CompletionThread) -> None:
+        checked_listener(listener, None)
         self.listener = listener
         self._run = thread.run
 
@@ -82,6 +88,27 @@ class ThreadedListener:
     async def on_exception(self, message: Message, error: JMSException) -> None:
         """Call the listener's method and wait until it has returned."""
         await self._run(self.listener.on_exception, message, error)
+
+
+class ThreadedCallback:
+    """Calls an AsyncCallback in the thread of the completion listeners.
+
+    Raises:
+        TypeError: the callback does not have the two methods.
+    """
+
+    def __init__(self, callback: AsyncCallback, thread: CompletionThread) -> None:
+        checked_listener(None, callback)
+        self._callback = callback
+        self._run = thread.run
+
+    async def on_success(self) -> None:
+        """Call the callback's method and wait until it has returned."""
+        await self._run(self._callback.on_success)
+
+    async def on_exception(self, error: JMSException) -> None:
+        """Call the callback's method and wait until it has returned."""
+        await self._run(self._callback.on_exception, error)
 
 
 class CompletionThread:

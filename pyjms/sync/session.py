@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from pyjms._wakeup import LoopHandle
 from pyjms.enums import AcknowledgeMode, DeliveryMode
@@ -24,6 +24,7 @@ from pyjms.sync.closing import (
     CloseableFacade,
     CompletionThread,
     ListeningFacade,
+    ThreadedCallback,
     ThreadedListener,
 )
 from pyjms.sync.facade import Facade, SessionPart, blocking, blocking_as, implemented_by, like
@@ -42,17 +43,26 @@ def _sending(
 ) -> Callable[Concatenate[Any, P], R]:
     """Return the blocking method for `MessageProducer.send`, with listeners in a thread.
 
-    Its class has `in_thread`, which returns the listener to set on the core.
+    Its class has `in_thread` and `callback_in_thread`, which return what to give to the core.
     """
     call = blocking(function)
 
-    def send(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        listener = kwargs.get("completion_listener")
+    def send(self: Any, /, *args: Any, **kwargs: Any) -> R:
+        if len(args) > _BEFORE_CALLBACK:
+            kwargs["callback"] = args[_BEFORE_CALLBACK]
+            args = args[:_BEFORE_CALLBACK]
+        listener, callback = kwargs.get("completion_listener"), kwargs.get("callback")
         if listener is not None:
             kwargs["completion_listener"] = self.in_thread(listener)
+        if callback is not None:
+            kwargs["callback"] = self.callback_in_thread(callback)
         return call(self, *args, **kwargs)
 
-    return like(function, send)
+    return like(function, cast("Callable[Concatenate[Any, P], R]", send))
+
+
+_BEFORE_CALLBACK: Final = 2
+"""Arguments of `send` before the callback: destination and message."""
 
 
 class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.MessageProducer]):
@@ -70,6 +80,10 @@ class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.Mess
     def in_thread(self, listener: api.CompletionListener) -> api.CompletionListener:
         """Return what calls `listener` in the thread of this producer's completion listeners."""
         return ThreadedListener(listener, self._completions)
+
+    def callback_in_thread(self, callback: api.AsyncCallback) -> api.AsyncCallback:
+        """Return what calls `callback` in that thread."""
+        return ThreadedCallback(callback, self._completions)
 
     send: Final = _sending(api.MessageProducer.send)
 

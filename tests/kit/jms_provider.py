@@ -454,6 +454,7 @@ class ProviderProducer(api.MessageProducer):
         self,
         message: Message | Destination,
         to_send: Message | None = None,
+        callback: api.AsyncCallback | None = None,
         *,
         destination: Destination | None = None,
         delivery_mode: DeliveryMode | None = None,
@@ -463,6 +464,7 @@ class ProviderProducer(api.MessageProducer):
         completion_listener: api.CompletionListener | None = None,
     ) -> None:
         assert completion_listener is None
+        assert callback is None
         provider = self.session.provider
         provider.log("Producer.send")
         message, destination = destination_first(message, to_send, destination)

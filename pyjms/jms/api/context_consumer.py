@@ -47,6 +47,7 @@ class JMSConsumer(MessageConsumer):
     transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
         attrgetter("_target"), read_only=False
     )  # ActiveMQ's
+    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](attrgetter("_target"), read_only=True)
 
     @property
     def is_closed(self) -> bool:

@@ -12,7 +12,7 @@ from pyjms.errors import (
     InvalidDestinationException,
     UnsupportedOperationException,
 )
-from pyjms.jms.api.completion import CompletionListener
+from pyjms.jms.api.completion import AsyncCallback, CompletionListener
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 
@@ -82,6 +82,7 @@ class MessageProducer(Closeable):
         time_to_live: float | None = None,
         delivery_delay: float | None = None,
         completion_listener: CompletionListener | None = None,
+        callback: AsyncCallback | None = None,
     ) -> None: ...
 
     @overload
@@ -90,6 +91,7 @@ class MessageProducer(Closeable):
         self,
         destination: Destination,
         message: Message,
+        callback: AsyncCallback | None = None,
         /,
         *,
         delivery_mode: DeliveryMode | None = None,
@@ -104,6 +106,7 @@ class MessageProducer(Closeable):
         self,
         message: Message | Destination,
         to_send: Message | None = None,
+        callback: AsyncCallback | None = None,
         *,
         destination: Destination | None = None,
         delivery_mode: DeliveryMode | None = None,
@@ -130,6 +133,7 @@ class MessageProducer(Closeable):
             completion_listener: called with the outcome; the call then does not wait for it.
                 Until then the message cannot be changed, nor sent asynchronously again. JMS 2.0:
                 `send(message, completionListener)`.
+            callback: instead of a listener, ActiveMQ's `send(destination, message, callback)`.
 
         Raises:
             IllegalStateException: the producer is closed.

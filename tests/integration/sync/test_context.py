@@ -110,3 +110,12 @@ def test_a_producer_of_a_context_sends_asynchronously() -> None:
     producer.set_async(None).send(Q, "y")
     context.close()
     assert sent == ["x"]
+
+
+def test_the_consumer_of_a_context_has_statistics() -> None:
+    url = "vm://contexts-statistics?broker.persistent=false&jms.statsEnabled=true"
+    with ConnectionFactory(url).create_context() as context:
+        consumer = context.create_consumer(Q)
+        context.create_producer().send(Q, "a")
+        assert consumer.receive_body(str, 5.0) == "a"
+        assert consumer.stats.message_count.count == 1
