@@ -67,19 +67,30 @@ async def texts(factory: Any, queue: str) -> list[str]:
         return found
 
 
-def _is_commit(frame: bytes) -> bool:
-    return frame[4] == TransactionInfo.TYPE and frame[-1] == TransactionType.COMMIT_ONE_PHASE
+def _transaction(kind: TransactionType) -> FrameTest:
+    return lambda frame: frame[4] == TransactionInfo.TYPE and frame[-1] == kind
 
 
-POINTS: dict[str, FrameTest] = {
+_POINTS: dict[str, FrameTest] = {
     "connect": of_type(WireFormatInfo.TYPE, ConnectionInfo.TYPE),
     "open": of_type(SessionInfo.TYPE, ProducerInfo.TYPE, ConsumerInfo.TYPE),
     "send": of_type(ActiveMQTextMessage.TYPE),
     "acknowledge": of_type(MessageAck.TYPE),
-    "commit": _is_commit,
     "close": of_type(RemoveInfo.TYPE, ShutdownInfo.TYPE),
 }
+POINTS: dict[str, FrameTest] = {
+    **_POINTS,
+    "commit": _transaction(TransactionType.COMMIT_ONE_PHASE),
+}
 """What a client does -> its commands. Cuts come at them, and in what the broker sends next."""
+BRANCH_POINTS: dict[str, FrameTest] = {
+    **_POINTS,
+    "start": _transaction(TransactionType.BEGIN),
+    "end": _transaction(TransactionType.END),
+    "prepare": _transaction(TransactionType.PREPARE),
+    "commit": _transaction(TransactionType.COMMIT_TWO_PHASE),
+}
+"""The same, for work in XA branches with two phases."""
 _DISPATCH = of_type(MessageDispatch.TYPE)
 
 
@@ -160,8 +171,8 @@ async def transfer(connection: ActiveMQConnection, count: int, account: Account)
         account.moved.append(str(message.text))
 
 
-def _plan_cut(proxy: CuttingProxy, chance: random.Random) -> str:
-    """Have the proxy cut at a random point; return which."""
+def _plan_cut(proxy: CuttingProxy, chance: random.Random, points: dict[str, FrameTest]) -> str:
+    """Have the proxy cut at a random one of these points, or anywhere; return which."""
     inside = chance.choice((0, 0, 1, 5, 40))
     kind = chance.randrange(4)
     if kind == 0:
@@ -171,12 +182,57 @@ def _plan_cut(proxy: CuttingProxy, chance: random.Random) -> str:
     if kind == 1 and chance.random() < 0.3:
         proxy.cut_at(TO_CLIENT, chance.randrange(3), inside, at=_DISPATCH)
         return f"dispatch {TO_CLIENT}"
-    point = chance.choice([*POINTS])
+    point = chance.choice([*points])
     if chance.random() < 0.5:
-        proxy.cut_at(TO_BROKER, chance.choice((0, 0, 1)), inside, at=POINTS[point])
+        proxy.cut_at(TO_BROKER, chance.choice((0, 0, 1)), inside, at=points[point])
         return f"{point} {TO_BROKER}"
-    proxy.cut_at(TO_CLIENT, chance.choice((0, 0, 1)), inside, after=POINTS[point])
+    proxy.cut_at(TO_CLIENT, chance.choice((0, 0, 1)), inside, after=points[point])
     return f"{point} {TO_CLIENT}"
+
+
+async def keep_cutting(
+    proxy: CuttingProxy,
+    cuts: int,
+    chance: random.Random,
+    points: dict[str, FrameTest],
+    account: Account,
+) -> None:
+    """Cut so many connections at random points.
+
+    Raises:
+        TimeoutError: no connection came to the next point.
+    """
+    while proxy.cuts < cuts:
+        before = proxy.cuts
+        point = _plan_cut(proxy, chance, points)
+        with anyio.fail_after(LONGEST_WAIT):
+            await proxy.wait_for_cuts(before + 1)
+        account.cuts[point] += 1
+
+
+class Remains:
+    """The tasks and descriptors of this process at one time, to find what is left later."""
+
+    @classmethod
+    async def note(cls) -> Remains:
+        """Return those of now."""
+        await anyio.wait_all_tasks_blocked()  # those that are starting count, too
+        return cls()
+
+    def __init__(self) -> None:
+        self._tasks, self._descriptors = _task_names(), _open_descriptors()
+
+    async def count(self, account: Account) -> None:
+        """Note in `account` what there is more of now; what is being closed may take a moment."""
+        with anyio.move_on_after(5):
+            await until(
+                lambda: (
+                    not _task_names() - self._tasks and _open_descriptors() <= self._descriptors
+                ),
+                turn=lambda: anyio.sleep(0.01),
+            )
+        account.tasks_left = [*(_task_names() - self._tasks).elements()]
+        account.descriptors_left = _open_descriptors() - self._descriptors
 
 
 async def cut_while_transferring(
@@ -196,16 +252,7 @@ async def cut_while_transferring(
     query = f"{FAST}&jms.redeliveryPolicy.maximumRedeliveries=-1&jms.closeTimeout=500"
     factory = factory_of(proxy, query)
     account = Account()
-    await anyio.wait_all_tasks_blocked()  # those that are starting count, too
-    tasks, descriptors = _task_names(), _open_descriptors()
-
-    async def keep_cutting() -> None:
-        while proxy.cuts < cuts:
-            before = proxy.cuts
-            point = _plan_cut(proxy, chance)
-            with anyio.fail_after(LONGEST_WAIT):
-                await proxy.wait_for_cuts(before + 1)
-            account.cuts[point] += 1
+    remains = await Remains.note()
 
     async def send() -> None:
         number = 0
@@ -230,8 +277,9 @@ async def cut_while_transferring(
                     return
 
     async with anyio.create_task_group() as group:
-        for work in (keep_cutting, send, receive):
-            group.start_soon(work)
+        group.start_soon(keep_cutting, proxy, cuts, chance, POINTS, account)
+        group.start_soon(send)
+        group.start_soon(receive)
     await until(lambda: not proxy.links, turn=lambda: anyio.sleep(0.01))
     direct = ConnectionFactory(url)
     left = await texts(direct, "in")
@@ -240,13 +288,7 @@ async def cut_while_transferring(
     account.lost = set(account.sent) - set(out) - set(left)
     account.doubled = [text for text, times in Counter(out).items() if times > 1]
     assert set(account.moved) <= set(out)
-    with anyio.move_on_after(5):  # what is being closed may take a moment
-        await until(
-            lambda: not _task_names() - tasks and _open_descriptors() <= descriptors,
-            turn=lambda: anyio.sleep(0.01),
-        )
-    account.tasks_left = [*(_task_names() - tasks).elements()]
-    account.descriptors_left = _open_descriptors() - descriptors
+    await remains.count(account)
     return account
 
 
@@ -254,6 +296,8 @@ def check(account: Account, cuts: int) -> None:
     """Check that nothing was lost or committed twice, and that nothing is left."""
     logger.info("%s", account.figures())
     assert account.cuts.total() >= cuts
+    if cuts >= 1000:  # so many that none of the points is left out
+        assert len(account.cuts) > 2 * len(_POINTS)
     assert not account.lost
     assert not account.doubled
     assert not account.dead

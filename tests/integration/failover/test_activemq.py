@@ -64,7 +64,8 @@ async def test_branches_are_moved_once_in_spite_of_cuts(
     proxy: CuttingProxy, broker: JavaBroker
 ) -> None:
     with anyio.fail_after(240):
-        await cut_while_transferring_in_branches(proxy, direct(broker), 20, 30, 4)
+        account = await cut_while_transferring_in_branches(proxy, direct(broker), 20, 30, 4)
+    check(account, 20)
 
 
 @pytest.mark.nightly
@@ -72,7 +73,8 @@ async def test_branches_are_moved_once_in_spite_of_cuts(
 async def test_branches_are_moved_once_in_spite_of_a_thousand_cuts(
     proxy: CuttingProxy, broker: JavaBroker
 ) -> None:
-    await cut_while_transferring_in_branches(proxy, direct(broker), 1000, 500, 5)
+    account = await cut_while_transferring_in_branches(proxy, direct(broker), 1000, 500, 5)
+    check(account, 1000)
 
 
 async def test_sessions_survive_a_killed_broker(broker: JavaBroker) -> None:

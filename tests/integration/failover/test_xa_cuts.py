@@ -13,7 +13,7 @@ from pyjms.errors import TransactionRolledBackException, XAException
 from pyjms.jms.transaction.xa import Xid
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.cut_branches import cut_while_transferring_in_branches, xa_factory_of
-from tests.kit.cut_transfers import texts
+from tests.kit.cut_transfers import check, texts
 from tests.kit.cutting_proxy import TO_BROKER, TO_CLIENT, CuttingProxy
 from tests.kit.waiting import LONGEST_WAIT
 
@@ -246,10 +246,14 @@ async def test_a_commit_in_one_phase_without_response_is_in_doubt(
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_tens_of_cuts(proxy: CuttingProxy, broker: EmbeddedTestBroker, seed: int) -> None:
     with anyio.fail_after(110):
-        await cut_while_transferring_in_branches(proxy, await broker.tcp_url(), 30, 40, seed)
+        url = await broker.tcp_url()
+        account = await cut_while_transferring_in_branches(proxy, url, 30, 40, seed)
+    check(account, 30)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 async def test_a_thousand_cuts(proxy: CuttingProxy, broker: EmbeddedTestBroker) -> None:
-    await cut_while_transferring_in_branches(proxy, await broker.tcp_url(), 1000, 500, 3)
+    url = await broker.tcp_url()
+    account = await cut_while_transferring_in_branches(proxy, url, 1000, 500, 3)
+    check(account, 1000)

@@ -51,6 +51,7 @@ async def test_nothing_is_lost_or_committed_twice_by_cuts(proxy: CuttingProxy, p
 
 async def test_branches_are_moved_once_in_spite_of_cuts(proxy: CuttingProxy, peer: Peer) -> None:
     with anyio.fail_after(240):
-        await cut_while_transferring_in_branches(
+        account = await cut_while_transferring_in_branches(
             proxy, peer.url, 20, 30, 4, dead_letters=peer.dead_letters.physical_name
         )
+    check(account, 20)
