@@ -67,7 +67,8 @@ class FailoverSettings(Section):
     update_uris_supported: bool | None = None
     """Whether the list of brokers that a broker announces is used; not set: true."""
     update_uris_url: Text | None = None
-    """A file with broker URLs, read before every pass: file:/etc/brokers."""
+    """A file with broker URLs, file:/etc/brokers, or a web page with them; read before every
+    pass."""
     rebalance_update_uris: bool | None = None
     """Whether clients are spread over the announced brokers; not set: true."""
     reconnect_supported: bool | None = None

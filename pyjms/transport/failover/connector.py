@@ -11,11 +11,16 @@ look for the same brokers one logs them; see `OutageLog`.
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 import anyio
+from anyio import to_thread
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from pyjms import _clock
@@ -129,7 +134,7 @@ class Connector:
             await peer.stop()
 
     async def _pass(self, take_over: TakeOver) -> None:
-        await self._read_file()
+        await self._read_list()
         failure: JMSException = ConnectionFailedException("There is no broker to connect to")
         while self._backups:
             peer = self._backups.pop(0)
@@ -218,15 +223,16 @@ class Connector:
             self._backups.remove(peer)
         self._lost_backup.set()
 
-    async def _read_file(self) -> None:
-        path = self._options.update_uris_file
-        if path is None or not self._options.update_uris_supported:
+    async def _read_list(self) -> None:
+        source = self._options.update_uris_source
+        if source is None or not self._options.update_uris_supported:
             return
         try:
-            text = await anyio.Path(path).read_text(encoding="utf-8")
+            text = await to_thread.run_sync(_contents, source, abandon_on_cancel=True)
             self.brokers.announce(",".join(text.split()))
-        except (OSError, JMSException) as error:
-            logger.warning("The broker list of updateURIsURL, %s, is not used: %s", path, error)
+        except (OSError, UnicodeDecodeError, JMSException) as error:
+            shown = re.sub(r"//[^/]*@", "//***@", str(source).partition("?")[0])
+            logger.warning("The broker list of updateURIsURL, %s, is not used: %s", shown, error)
 
     def _log(self, policy: ReconnectPolicy, retry_state: RetryCallState) -> None:
         attempt = retry_state.attempt_number
@@ -241,3 +247,45 @@ class Connector:
                 attempt,
                 error,
             )
+
+
+_SECONDS: Final = 5.0
+"""How long a web server may take for each read."""
+_LONGEST: Final = 64 * 1024
+
+
+def _contents(source: Path | str) -> str:
+    """Return the text of a list, or its first 64 KiB. Blocks.
+
+    Raises:
+        OSError: it cannot be read.
+        UnicodeDecodeError: it is not a text.
+    """
+    if isinstance(source, Path):
+        with source.open("rb") as file:
+            return file.read(_LONGEST).decode()
+    return _downloaded(source).decode()
+
+
+def _downloaded(url: str) -> bytes:
+    # few need these, and they are large
+    from http.client import HTTPException  # noqa: PLC0415
+    from urllib.error import HTTPError  # noqa: PLC0415
+    from urllib.request import Request, urlopen  # noqa: PLC0415
+
+    parts = urlsplit(url)
+    headers = {}
+    if parts.username is not None:
+        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
+    server = parts.netloc.rpartition("@")[2]
+    request = Request(parts._replace(netloc=server).geturl(), headers=headers)  # noqa: S310
+    try:
+        with urlopen(request, timeout=_SECONDS) as response:  # noqa: S310 - of two schemes only
+            content: bytes = response.read(_LONGEST)
+    except HTTPError as error:
+        with error:
+            raise OSError(f"the web server refused it: {error.code} {error.reason}") from error
+    except HTTPException as error:
+        raise OSError(f"the web server's response is damaged: {error!r}") from error
+    return content

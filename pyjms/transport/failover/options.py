@@ -39,7 +39,8 @@ class FailoverOptions:
     track_transaction_producers: bool = True
     max_cache_size: int = 131072
     update_uris_supported: bool = True
-    update_uris_file: Path | None = None
+    update_uris_source: Path | str | None = None
+    """A file, or a URL of http: or https:, with the brokers' URLs."""
     rebalance_update_uris: bool = True
     reconnect_supported: bool = True
 
@@ -63,14 +64,16 @@ def _uris(text: str) -> tuple[TransportURI, ...]:
     return tuple(TransportURI.parse(part) for part in text.split(",") if part.strip())
 
 
-def _file(text: str) -> Path | None:
+def _source(text: str) -> Path | str | None:
     if not text:
         return None
     scheme, colon, rest = text.partition(":")
     if not colon or len(scheme) == 1:  # C:\brokers
         return Path(text)
+    if scheme.lower() in ("http", "https") and rest.startswith("//"):
+        return text
     if scheme.lower() != "file":
-        raise ValueError("name a file: file:/etc/brokers; other URLs are not read")
+        raise ValueError("name a file, file:/etc/brokers, or a URL of http: or https:")
     return Path("/" + rest.lstrip("/") if rest.startswith("/") else rest)
 
 
@@ -93,7 +96,7 @@ FAILOVER: Options = {
     "trackTransactionProducers": ("track_transaction_producers", boolean),
     "maxCacheSize": ("max_cache_size", integer),
     "updateURIsSupported": ("update_uris_supported", boolean),
-    "updateURIsURL": ("update_uris_file", _file),
+    "updateURIsURL": ("update_uris_source", _source),
     "rebalanceUpdateURIs": ("rebalance_update_uris", boolean),
     "reconnectSupported": ("reconnect_supported", boolean),
 }

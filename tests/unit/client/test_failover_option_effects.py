@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from base64 import b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -260,6 +263,65 @@ async def test_the_default_is_activemqs(
     _, scenario, others = OPTIONS[name]
     before = await outcome(brokers, scenario, others, caplog)
     assert await outcome(brokers, scenario, f"{others}{name}={DEFAULTS[name]}", caplog) == before
+
+
+class _List(BaseHTTPRequestHandler):
+    """A web page with a list of brokers at /brokers, for anna at /own, something else at /binary."""
+
+    def do_GET(self) -> None:
+        found = {"/brokers": b"fake://f1\nfake://f2", "/binary": b"\xff\xfe\x00"}
+        if self.headers["Authorization"] == f"Basic {b64encode(b'anna:s:cret').decode()}":
+            found["/own"] = b"fake://f3"
+        body = found.get(self.path.partition("?")[0])
+        self.send_response(404 if body is None else 200)
+        self.end_headers()
+        self.wfile.write(body or b"")
+
+    def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - its name
+
+
+@pytest.fixture
+def web() -> Iterator[str]:
+    """The authority of a web server with lists of brokers."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _List)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.fact("activemq-edges F0")
+async def test_a_list_of_brokers_on_a_web_server(brokers: FakeBrokers, web: str) -> None:
+    seen = await file_of_brokers(brokers, f"updateURIsURL=http://{web}/brokers&randomize=false")
+    assert seen == ["f1"]
+    brokers.__init__()  # type: ignore[misc]
+    seen = await file_of_brokers(brokers, f"updateURIsURL=http://anna:s%253Acret@{web}/own")
+    assert seen == ["f3"]
+
+
+@pytest.mark.parametrize(
+    ("user", "shown", "page"),
+    [("", "", "missing"), ("", "", "binary"), ("bob:secret@", "***@", "own")],
+)
+async def test_a_list_that_cannot_be_read_is_one_warning_and_not_the_end(
+    brokers: FakeBrokers, web: str, user: str, shown: str, page: str, caplog: Any
+) -> None:
+    async with connected(f"updateURIsURL=http://{user}{web}/{page}?key=secret", "fake://a"):
+        assert brokers.open == ["a"]
+    (line,) = [r.getMessage() for r in caplog.records if "updateURIsURL" in r.getMessage()]
+    assert f"http://{shown}{web}/{page}, is not used" in line
+    assert "secret" not in caplog.text
+
+
+async def test_a_file_that_is_no_text_is_one_warning_and_not_the_end(
+    brokers: FakeBrokers, tmp_path: Path, caplog: Any
+) -> None:
+    (tmp_path / "brokers").write_bytes(b"\xff\xfe\x00")
+    async with connected(f"updateURIsURL=file:{tmp_path}/brokers", "fake://a"):
+        assert brokers.open == ["a"]
+    assert "is not used" in caplog.text
 
 
 def test_no_option_is_missing() -> None:

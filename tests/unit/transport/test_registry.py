@@ -81,7 +81,7 @@ def test_transports_made_of_others(url: str) -> None:
         ("failover:(tcp://a:1)?randomise=false", "did you mean 'randomize'"),
         ("failover:(tcp://a:1)?nested.keepAlife=true", "did you mean 'keepAlive'"),
         ("failover:(tcp://a:1)?timeout=soon", "write a whole number"),
-        ("failover:(tcp://a:1)?updateURIsURL=http://h/brokers", "name a file"),
+        ("failover:(tcp://a:1)?updateURIsURL=ftp://h/brokers", "name a file"),
         ("failover:()", "names no broker"),
         ("discovery:(multicast://10.0.0.1)", "10.0.0.1 is no multicast address"),
         ("discovery:(tcp://a:1)", "only the agent static is supported"),
