@@ -11,6 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
+from pyjms.client.factory import ConnectionFactory
+from pyjms.enums import DeliveryMode
 from pyjms.errors import InvalidDestinationException, XAException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.transport.registry import create_transport
@@ -473,3 +475,43 @@ async def test_a_slave_takes_over(tmp_path: Path, raw_client: Any) -> None:
     await client.ack(dispatch, AckType.STANDARD)
     await client.close()
     await slave.stop()
+
+
+@pytest.mark.fact("jms-api 10.3")
+async def test_persistent_messages_survive_the_broker_and_are_delivered_once(
+    tmp_path: Path,
+) -> None:
+    queue, topic = Queue("q"), Topic("t")
+
+    async def received(consumer: Any, count: int) -> list[str]:
+        texts = [(await consumer.receive(30)).text for _ in range(count)]
+        assert await consumer.receive(0.1) is None
+        return texts
+
+    async with EmbeddedTestBroker(data_directory=tmp_path) as broker:
+        factory = ConnectionFactory(broker.url)
+        async with await factory.create_connection() as connection:
+            await connection.start()
+            session = await connection.create_session()
+            subscriber = await session.create_consumer(topic)
+            producer = await session.create_producer()
+            for target in (queue, topic):
+                for mode in DeliveryMode:
+                    message = session.create_text_message(mode.name)
+                    await producer.send(message, destination=target, delivery_mode=mode)
+            names = [mode.name for mode in DeliveryMode]
+            assert await received(subscriber, 2) == names
+            browser = await session.create_browser(queue)  # it lives, so it has both
+            assert [m.text async for m in browser] == names  # type: ignore[attr-defined]
+        await broker.restart()
+        async with await factory.create_connection() as connection:
+            await connection.start()
+            session = await connection.create_session()
+            assert await received(await session.create_consumer(topic), 0) == []
+            consumer = await session.create_consumer(queue)
+            assert await received(consumer, 1) == ["PERSISTENT"]
+        await broker.restart()
+        async with await factory.create_connection() as connection:
+            await connection.start()
+            session = await connection.create_session()
+            assert await received(await session.create_consumer(queue), 0) == []

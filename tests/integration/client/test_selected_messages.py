@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from pyjms.errors import (
+    IllegalStateException,
     MessageEOFException,
     MessageFormatException,
     MessageNotReadableException,
@@ -14,6 +16,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.bodies import BytesMessage
 from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.message import Message
 
 
 @pytest.mark.fact("jms-api 8.9")
@@ -59,3 +62,39 @@ async def test_a_queue_needs_a_name(client: Any) -> None:
     session = await client.session()
     with pytest.raises(TypeError, match="must be a str"):
         session.create_queue(None)
+
+
+@pytest.mark.fact(
+    "jms-api 14/NOT precedence, priority ignored, lenient property names, MapMessage missing = 0, close from listener allowed, browser needs start"
+)
+async def test_what_every_activemq_does_differently(client: Any) -> None:
+    connection = await client.connect(start=False)
+    session = await connection.create_session()
+    producer = await session.create_producer(Queue("q"))
+    for number in (1, 9):
+        message = session.create_map_message()
+        message.properties["i"] = number
+        message.properties["not an identifier-"] = number
+        await producer.send(message, priority=number)
+    unstarted = await session.create_browser(Queue("q"))
+    assert [message async for message in unstarted] == []
+    await unstarted.close()
+    await connection.start()
+    browsed: list[Any] = [message async for message in await session.create_browser(Queue("q"))]
+    assert [message.priority for message in browsed] == [1, 9]
+    assert [message.properties["not an identifier-"] for message in browsed] == [1, 9]
+    assert browsed[0].get_int("missing") == browsed[0].get_double("missing") == 0
+    for selector, found in (("NOT i = 9", []), ("NOT (i = 9)", [1])):
+        selecting = await session.create_browser(Queue("q"), selector)
+        assert [message.priority async for message in selecting] == found
+    closed = anyio.Event()
+
+    async def listener(_: Message) -> None:
+        await session.close()
+        closed.set()
+
+    consumer = await session.create_consumer(Queue("q"))
+    await consumer.set_message_listener(listener)
+    await closed.wait()
+    with pytest.raises(IllegalStateException):
+        await session.create_consumer(Queue("q"))

@@ -15,6 +15,7 @@ from pyjms.enums import DeliveryMode
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.listener.container.default import DefaultMessageListenerContainer
+from tests.kit.java_client import JavaError
 
 pytestmark = pytest.mark.activemq
 
@@ -168,6 +169,36 @@ async def test_we_send_every_kind_to_java(java: Any, ours: Any, name: str) -> No
             "lives": 600_000,
             "redelivered": False,
         }
+
+
+A_LIST = (
+    bytes.fromhex("aced0005737200")
+    + b"\x13java.util.ArrayList"
+    + bytes.fromhex("7881d21d99c7619d03000149000473697a6578700000000177040000000174000161")
+    + b"x"
+)
+"""Java's serialized form of a java.util.ArrayList with the string "a"."""
+
+
+@pytest.mark.fact("activemq-edges N14")
+async def test_java_makes_objects_of_trusted_packages_only_and_we_make_none(
+    java: Any, name: str
+) -> None:
+    async with await ConnectionFactory(
+        f"{java.url}?jms.trustedPackages=java.util"
+    ).create_connection() as connection:
+        await connection.start()
+        session = await connection.create_session()
+        producer = await session.create_producer(Queue(name))
+        for _ in range(3):
+            await producer.send(session.create_object_message(A_LIST))
+        consumer = await session.create_consumer(Queue(f"{name}?consumer.prefetchSize=1"))
+        received: Any = await consumer.receive(5)
+        assert received.data == A_LIST
+    with pytest.raises(JavaError, match=r"Forbidden class java\.util\.ArrayList!"):
+        java("receive", name, 1)
+    (found,) = java("receive", name, 1, options="jms.trustedPackages=java.util")
+    assert found["body"][0] == "object"
 
 
 async def test_we_ask_and_java_answers(java: Any, name: str) -> None:

@@ -325,6 +325,23 @@ def test_get_body() -> None:
         assert empty.get_body(int) is None
 
 
+@pytest.mark.fact("jms-api 7.6")
+def test_the_object_of_an_object_message_is_its_serialized_form() -> None:
+    serialized = bytearray.fromhex("aced0005740001") + b"a"
+    message = ObjectMessage(bytes(serialized))
+    message.data = serialized
+    serialized[-1:] = b"b"  # a later change does not show
+    assert message.data == bytes.fromhex("aced000574000161")
+    for kind in (str, dict, list):
+        with pytest.raises(MessageFormatException):
+            message.get_body(kind)
+    with pytest.raises(MessageFormatException):
+        message.data = {"a": 1}  # type: ignore[assignment]
+    message.read_only_body = True
+    with pytest.raises(MessageNotWriteableException):
+        message.data = b""
+
+
 def test_no_body_in_repr() -> None:
     messages = (TextMessage("secret"), BytesMessage(b"secret"), MapMessage({"secret": "secret"}))
     for message in messages:
