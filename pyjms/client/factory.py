@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Unpack
 
 from pyjms._ids import IdGenerator
 from pyjms.client.connection.connection import ActiveMQConnection
 from pyjms.client.options.blob_policy import BlobTransferPolicy
-from pyjms.client.options.client_options import ClientKeywords, ClientOptions, apply_options
+from pyjms.client.options.client_options import (
+    ClientKeywords,
+    ClientOptions,
+    apply_keywords,
+    apply_options,
+)
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.jms.api import ExceptionListener, MessageTransformer
 from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
 from pyjms.management.jms_stats import JMSStats
+from pyjms.transport.openwire import InterruptionListener
 from pyjms.transport.registry import check_supported, create_transport
 from pyjms.transport.uri import TransportURI, default_broker_url
 
@@ -62,6 +68,7 @@ class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         given, remaining = uri.split_options("jms.")
         self.uri: TransportURI = remaining
         self.options: ClientOptions = ClientOptions()
+        self.take_options(given)
         credentials = apply_options(given, self.options)
         user_name = user if user_name is None else user_name
         self.user_name: str | None = (
@@ -73,16 +80,17 @@ class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         """The exception listener of new connections."""
         self.transformer: MessageTransformer | None = None
         """The message transformer of new connections."""
-        unknown = options.keys() - {f.name for f in fields(ClientOptions)}
-        if unknown:
-            raise TypeError(f"ConnectionFactory has no option {min(unknown)!r}")
-        for name, value in options.items():
-            setattr(self.options, name, value)
-        self.options.check_durations()
+        self.transport_listener: InterruptionListener | None = None
+        """The transport listener of new connections, in addition to their own ones: see
+        `ActiveMQConnection.add_transport_listener`. ActiveMQ: setTransportListener."""
+        apply_keywords(options, self.options)
         if redelivery_policy is not None:
             self.redelivery_policy = redelivery_policy
         self._client_ids = _ids(self.options.client_id_prefix)
         self._connection_ids = _ids(self.options.connection_id_prefix)
+
+    def take_options(self, given: dict[str, str]) -> None:
+        """Remove the options that only a subclass has from those of the URL, without `jms.`."""
 
     @property
     def stats(self) -> JMSStats:
@@ -143,6 +151,8 @@ class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         )
         connection.exception_listener = self.exception_listener
         connection.transformer = self.transformer
+        if self.transport_listener is not None:
+            connection.add_transport_listener(self.transport_listener)
         try:
             await transport.start()
         except BaseException:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from pyjms.client.duplicates import ConnectionAudit
+from pyjms.client.listener_turns import ListenerTurns
 from pyjms.client.options import ClientOptions
 from pyjms.client.refusals import RefusalLog
 from pyjms.client.tasks import OwnedTasks
@@ -114,6 +115,10 @@ class ClientConnection(Protocol):
     @property
     def stats(self) -> JMSConnectionStats | None:
         """The statistics; None if `stats_enabled` is off."""
+
+    @property
+    def listener_turns(self) -> ListenerTurns:
+        """The turns of its listeners, which `always_session_async=False` makes them take."""
 
     @property
     def refusals(self) -> RefusalLog:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final, cast
+from functools import cache, partial
+from typing import Any, ClassVar, Final, cast
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, ProtocolViolation
@@ -26,7 +26,7 @@ from pyjms.jms.message import JMS_DELIVERY_TIME, Acknowledger, Message
 from pyjms.jms.properties import ORIGINAL_EXPIRATION
 from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_ID
 from pyjms.jms.types import Long
-from pyjms.wire.limits import inflate, inflate_sized
+from pyjms.wire.limits import MAX_INFLATED_SIZE, inflate, inflate_sized
 from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.primitives import (
     decode_map,
@@ -43,6 +43,7 @@ __all__ = [
     "command_of",
     "delay_delivery",
     "from_command",
+    "limited_source",
     "parse_message_id",
     "to_command",
 ]
@@ -55,6 +56,9 @@ class CommandSource:
     """The command of a received message; decodes properties and body on demand."""
 
     __slots__ = ("command",)
+
+    max_inflated_size: ClassVar[int] = MAX_INFLATED_SIZE
+    """The most bytes to which a compressed body may inflate."""
 
     def __init__(self, command: commands.ActiveMQMessage) -> None:
         self.command: commands.ActiveMQMessage = command
@@ -89,7 +93,8 @@ class CommandSource:
         try:
             if command.compressed:
                 is_sized = command.TYPE == commands.ActiveMQBytesMessage.TYPE
-                content = inflate_sized(content) if is_sized else inflate(content)
+                inflated = inflate_sized if is_sized else inflate
+                content = inflated(content, self.max_inflated_size)
             return decode(content)
         except ProtocolViolation as error:
             raise MessageFormatException(f"Damaged message body: {error}") from error
@@ -111,6 +116,13 @@ class ReroutedSource(CommandSource):
         values = super().decode_properties()
         values.pop(ORIGINAL_EXPIRATION, None)
         return values
+
+
+@cache
+def limited_source(limit: int, *, is_rerouted: bool) -> type[CommandSource]:
+    """Return the class of sources whose bodies inflate to at most `limit` bytes."""
+    kind = ReroutedSource if is_rerouted else CommandSource
+    return type(f"Limited{kind.__name__}", (kind,), {"__slots__": (), "max_inflated_size": limit})
 
 
 def from_command(

@@ -39,16 +39,13 @@ from pyjms.client.connection.temporary_destinations import TemporaryDestinations
 from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.duplicates import ConnectionAudit
 from pyjms.client.interfaces import DispatchTarget, WindowedProducer
+from pyjms.client.listener_turns import ListenerTurns
 from pyjms.client.options import ClientOptions, RedeliveryPolicy
 from pyjms.client.refusals import RefusalLog
 from pyjms.client.session import ActiveMQSession
 from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import (
-    ConnectionClosedException,
-    ConnectionFailedException,
-    JMSException,
-)
+from pyjms.errors import ConnectionClosedException, ConnectionFailedException, JMSException
 from pyjms.jms.api import ExceptionListener, MessageTransformer
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.metadata import ConnectionMetaData
@@ -141,6 +138,7 @@ class ActiveMQConnection(ConsumingConnection):
         self._session_numbers = itertools.count(1)
         self._transaction_numbers = itertools.count(1)
         self.refusals: RefusalLog = RefusalLog()
+        self.listener_turns: ListenerTurns = ListenerTurns()
         self._closer: BackgroundTask | None = None
         self._warned: set[str] = set()
         report = self._report_if_open

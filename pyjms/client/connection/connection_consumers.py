@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyjms.client.delivery.chunks import ChunkConsumer, DistributingConsumer
-from pyjms.client.delivery.measured import consumer_kind
+from pyjms.client.delivery.variants import consumer_kind
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException

@@ -7,9 +7,9 @@ are accepted and logged once at INFO; an unknown name is an error. (activemq-edg
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, TypeVar
 
 from pyjms._clock import FOR_EVER, check_seconds
 from pyjms._logger import get_logger
@@ -26,10 +26,14 @@ __all__ = [
     "ClientKeywords",
     "ClientOptions",
     "ConnectionFactoryKeywords",
+    "apply_keywords",
     "apply_options",
+    "read_option",
 ]
 
 logger: Final = get_logger(__name__)
+
+T = TypeVar("T")
 
 
 class ClientKeywords(TypedDict, total=False):
@@ -38,6 +42,7 @@ class ClientKeywords(TypedDict, total=False):
     client_id: str | None
     client_id_prefix: str | None
     connection_id_prefix: str | None
+    always_session_async: bool
     always_sync_send: bool
     use_async_send: bool
     send_timeout: float | None
@@ -56,6 +61,7 @@ class ClientKeywords(TypedDict, total=False):
     consumer_failover_redelivery_wait_period: float
     dispatch_async: bool
     exclusive_consumer: bool
+    max_inflated_data_size_ratio: int
     use_retroactive_consumer: bool
     message_priority_supported: bool
     non_blocking_redelivery: bool
@@ -95,6 +101,8 @@ class ClientOptions:
     client_id_prefix: str | None = None
     connection_id_prefix: str | None = None
 
+    always_session_async: bool = True
+    """False: the listeners of all sessions of a connection are called one at a time."""
     always_sync_send: bool = False
     """Every send waits for the broker."""
     use_async_send: bool = False
@@ -123,6 +131,9 @@ class ClientOptions:
     """How long a commit waits for what was delivered before a reconnection to come again."""
     dispatch_async: bool = True
     exclusive_consumer: bool = False
+    max_inflated_data_size_ratio: int = 10
+    """A compressed body may inflate to so many times the largest frame (`wireFormat.maxFrameSize`),
+    but to 100 MiB at most."""
     use_retroactive_consumer: bool = False
     message_priority_supported: bool = False
     """Sort prefetched messages by priority."""
@@ -183,7 +194,7 @@ def _seconds_or_never(text: str) -> float | None:
 def _positive(text: str) -> int:
     number = integer(text)
     if number < 1:
-        raise ValueError("a number of bytes, 1 at least")
+        raise ValueError("write a number, 1 at least")
     return number
 
 
@@ -207,6 +218,7 @@ _PARSERS: Final[dict[str, Parser]] = {
     "broker_upload_url": upload_url,
     "default_upload_url": upload_url,
     "buffer_size": _positive,
+    "max_inflated_data_size_ratio": _positive,
 }
 _BY_TYPE: Final[dict[str, Parser]] = {"bool": boolean, "int": integer, "str | None": str}
 _SPELLINGS: Final = {
@@ -215,11 +227,9 @@ _SPELLINGS: Final = {
     "connection_id_prefix": "connectionIDPrefix",
 }
 
-_THREADS = "there are no threads for each session or connection here"
+_THREADS = "listeners run on the event loop, those of the blocking API in a thread each"
 _JAVA_OBJECTS = "serialized Java objects are bytes here, and never read"
 IGNORED: Final[Mapping[str, str]] = {
-    "alwaysSessionAsync": _THREADS,
-    "maxInflatedDataSizeRatio": "the size of an inflated body is limited, not the ratio",
     "maxThreadPoolSize": _THREADS,
     "objectMessageSerializationDefered": _JAVA_OBJECTS,
     "trustAllPackages": _JAVA_OBJECTS,
@@ -290,18 +300,43 @@ def apply_options(given: Mapping[str, str], options: ClientOptions) -> dict[str,
     credentials: dict[str, str] = {}
     for name in JMS_OPTIONS.keys() & given.keys():
         path, read = JMS_OPTIONS[name]
-        _set(options, credentials, path, _value(f"jms.{name}", given[name], read))
+        _set(options, credentials, path, read_option(f"jms.{name}", given[name], read))
+    _log_without_effect(given)
+    return credentials
+
+
+def apply_keywords(given: Mapping[str, object], options: ClientOptions) -> None:
+    """Set the options `given` as keywords.
+
+    Raises:
+        TypeError: one is not an option, or a duration is not a number.
+        ValueError: a duration is not finite, or negative.
+    """
+    unknown = given.keys() - {f.name for f in fields(ClientOptions)}
+    if unknown:
+        raise TypeError(f"ConnectionFactory has no option {min(unknown)!r}")
+    for name, value in given.items():
+        setattr(options, name, value)
+    options.check_durations()
+    _log_without_effect(map(_camel, given))
+
+
+def _log_without_effect(given: Iterable[str]) -> None:
     ignored = {**IGNORED, **ONLY_IN_ACTIVEMQ}
-    if names := sorted(ignored.keys() & given.keys()):
+    if names := sorted(ignored.keys() & {*given}):
         reasons = ", ".join(f"{name} ({ignored[name]})" for name in names)
         logger.info("jms options accepted without effect here: %s", reasons)
-    return credentials
 
 
 _KNOWN: Final = JMS_OPTIONS.keys() | IGNORED.keys()
 
 
-def _value(name: str, text: str, read: Parser) -> object:
+def read_option(name: str, text: str, read: Callable[[str], T]) -> T:
+    """Return what `read` makes of the text of an option.
+
+    Raises:
+        ConfigurationException: it raises a ValueError.
+    """
     try:
         return read(text)
     except ValueError as error:

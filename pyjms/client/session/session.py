@@ -20,7 +20,7 @@ from pyjms._logger import get_logger
 from pyjms.client.delivery import ActiveMQMessageConsumer, ActiveMQQueueBrowser
 from pyjms.client.delivery.browser import BrowsingConsumer
 from pyjms.client.delivery.dispatcher import ListenerDispatcher
-from pyjms.client.delivery.measured import consumer_kind
+from pyjms.client.delivery.variants import browser_kind, consumer_kind
 from pyjms.client.interfaces import ClientConnection
 from pyjms.client.measured_producer import new_producer
 from pyjms.client.options.destination_options import (
@@ -225,11 +225,12 @@ class ActiveMQSession(UnitOfWork):
     ) -> ActiveMQQueueBrowser:
         self.check_open()
         selector = selector_or_none(selector)
+        browser_class = browser_kind(self, BrowsingConsumer)
         browser = ActiveMQQueueBrowser(
             self,
             check_destination(queue),
             selector,
-            lambda: self.open_consumer(queue, selector, BrowsingConsumer, browser=True),
+            lambda: self.open_consumer(queue, selector, browser_class, browser=True),
             self.resources.browser_closed,
         )
         self.resources.add_browser(browser)

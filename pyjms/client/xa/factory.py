@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options.client_options import ConnectionFactoryKeywords
+from pyjms.client.options.client_options import ConnectionFactoryKeywords, read_option
 from pyjms.client.xa.connection import ActiveMQXAConnection
 from pyjms.enums import AcknowledgeMode
 
@@ -20,21 +20,31 @@ class XAConnectionFactory(ConnectionFactory):
     Args:
         url: as for `ConnectionFactory`, with the same options.
         xa_ack_mode: how sessions acknowledge outside of branches: AUTO, CLIENT, DUPS_OK or
-            INDIVIDUAL; TRANSACTED: they refuse such work. ActiveMQ: xaAckMode.
+            INDIVIDUAL; TRANSACTED: they refuse such work. None: as the URL's `jms.xaAckMode` says,
+            else TRANSACTED.
         keywords: those of `ConnectionFactory`.
     """
 
     _connection_class = ActiveMQXAConnection
+    xa_ack_mode: AcknowledgeMode = AcknowledgeMode.TRANSACTED
+    """How sessions acknowledge outside of branches."""
 
     def __init__(
         self,
         url: str | None = None,
         *,
-        xa_ack_mode: AcknowledgeMode = AcknowledgeMode.TRANSACTED,
+        xa_ack_mode: AcknowledgeMode | None = None,
         **keywords: Unpack[ConnectionFactoryKeywords],
     ) -> None:
         super().__init__(url, **keywords)
-        self.xa_ack_mode: AcknowledgeMode = AcknowledgeMode(xa_ack_mode)
+        if xa_ack_mode is not None:
+            self.xa_ack_mode = AcknowledgeMode(xa_ack_mode)
+
+    def take_options(self, given: dict[str, str]) -> None:
+        """Take `xaAckMode`."""
+        text = given.pop("xaAckMode", None)
+        if text is not None:
+            self.xa_ack_mode = read_option("jms.xaAckMode", text, _acknowledge_mode)
 
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
@@ -59,3 +69,11 @@ class XAConnectionFactory(ConnectionFactory):
             ConnectionFailedException: the broker cannot be reached, or does not speak OpenWire.
         """
         return await self.create_connection(user_name, password)
+
+
+def _acknowledge_mode(text: str) -> AcknowledgeMode:
+    try:
+        return AcknowledgeMode(int(text))
+    except ValueError:
+        known = ", ".join(f"{mode.value} ({mode.name})" for mode in AcknowledgeMode)
+        raise ValueError(f"write one of {known}") from None

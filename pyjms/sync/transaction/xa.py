@@ -100,7 +100,8 @@ class XAConnectionFactory(ConnectionFactory):
     """Creates blocking XA connections. ActiveMQ: ActiveMQXAConnectionFactory.
 
     Threads may share it. Takes the arguments of `ConnectionFactory`, and `xa_ack_mode`: how
-    sessions acknowledge outside of branches; TRANSACTED: they refuse such work.
+    sessions acknowledge outside of branches; TRANSACTED: they refuse such work. None: as the URL's
+    `jms.xaAckMode` says, else TRANSACTED.
     """
 
     __slots__ = ()
@@ -113,7 +114,7 @@ class XAConnectionFactory(ConnectionFactory):
         self,
         url: str | None = None,
         *,
-        xa_ack_mode: AcknowledgeMode = AcknowledgeMode.TRANSACTED,
+        xa_ack_mode: AcknowledgeMode | None = None,
         **options: Unpack[ConnectionFactoryKeywords],
     ) -> None:
         self.core: CoreXAConnectionFactory = CoreXAConnectionFactory(

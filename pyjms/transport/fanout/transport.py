@@ -120,6 +120,10 @@ class FanoutTransport(ReconnectingTransport):
             super().wire_version if self._primary is None else self._primary.transport.wire_version
         )
 
+    @property
+    def max_frame_size(self) -> int | None:
+        return None if self._primary is None else self._primary.transport.max_frame_size
+
     # --- sending
 
     def oneway(self, command: Command) -> None:

@@ -88,6 +88,15 @@ class RequestTransport(TransportFilter[Command], RequestChannel, ABC):
         """The OpenWire version agreed on with the peer; the current one if none was negotiated."""
         return CURRENT_VERSION
 
+    @property
+    def max_frame_size(self) -> int | None:
+        """Bytes of the largest frame that the peer may send; None: there are no frames, or no peer.
+
+        That of the transport to the current peer, where there is one after the other.
+        """
+        current = getattr(self, "next", None)
+        return current.max_frame_size if isinstance(current, RequestTransport) else None
+
 
 class Correlator(RequestChannel):
     """Numbers the commands of a channel and matches responses by that number."""
@@ -188,6 +197,13 @@ class ResponseCorrelator(Correlator, RequestTransport):
             if settings is not None:
                 return settings.version
         return CURRENT_VERSION
+
+    @property
+    def max_frame_size(self) -> int | None:
+        negotiator = self.next
+        if isinstance(negotiator, WireFormatNegotiator):
+            return negotiator.wire_format.max_frame_size
+        return None
 
     def on_exception(self, error: Exception) -> None:
         self.fail_pending(error)

@@ -88,6 +88,11 @@ class OpenWireFormat:
         self._unframed_needed = 0
         self._violation: RemoteProtocolError | None = None
 
+    @property
+    def max_frame_size(self) -> int:
+        """Bytes of the largest frame that the peer may send."""
+        return self._max_frame_size
+
     def local_info(self) -> WireFormatInfo:
         """Return this side's first command."""
         return self.settings.info()

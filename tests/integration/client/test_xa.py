@@ -7,10 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
+from pyjms.client.factory import ConnectionFactory
 from pyjms.client.xa import XAConnectionFactory
 from pyjms.client.xa.session import ActiveMQXASession
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
+    ConfigurationException,
     IllegalStateException,
     JMSException,
     TransactionInProgressException,
@@ -144,6 +146,19 @@ async def test_with_a_mode_of_its_own_it_works_outside_of_branches(
         await session.close()
     assert await client.left("out") == ["a by AUTO", "b by CLIENT", "c by INDIVIDUAL"]
     assert await client.left("in") == ["d"]
+
+
+async def test_the_mode_outside_of_branches_is_an_option_of_the_url(xa: XAClient) -> None:
+    for mode in (AcknowledgeMode.AUTO, AcknowledgeMode.TRANSACTED):
+        session = await xa.session(query=f"jms.xaAckMode={mode.value}")
+        assert session.acknowledge_mode == mode
+    session = await xa.session(query="jms.xaAckMode=1", xa_ack_mode=AcknowledgeMode.CLIENT)
+    assert session.acknowledge_mode == AcknowledgeMode.CLIENT
+    for text in ("9", "auto"):
+        with pytest.raises(ConfigurationException, match=f"Invalid value '{text}'"):
+            await xa.session(query=f"jms.xaAckMode={text}")
+    with pytest.raises(ConfigurationException, match="couldn't be set"):
+        ConnectionFactory("vm://xa?jms.xaAckMode=1&jms.sendTimeout=1")
 
 
 @pytest.mark.fact("activemq-broker T25")

@@ -11,6 +11,7 @@ import itertools
 import logging
 import re
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ from tests.kit.scripted_broker import Peer, clock
 
 __all__ = ["clock"]
 
+ROOT = Path(__file__).resolve().parents[3]
 _names = itertools.count(1)
 _SEEN = {
     ConnectionInfo: ("connection_id", "client_id", "user_name", "password"),
@@ -251,17 +253,26 @@ async def test_the_scenario_always_has_the_same_outcome(clock: Any, caplog: Any)
     assert await outcome_of("", caplog) == await outcome_of("", caplog)
 
 
-OF_FAILOVER = {"consumerFailoverRedeliveryWaitPeriod"}
-"""Options whose effect needs a broker that is lost: tests/integration/failover has it."""
+ELSEWHERE = {
+    "alwaysSessionAsync": "tests/integration/client/test_listener_turns.py",
+    "maxInflatedDataSizeRatio": "tests/integration/client/test_inflated_bodies.py",
+    "consumerFailoverRedeliveryWaitPeriod": "tests/integration/failover/test_cut_connections.py",
+    "rmIdFromConnectionId": "tests/integration/client/test_xa.py",
+    "blobTransferPolicy.brokerUploadUrl": "tests/integration/client/test_blobs.py",
+    "blobTransferPolicy.bufferSize": "tests/integration/client/test_blobs.py",
+    "blobTransferPolicy.defaultUploadUrl": "tests/integration/client/test_blobs.py",
+    "blobTransferPolicy.uploadUrl": "tests/integration/client/test_blobs.py",
+}
+"""Options whose effect shows elsewhere: the test that has it."""
 
-OF_BLOBS = {name for name in JMS_OPTIONS if name.startswith("blobTransferPolicy.")}
-"""Options whose effect blob messages have: tests/integration/client/test_blobs.py has it."""
 
-OF_XA = {"rmIdFromConnectionId"}
-"""Options whose effect XA resources have: tests/integration/client/test_xa.py has it."""
+@pytest.mark.parametrize("name", sorted(ELSEWHERE))
+def test_the_effect_of_an_option_is_tested_elsewhere(name: str) -> None:
+    text = (ROOT / ELSEWHERE[name]).read_text(encoding="utf-8")
+    assert f"{name}=" in text or f'"{name.rpartition(".")[2]}"' in text
 
 
-@pytest.mark.parametrize("name", sorted(JMS_OPTIONS.keys() - OF_FAILOVER - OF_XA - OF_BLOBS))
+@pytest.mark.parametrize("name", sorted(JMS_OPTIONS.keys() - ELSEWHERE.keys()))
 @pytest.mark.fact("activemq-edges N0")
 async def test_an_option_has_an_effect(clock: Any, caplog: Any, name: str) -> None:
     others = f"jms.{WITH[name]}" if name in WITH else ""

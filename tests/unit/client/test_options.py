@@ -193,6 +193,17 @@ def test_options_without_a_meaning_here_are_accepted_with_one_line(
     )
 
 
+def test_a_keyword_for_brokers_in_java_only_is_logged_as_the_option_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "pyjms.client"):
+        ConnectionFactory("mock://x", dispatch_async=False, send_timeout=1.0)
+        ConnectionFactory("mock://x?jms.dispatchAsync=false")
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first == second
+    assert "dispatchAsync (it selects a thread of ActiveMQ's broker" in first
+
+
 @pytest.mark.fact("activemq-broker Q12")
 def test_prefetch_sizes_are_cut() -> None:
     policy = PrefetchPolicy()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 from pyjms import _clock
 from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
@@ -15,7 +14,7 @@ from pyjms.jms.message import Message
 from pyjms.management.jms_stats import JMSConsumerStats
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch
 
-__all__ = ["MeasuredConsumer", "consumer_kind"]
+__all__ = ["MeasuredConsumer"]
 
 
 class MeasuredBuffer:
@@ -96,15 +95,3 @@ class MeasuredConsumer(ActiveMQMessageConsumer):
     def _refuse_expired(self, dispatch: MessageDispatch) -> None:
         super()._refuse_expired(dispatch)
         self._measured.expired_message_count.increment()
-
-
-@cache
-def _measured(kind: type[ActiveMQMessageConsumer]) -> type[ActiveMQMessageConsumer]:
-    return type(f"Measured{kind.__name__}", (MeasuredConsumer, kind), {})
-
-
-def consumer_kind(
-    session: ClientSession, kind: type[ActiveMQMessageConsumer]
-) -> type[ActiveMQMessageConsumer]:
-    """Return the class of a session's consumers: with statistics if the session has some."""
-    return kind if session.stats is None else _measured(kind)
