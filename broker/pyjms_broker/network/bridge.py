@@ -33,6 +33,7 @@ from pyjms_broker.api.copying import copy_command
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.demand.durables import durable_subscriptions
 from pyjms_broker.network.demand.subscriptions import Between, BridgeSubscriptions, durable_name
+from pyjms_broker.network.demand.table import Demand
 from pyjms_broker.network.ends import BridgeEnd, LocalEnd
 from pyjms_broker.network.forwarding import Forwarder
 from pyjms_broker.network.host import NetworkHost
@@ -233,16 +234,7 @@ class NetworkBridge:
         self._subscriptions = subscriptions = BridgeSubscriptions(
             attributes, between, local, host.networks.demand
         )
-        self._forwarder = Forwarder(
-            local,
-            remote,
-            host.broker_id,
-            always_sync_send=attributes.always_sync_send,
-            use_compression=attributes.use_compression,
-            confirmed=subscriptions.confirmed,
-            refused=self._refused,
-            fail=self.fail,
-        )
+        self._forwarder = Forwarder(local, remote, host.broker_id, attributes, self)
         for destination in attributes.statically_included_destinations:
             subscriptions.add_static(destination)
         if not attributes.dynamic_only:
@@ -266,7 +258,13 @@ class NetworkBridge:
             if key.client_id == client_id and key.subscription_name == name:
                 subscriptions.add_static(destination, name)
 
-    def _refused(self, message: ActiveMQMessage, error: Exception) -> None:
+    # for the forwarder
+    def confirmed(self, demand: Demand) -> None:
+        """Note that a forwarded message was acknowledged."""
+        if self._subscriptions is not None:
+            self._subscriptions.confirmed(demand)
+
+    def refused(self, message: ActiveMQMessage, error: Exception) -> None:
         """Report a message that the remote broker has refused, if that is wished."""
         if self._attributes.advisory_for_failed_forward:
             self._host.broker.network_forward_failed(message, error)

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
@@ -23,14 +23,28 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.connector.openwire.throwables import to_throwable
+from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.demand.table import Demand
 from pyjms_broker.network.ends import BridgeEnd, LocalEnd
 from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNSET
 from pyjms_broker.region.subscription.bridge_filter import appended, may_pass
 
-__all__ = ["Forwarder"]
+__all__ = ["Forwarder", "ForwardingListener"]
 
 logger = get_logger(__name__)
+
+
+class ForwardingListener(Protocol):
+    """Learns what became of the messages: the bridge."""
+
+    def confirmed(self, demand: Demand) -> None:
+        """Note that a message was acknowledged."""
+
+    def refused(self, message: ActiveMQMessage, error: Exception) -> None:
+        """Report a message that the remote broker refuses."""
+
+    def fail(self, error: Exception) -> None:
+        """End the bridge; what is not acknowledged is sent on by the next one."""
 
 
 class Forwarder:
@@ -39,11 +53,8 @@ class Forwarder:
     Args:
         local, remote: the two connections of the bridge.
         broker_id: that of the local broker, which is added to the path of each message.
-        always_sync_send: whether the remote broker confirms non-persistent messages, too.
-        use_compression: whether bodies are compressed.
-        confirmed: called when a message was acknowledged.
-        refused: called with a message that the remote broker refuses.
-        fail: ends the bridge; what is not acknowledged is sent on by the next one.
+        attributes: those of the network connector.
+        listener: learns what became of the messages.
     """
 
     def __init__(
@@ -51,21 +62,14 @@ class Forwarder:
         local: LocalEnd,
         remote: BridgeEnd,
         broker_id: BrokerId,
-        *,
-        always_sync_send: bool,
-        use_compression: bool,
-        confirmed: Callable[[Demand], None],
-        refused: Callable[[ActiveMQMessage, Exception], None],
-        fail: Callable[[Exception], None],
+        attributes: NetworkConnectorAttributes,
+        listener: ForwardingListener,
     ) -> None:
         self._local = local
         self._remote = remote
         self._broker_id = broker_id
-        self._always_sync_send = always_sync_send
-        self._use_compression = use_compression
-        self._confirmed = confirmed
-        self._refused = refused
-        self._fail = fail
+        self._attributes = attributes
+        self._listener = listener
         self._under_way: dict[MessageDispatch, int] = {}
         self._waiting: BackgroundTask | None = None
         self.enqueue_count = 0
@@ -94,7 +98,7 @@ class Forwarder:
             return
         copy = self._onward(message, dispatch)
         try:
-            if message.persistent or self._always_sync_send:
+            if message.persistent or self._attributes.always_sync_send:
                 demand.unconfirmed += 1
                 number = message.message_id.broker_sequence_id if message.message_id else 0
                 self._under_way[dispatch] = number
@@ -104,7 +108,7 @@ class Forwarder:
                 self._acknowledge(dispatch, message)
                 self.dequeue_count += 1
         except ConnectionFailedException as error:
-            self._fail(error)
+            self._listener.fail(error)
             return
         if self._remote.transport.congested and self._waiting is None:
             self._local.pause_reading()
@@ -123,7 +127,7 @@ class Forwarder:
         copy.original_transaction_id = message.original_transaction_id or message.transaction_id
         copy.transaction_id = None
         copy.raw = None
-        if self._use_compression:
+        if self._attributes.use_compression:
             _compress(copy)
         return copy
 
@@ -135,9 +139,9 @@ class Forwarder:
         refusal: DestinationDoesNotExistException | None = None
         if isinstance(outcome, Exception):
             if not isinstance(outcome, ConnectionFailedException):
-                self._refused(message, outcome)
+                self._listener.refused(message, outcome)
             if not isinstance(outcome, DestinationDoesNotExistException):
-                self._fail(outcome)
+                self._listener.fail(outcome)
                 return
             refusal = outcome  # a temporary destination may go while messages are under way
             logger.warning("%s is not forwarded: %s", message.message_id, outcome)
@@ -145,7 +149,7 @@ class Forwarder:
         demand.unconfirmed -= 1
         self.dequeue_count += refusal is None
         self._acknowledge(dispatch, message, refusal)
-        self._confirmed(demand)
+        self._listener.confirmed(demand)
 
     def _acknowledge(
         self, dispatch: MessageDispatch, message: ActiveMQMessage, refusal: Exception | None = None
