@@ -20,7 +20,8 @@ knows nothing of how they read.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import encode_message
@@ -301,61 +302,52 @@ class Removal:
             self._store.remove_completed(self._id, self._message_size, error)
 
 
+@dataclass(slots=True, eq=False)
 class Acknowledgement:
     """The acknowledgement of a message by a durable subscription."""
 
-    size = 64
+    store: SubscriptionStore
+    key: SubscriptionKey
+    id: int
+    priority: int
+    message_size: int
+    prepared: bool = field(default=False, kw_only=True)
+    _subscriber: Subscriber | None = field(default=None, init=False)
 
-    def __init__(
-        self,
-        store: SubscriptionStore,
-        key: SubscriptionKey,
-        message_id: int,
-        priority: int,
-        size: int,
-        *,
-        prepared: bool = False,
-    ) -> None:
-        self._store = store
-        self._key = key
-        self._id = message_id
-        self._priority = priority
-        self._message_size = size
-        self._prepared = prepared
-        self._subscriber: Subscriber | None = None
+    size: ClassVar[int] = 64
 
     def prepare(self, xid: XATransactionId) -> Sequence[Operation]:
-        if self._store.is_removed:
+        if self.store.is_removed:
             return ()
-        self._prepared = True
-        self._store.hide(self._key, self._id)
+        self.prepared = True
+        self.store.hide(self.key, self.id)
         text = encode_xid(xid, added=False)
         return (PrepareAcknowledgement(self._operation(), text),)
 
     def commit(self) -> Sequence[Operation]:
         self._subscriber = None
-        if self._store.is_removed:
+        if self.store.is_removed:
             return ()
-        self._subscriber = self._store.acknowledged(self._key, self._id)
-        if self._prepared:
+        self._subscriber = self.store.acknowledged(self.key, self.id)
+        if self.prepared:
             return (CommitAcknowledgement(self._operation()),)
         return () if self._subscriber is None else (self._operation(),)
 
     def rollback(self) -> Sequence[Operation]:
-        self._store.unhide(self._key, self._id)
+        self.store.unhide(self.key, self.id)
         return (RollbackAcknowledgement(self._operation()),)
 
     def completed(self, error: Exception | None) -> None:
         if self._subscriber is not None:
-            self._store.acknowledge_completed(self._subscriber, self._id, error)
+            self.store.acknowledge_completed(self._subscriber, self.id, error)
 
     def _operation(self) -> AcknowledgeMessage:
         return AcknowledgeMessage(
-            container=self._store.container,
-            client_id=self._key.client_id,
-            subscription_name=self._key.subscription_name,
-            id=self._id,
-            priority=self._priority,
-            size=self._message_size,
-            prioritized=self._store.prioritized,
+            container=self.store.container,
+            client_id=self.key.client_id,
+            subscription_name=self.key.subscription_name,
+            id=self.id,
+            priority=self.priority,
+            size=self.message_size,
+            prioritized=self.store.prioritized,
         )
