@@ -1,9 +1,18 @@
 """How a table of attributes documents each of them, and how configuration files write it.
 
-A table is a dataclass. Its fields are `Annotated` with an `Attribute`, so the table can be a base
-class of a settings model, which then has the same names, defaults and descriptions:
+A table is a dataclass, whose fields are declared with `attribute`:
+
+    @dataclass(frozen=True, kw_only=True)
+    class JournalSettings:
+        cleanup_interval: float = attribute(30.0, "Time between cleanups.", unit=Unit.SECONDS)
+
+It can be a base class of a settings model, which then has the same names, defaults and
+descriptions:
 
     class JournalSection(Section, JournalSettings): ...
+
+An attribute that needs `dataclasses.field` is `Annotated` with an `Attribute` instead, which is
+what `attribute` makes of the others.
 """
 
 from __future__ import annotations
@@ -12,9 +21,11 @@ from dataclasses import dataclass, fields
 from enum import Enum, auto
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_args, get_type_hints
 
-__all__ = ["Attribute", "Unit", "attributes_of"]
+__all__ = ["Attribute", "Unit", "attribute", "attributes_of"]
+
+_T = TypeVar("_T")
 
 
 class Unit(Enum):
@@ -75,6 +86,33 @@ class Attribute:
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         """Describe the attribute in the JSON Schema."""
         return {**handler(core_schema), "description": self.description}
+
+
+class _Declaration:
+    """The value of a field until its class exists; then the default stands in its place."""
+
+    def __init__(self, default: object, documentation: Attribute) -> None:
+        self._default = default
+        self._documentation = documentation
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        kinds = owner.__annotations__
+        kinds[name] = Annotated[kinds[name], self._documentation]
+        setattr(owner, name, self._default)
+
+
+def attribute(
+    default: _T,
+    description: str,
+    uri_name: str | None = None,
+    unit: Unit = Unit.NONE,
+    *,
+    minimum: int | None = None,
+    maximum: int | None = None,
+) -> _T:
+    """Declare a field of a table: its default, and the arguments of `Attribute`."""
+    documentation = Attribute(description, uri_name, unit, minimum, maximum)
+    return cast("_T", _Declaration(default, documentation))
 
 
 def attributes_of(table: type[Any]) -> dict[str, tuple[Any, Attribute]]:

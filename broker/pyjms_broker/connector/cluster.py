@@ -12,14 +12,14 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Final, Protocol
+from typing import Final, Protocol
 
 from pyjms._logger import get_logger, shortened
 from pyjms.errors import ConfigurationException
 from pyjms.transport.discovery.addresses import NETWORK
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, Command, ConnectionControl
-from pyjms_broker.attribute import Attribute
+from pyjms_broker.attribute import attribute
 
 __all__ = ["ClusterAttributes", "ClusterClient", "ClusterClients"]
 
@@ -36,20 +36,18 @@ _NOT_IN_A_LIST: Final = re.compile(r"[\s,()]")
 class ClusterAttributes:
     """The attributes of a connector that are about this."""
 
-    update_cluster_clients: Annotated[
-        bool,
-        Attribute("Whether failover clients learn of the brokers that are joined by bridges."),
-    ] = False
-    rebalance_cluster_clients: Annotated[
-        bool, Attribute("Whether they spread over these brokers when a broker has joined.")
-    ] = False
-    update_cluster_clients_on_remove: Annotated[
-        bool, Attribute("Whether a broker leaves the list when the last bridge to it has ended.")
-    ] = False
-    update_cluster_filter: Annotated[
-        str | None,
-        Attribute("Names of the brokers in the list: regular expressions with commas; null: all."),
-    ] = None
+    update_cluster_clients: bool = attribute(
+        False, "Whether failover clients learn of the brokers that are joined by bridges."
+    )
+    rebalance_cluster_clients: bool = attribute(
+        False, "Whether they spread over these brokers when a broker has joined."
+    )
+    update_cluster_clients_on_remove: bool = attribute(
+        False, "Whether a broker leaves the list when the last bridge to it has ended."
+    )
+    update_cluster_filter: str | None = attribute(
+        None, "Names of the brokers in the list: regular expressions with commas; null: all."
+    )
 
     def __post_init__(self) -> None:
         """Check the filter.

@@ -8,7 +8,6 @@ lists the same broker twice. Here it is appended when the broker accepts the mes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException, JMSException
@@ -18,7 +17,7 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.attribute import Attribute
+from pyjms_broker.attribute import attribute
 from pyjms_broker.scheduler.schedule_properties import properties_of
 
 __all__ = ["TraceBrokerPathPlugin"]
@@ -34,9 +33,9 @@ class TraceBrokerPathPlugin:
         ConfigurationException: the name of the property is empty.
     """
 
-    stamp_property: Annotated[
-        str, Attribute("Name of the property; its value is the brokers' names, with commas.")
-    ] = "BrokerPath"
+    stamp_property: str = attribute(
+        "BrokerPath", "Name of the property; its value is the brokers' names, with commas."
+    )
 
     def __post_init__(self) -> None:
         if not self.stamp_property:

@@ -11,7 +11,7 @@ import ipaddress
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -30,7 +30,7 @@ from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.copying import copy_command
 from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.attribute import Attribute
+from pyjms_broker.attribute import attribute
 
 __all__ = ["MulticastTraceBrokerPlugin", "UDPTraceBrokerPlugin"]
 
@@ -50,14 +50,13 @@ class UDPTraceBrokerPlugin:
 
     scheme: ClassVar[str] = "udp"
 
-    destination: Annotated[str, Attribute("Where datagrams are sent: udp://host:port.")] = (
-        "udp://127.0.0.1:61616"
+    destination: str = attribute(
+        "udp://127.0.0.1:61616", "Where datagrams are sent: udp://host:port."
     )
-    broadcast: Annotated[bool, Attribute("Whether the address may be that of a broadcast.")] = True
-    max_trace_datagram_size: Annotated[
-        int,
-        Attribute("Bytes of a datagram; a larger one is not sent.", minimum=64, maximum=65_507),
-    ] = 4096
+    broadcast: bool = attribute(True, "Whether the address may be that of a broadcast.")
+    max_trace_datagram_size: int = attribute(
+        4096, "Bytes of a datagram; a larger one is not sent.", minimum=64, maximum=65_507
+    )
 
     def __post_init__(self) -> None:
         self.address()
@@ -101,12 +100,12 @@ class MulticastTraceBrokerPlugin(UDPTraceBrokerPlugin):
 
     scheme: ClassVar[str] = "multicast"
 
-    destination: Annotated[str, Attribute("The group: multicast://address:port.")] = (
-        "multicast://224.1.2.3:61616"
+    destination: str = attribute(
+        "multicast://224.1.2.3:61616", "The group: multicast://address:port."
     )
-    time_to_live: Annotated[
-        int, Attribute("How many routers pass a datagram on, plus one.", minimum=0, maximum=255)
-    ] = 1
+    time_to_live: int = attribute(
+        1, "How many routers pass a datagram on, plus one.", minimum=0, maximum=255
+    )
 
     def __post_init__(self) -> None:
         host, _ = self.address()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import anyio.to_thread
 
@@ -20,7 +20,7 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.internal_destinations import is_internal
-from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.attribute import Unit, attribute
 
 __all__ = ["DEFAULT_FILE", "DestinationsBroker", "DestinationsPlugin"]
 
@@ -37,13 +37,9 @@ class DestinationsPlugin:
     Source: ActiveMQ DestinationsPlugin.
     """
 
-    location: Annotated[
-        Path | str | None,
-        Attribute(
-            "The file; null: destinations in the broker's own directory.",
-            unit=Unit.PATH,
-        ),
-    ] = None
+    location: Path | str | None = attribute(
+        None, "The file; null: destinations in the broker's own directory.", unit=Unit.PATH
+    )
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`.

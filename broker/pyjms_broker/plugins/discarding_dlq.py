@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
 
 from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.attribute import Attribute
+from pyjms_broker.attribute import attribute
 from pyjms_broker.plugins.dead_letter_filter import DeadLetterFilter
 
 __all__ = ["DiscardingDLQBrokerPlugin"]
@@ -30,29 +29,17 @@ class DiscardingDLQBrokerPlugin:
         ConfigurationException: `drop_only` has an invalid regular expression.
     """
 
-    drop_all: Annotated[
-        bool, Attribute("Whether the messages of all destinations are discarded.")
-    ] = True
-    drop_temporary_topics: Annotated[bool, Attribute("Whether those of temporary topics are.")] = (
-        True
+    drop_all: bool = attribute(True, "Whether the messages of all destinations are discarded.")
+    drop_temporary_topics: bool = attribute(True, "Whether those of temporary topics are.")
+    drop_temporary_queues: bool = attribute(True, "Whether those of temporary queues are.")
+    drop_only: str | None = attribute(
+        None,
+        "Regular expressions, separated by spaces: messages of destinations whose whole name "
+        "matches one are discarded; null: none.",
     )
-    drop_temporary_queues: Annotated[bool, Attribute("Whether those of temporary queues are.")] = (
-        True
+    report_interval: int = attribute(
+        1000, "Number of discarded messages between two log lines about them; 0: none.", minimum=0
     )
-    drop_only: Annotated[
-        str | None,
-        Attribute(
-            "Regular expressions, separated by spaces: messages of destinations whose whole name "
-            "matches one are discarded; null: none."
-        ),
-    ] = None
-    report_interval: Annotated[
-        int,
-        Attribute(
-            "Number of discarded messages between two log lines about them; 0: none.",
-            minimum=0,
-        ),
-    ] = 1000
 
     def __post_init__(self) -> None:
         self.patterns()

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -35,7 +35,7 @@ from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.internal_destinations import is_internal
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.attribute import Unit, attribute
 
 __all__ = ["ConnectionDotFilePlugin", "DestinationDotFilePlugin", "DotFilePlugin"]
 
@@ -58,10 +58,9 @@ _COLOURS: Final[dict[type[Destination], str]] = {
 class DotFilePlugin:
     """What both plug-ins have."""
 
-    file: Annotated[
-        Path | str | None,
-        Attribute("The file; null: one in the broker's own directory.", unit=Unit.PATH),
-    ] = None
+    file: Path | str | None = attribute(
+        None, "The file; null: one in the broker's own directory.", unit=Unit.PATH
+    )
 
     def path(self) -> Path:
         """Return the file.
@@ -84,9 +83,9 @@ class ConnectionDotFilePlugin(DotFilePlugin):
     Source: ActiveMQ ConnectionDotFilePlugin.
     """
 
-    redraw_on_remove: Annotated[
-        bool, Attribute("Whether the end of a consumer or producer is drawn at once, too.")
-    ] = False
+    redraw_on_remove: bool = attribute(
+        False, "Whether the end of a consumer or producer is drawn at once, too."
+    )
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`.

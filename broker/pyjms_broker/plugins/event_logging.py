@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyjms._logger import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.attribute import Attribute
+from pyjms_broker.attribute import attribute
 
 __all__ = ["MAXIMUM_LOGGERS", "LoggingBrokerPlugin"]
 
@@ -31,31 +31,24 @@ MAXIMUM_LOGGERS: Final = 1000
 class LoggingBrokerPlugin:
     """Chooses the events that are logged, at INFO. Source: ActiveMQ LoggingBrokerPlugin."""
 
-    log_all: Annotated[bool, Attribute("Whether all events are logged.")] = False
-    log_connection_events: Annotated[
-        bool, Attribute("Whether connections are logged: opened, closed.")
-    ] = True
-    log_session_events: Annotated[
-        bool, Attribute("Whether sessions are logged: opened, closed.")
-    ] = True
-    log_transaction_events: Annotated[
-        bool, Attribute("Whether transactions are logged: begun, prepared, ended.")
-    ] = False
-    log_consumer_events: Annotated[
-        bool,
-        Attribute("Whether consumers are logged, and each pull and acknowledgement."),
-    ] = False
-    log_producer_events: Annotated[
-        bool, Attribute("Whether producers are logged, and the headers of each message sent.")
-    ] = False
-    log_internal_events: Annotated[
-        bool,
-        Attribute("Whether destinations are logged, and expired, dead and discarded messages."),
-    ] = False
-    per_destination_logger: Annotated[
-        bool,
-        Attribute("Whether messages sent to a destination are logged by a logger of its name."),
-    ] = False
+    log_all: bool = attribute(False, "Whether all events are logged.")
+    log_connection_events: bool = attribute(True, "Whether connections are logged: opened, closed.")
+    log_session_events: bool = attribute(True, "Whether sessions are logged: opened, closed.")
+    log_transaction_events: bool = attribute(
+        False, "Whether transactions are logged: begun, prepared, ended."
+    )
+    log_consumer_events: bool = attribute(
+        False, "Whether consumers are logged, and each pull and acknowledgement."
+    )
+    log_producer_events: bool = attribute(
+        False, "Whether producers are logged, and the headers of each message sent."
+    )
+    log_internal_events: bool = attribute(
+        False, "Whether destinations are logged, and expired, dead and discarded messages."
+    )
+    per_destination_logger: bool = attribute(
+        False, "Whether messages sent to a destination are logged by a logger of its name."
+    )
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`."""

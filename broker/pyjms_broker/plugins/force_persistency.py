@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.attribute import Attribute
+from pyjms_broker.attribute import attribute
 
 __all__ = ["ForcePersistencyModeBrokerPlugin"]
 
@@ -22,10 +21,9 @@ __all__ = ["ForcePersistencyModeBrokerPlugin"]
 class ForcePersistencyModeBrokerPlugin:
     """Overrides the delivery mode. Source: ActiveMQ ForcePersistencyModeBrokerPlugin."""
 
-    persistence_flag: Annotated[
-        bool,
-        Attribute("Whether all messages are persistent, dead letters included; false: none is."),
-    ] = False
+    persistence_flag: bool = attribute(
+        False, "Whether all messages are persistent, dead letters included; false: none is."
+    )
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`."""

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
@@ -26,7 +25,7 @@ from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.attribute import Attribute
+from pyjms_broker.attribute import attribute
 
 __all__ = ["DestinationPathSeparatorPlugin"]
 
@@ -39,9 +38,9 @@ class DestinationPathSeparatorPlugin:
         ConfigurationException: the separator is empty, or has a meaning in names already.
     """
 
-    path_separator: Annotated[
-        str, Attribute("What clients may write instead of the dot in the names of destinations.")
-    ] = "/"
+    path_separator: str = attribute(
+        "/", "What clients may write instead of the dot in the names of destinations."
+    )
 
     def __post_init__(self) -> None:
         separator = self.path_separator

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
 from pyjms._ids import IdGenerator
 from pyjms._logger import get_logger
@@ -27,7 +27,7 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_command
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.attribute import Unit, attribute
 from pyjms_broker.plugins.dead_letter_filter import DeadLetterFilter
 from pyjms_broker.policy.wildcard import matches, specificity
 from pyjms_broker.scheduler.schedule_properties import number_of, properties_of
@@ -54,31 +54,26 @@ class RedeliveryPolicy:
 
     destination: Destination | None = None
     """The queue or topic, which may have wildcards; None: all without a policy of their own."""
-    maximum_redeliveries: Annotated[
-        int,
-        Attribute("How often a message is delivered again; -1: no limit.", minimum=_UNLIMITED),
-    ] = 6
-    initial_redelivery_delay: Annotated[
-        float, Attribute("Time before the first redelivery, 1s or more.", unit=Unit.SECONDS)
-    ] = 1.0
-    redelivery_delay: Annotated[
-        float, Attribute("Time before each later one, 1s or more.", unit=Unit.SECONDS)
-    ] = 1.0
-    use_exponential_back_off: Annotated[
-        bool, Attribute("Whether the time is multiplied before each later redelivery.")
-    ] = False
-    back_off_multiplier: Annotated[
-        float, Attribute("Factor of the time; 1 or less: no multiplication.")
-    ] = 5.0
-    maximum_redelivery_delay: Annotated[
-        float, Attribute("The longest time; 0: unlimited.", unit=Unit.SECONDS)
-    ] = 0.0
-    use_collision_avoidance: Annotated[
-        bool, Attribute("Whether each later time varies at random.")
-    ] = False
-    collision_avoidance_percent: Annotated[
-        int, Attribute("Maximum variation in percent.", minimum=0, maximum=100)
-    ] = 15
+    maximum_redeliveries: int = attribute(
+        6, "How often a message is delivered again; -1: no limit.", minimum=_UNLIMITED
+    )
+    initial_redelivery_delay: float = attribute(
+        1.0, "Time before the first redelivery, 1s or more.", unit=Unit.SECONDS
+    )
+    redelivery_delay: float = attribute(
+        1.0, "Time before each later one, 1s or more.", unit=Unit.SECONDS
+    )
+    use_exponential_back_off: bool = attribute(
+        False, "Whether the time is multiplied before each later redelivery."
+    )
+    back_off_multiplier: float = attribute(5.0, "Factor of the time; 1 or less: no multiplication.")
+    maximum_redelivery_delay: float = attribute(
+        0.0, "The longest time; 0: unlimited.", unit=Unit.SECONDS
+    )
+    use_collision_avoidance: bool = attribute(False, "Whether each later time varies at random.")
+    collision_avoidance_percent: int = attribute(
+        15, "Maximum variation in percent.", minimum=0, maximum=100
+    )
 
     def __post_init__(self) -> None:
         for name in ("initial_redelivery_delay", "redelivery_delay"):
@@ -110,18 +105,13 @@ class RedeliveryPlugin:
         ConfigurationException: several policies are for the same destination.
     """
 
-    send_to_dlq_if_max_retries_exceeded: Annotated[
-        bool,
-        Attribute(
-            "Whether a message is dead-lettered after its last redelivery; false: it is discarded."
-        ),
-    ] = True
-    fallback_to_dead_letter: Annotated[
-        bool,
-        Attribute(
-            "Whether messages without a policy are dead-lettered; false: they are discarded."
-        ),
-    ] = True
+    send_to_dlq_if_max_retries_exceeded: bool = attribute(
+        True,
+        "Whether a message is dead-lettered after its last redelivery; false: it is discarded.",
+    )
+    fallback_to_dead_letter: bool = attribute(
+        True, "Whether messages without a policy are dead-lettered; false: they are discarded."
+    )
     redelivery_policy_map: tuple[RedeliveryPolicy, ...] = ()
     """The policies; the most specific one applies, and the one without a destination to others."""
 

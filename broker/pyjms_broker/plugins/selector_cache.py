@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import anyio.to_thread
 
@@ -27,7 +27,7 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.attribute import Unit, attribute
 
 __all__ = ["MOST_SELECTORS", "VirtualSelectorCacheBroker", "VirtualSelectorCacheBrokerPlugin"]
 
@@ -44,23 +44,18 @@ _WILDCARD: Final = re.compile(r"\blike\s+'(?:[^']|'')*[%_]", re.IGNORECASE)
 class VirtualSelectorCacheBrokerPlugin:
     """Remembers the selectors of queues. Source: ActiveMQ SubQueueSelectorCacheBrokerPlugin."""
 
-    persist_file: Annotated[
-        Path | str | None,
-        Attribute("File that keeps the selectors across restarts; null: no file.", unit=Unit.PATH),
-    ] = None
-    persist_interval: Annotated[
-        float,
-        Attribute(
-            "Time between two checks whether to write it; also at the stop.",
-            unit=Unit.SECONDS,
-        ),
-    ] = 600.0
-    single_selector_per_destination: Annotated[
-        bool, Attribute("Whether only the last selector of a queue counts; it may be none.")
-    ] = False
-    ignore_wildcard_selectors: Annotated[
-        bool, Attribute("Whether selectors with LIKE and a wildcard are not remembered.")
-    ] = False
+    persist_file: Path | str | None = attribute(
+        None, "File that keeps the selectors across restarts; null: no file.", unit=Unit.PATH
+    )
+    persist_interval: float = attribute(
+        600.0, "Time between two checks whether to write it; also at the stop.", unit=Unit.SECONDS
+    )
+    single_selector_per_destination: bool = attribute(
+        False, "Whether only the last selector of a queue counts; it may be none."
+    )
+    ignore_wildcard_selectors: bool = attribute(
+        False, "Whether selectors with LIKE and a wildcard are not remembered."
+    )
 
     def __post_init__(self) -> None:
         if self.persist_interval <= 0:

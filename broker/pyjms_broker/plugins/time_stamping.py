@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from pyjms import _clock
 from pyjms.wire.openwire.commands import ActiveMQMessage
@@ -14,7 +13,7 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.attribute import Unit, attribute
 
 __all__ = ["TimeStampingBrokerPlugin"]
 
@@ -23,24 +22,16 @@ __all__ = ["TimeStampingBrokerPlugin"]
 class TimeStampingBrokerPlugin:
     """Sets JMSTimestamp to the broker's time. Source: ActiveMQ TimeStampingBrokerPlugin."""
 
-    zero_expiration_override: Annotated[
-        float,
-        Attribute(
-            "Time to live of messages that have none; 0: they do not expire.", unit=Unit.SECONDS
-        ),
-    ] = 0.0
-    ttl_ceiling: Annotated[
-        float, Attribute("Longest time to live; 0: unlimited.", unit=Unit.SECONDS)
-    ] = 0.0
-    future_only: Annotated[
-        bool,
-        Attribute(
-            "Whether a message is left unchanged if the change would make it expire earlier."
-        ),
-    ] = False
-    process_network_messages: Annotated[
-        bool, Attribute("Whether messages from other brokers are also stamped.")
-    ] = False
+    zero_expiration_override: float = attribute(
+        0.0, "Time to live of messages that have none; 0: they do not expire.", unit=Unit.SECONDS
+    )
+    ttl_ceiling: float = attribute(0.0, "Longest time to live; 0: unlimited.", unit=Unit.SECONDS)
+    future_only: bool = attribute(
+        False, "Whether a message is left unchanged if the change would make it expire earlier."
+    )
+    process_network_messages: bool = attribute(
+        False, "Whether messages from other brokers are also stamped."
+    )
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, Topic
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
-from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.attribute import Unit, attribute
 from pyjms_broker.policy.audit import MessageAudit
 
 if TYPE_CHECKING:
@@ -45,24 +45,18 @@ class DeadLetterOptions(TypedDict, total=False):
 class DeadLetterAttributes:
     """The attributes of every strategy."""
 
-    process_expired: Annotated[
-        bool, Attribute("Whether expired messages are kept as dead letters.")
-    ] = True
-    process_non_persistent: Annotated[
-        bool, Attribute("Whether non-persistent messages are kept.")
-    ] = False
-    expiration: Annotated[
-        float, Attribute("Time until dead letters expire; 0: never.", unit=Unit.SECONDS)
-    ] = 0.0
-    enable_audit: Annotated[
-        bool, Attribute("Whether a message id that was kept before is discarded.")
-    ] = True
-    max_producers_to_audit: Annotated[
-        int, Attribute("Number of producers that the audit remembers.", minimum=1)
-    ] = 64
-    max_audit_depth: Annotated[
-        int, Attribute("Number of messages of each producer that the audit remembers.", minimum=1)
-    ] = 2048
+    process_expired: bool = attribute(True, "Whether expired messages are kept as dead letters.")
+    process_non_persistent: bool = attribute(False, "Whether non-persistent messages are kept.")
+    expiration: float = attribute(
+        0.0, "Time until dead letters expire; 0: never.", unit=Unit.SECONDS
+    )
+    enable_audit: bool = attribute(True, "Whether a message id that was kept before is discarded.")
+    max_producers_to_audit: int = attribute(
+        64, "Number of producers that the audit remembers.", minimum=1
+    )
+    max_audit_depth: int = attribute(
+        2048, "Number of messages of each producer that the audit remembers.", minimum=1
+    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -121,30 +115,26 @@ class SharedDeadLetterStrategy(AbstractDeadLetterStrategy):
 class IndividualDeadLetterAttributes:
     """The attributes of `IndividualDeadLetterStrategy` alone."""
 
-    queue_prefix: Annotated[str, Attribute("Prefix of the dead-letter destinations of queues.")] = (
-        f"{DEFAULT_DEAD_LETTER_QUEUE}.Queue."
+    queue_prefix: str = attribute(
+        f"{DEFAULT_DEAD_LETTER_QUEUE}.Queue.", "Prefix of the dead-letter destinations of queues."
     )
-    topic_prefix: Annotated[str, Attribute("Prefix of the dead-letter destinations of topics.")] = (
-        f"{DEFAULT_DEAD_LETTER_QUEUE}.Topic."
+    topic_prefix: str = attribute(
+        f"{DEFAULT_DEAD_LETTER_QUEUE}.Topic.", "Prefix of the dead-letter destinations of topics."
     )
-    queue_suffix: Annotated[
-        str | None, Attribute("Suffix of the dead-letter destinations of queues.")
-    ] = None
-    topic_suffix: Annotated[
-        str | None, Attribute("Suffix of the dead-letter destinations of topics.")
-    ] = None
-    use_queue_for_queue_messages: Annotated[
-        bool, Attribute("Whether the dead letters of queues go to a queue; false: to a topic.")
-    ] = True
-    use_queue_for_topic_messages: Annotated[
-        bool, Attribute("Whether the dead letters of topics go to a queue; false: to a topic.")
-    ] = True
-    destination_per_durable_subscriber: Annotated[
-        bool, Attribute("Whether each durable subscription has its own dead-letter destination.")
-    ] = False
-    max_destinations_to_audit: Annotated[
-        int, Attribute("Number of destinations that the audit remembers.", minimum=1)
-    ] = 10_000
+    queue_suffix: str | None = attribute(None, "Suffix of the dead-letter destinations of queues.")
+    topic_suffix: str | None = attribute(None, "Suffix of the dead-letter destinations of topics.")
+    use_queue_for_queue_messages: bool = attribute(
+        True, "Whether the dead letters of queues go to a queue; false: to a topic."
+    )
+    use_queue_for_topic_messages: bool = attribute(
+        True, "Whether the dead letters of topics go to a queue; false: to a topic."
+    )
+    destination_per_durable_subscriber: bool = attribute(
+        False, "Whether each durable subscription has its own dead-letter destination."
+    )
+    max_destinations_to_audit: int = attribute(
+        10_000, "Number of destinations that the audit remembers.", minimum=1
+    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -6,12 +6,12 @@ Durations are seconds. An entry is applied when a destination or a subscription 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
 from pyjms_broker.api.recovery import SubscriptionRecoveryPolicy
-from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.attribute import Unit, attribute
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 from pyjms_broker.policy.eviction import MessageEvictionStrategy, OldestMessageEvictionStrategy
 from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
@@ -42,217 +42,174 @@ _NO_POLICY_DEPTH: Final = 2048
 class PolicyAttributes:
     """The attributes that configuration files write as they are."""
 
-    memory_limit: Annotated[
-        int,
-        Attribute(
-            "Memory for the destination's messages; 0: no limit of its own.", unit=Unit.BYTES
-        ),
-    ] = 0
-    producer_flow_control: Annotated[
-        bool, Attribute("Whether senders wait while the destination is full.")
-    ] = True
-    send_fail_if_no_space: Annotated[
-        bool | None, Attribute("Whether sends fail instead of waiting; null: as in system_usage.")
-    ] = None
-    send_fail_if_no_space_after_timeout: Annotated[
-        float | None,
-        Attribute(
-            "Time that sends wait before they fail, 0: unlimited; null: as in system_usage.",
-            unit=Unit.SECONDS,
-        ),
-    ] = None
-    blocked_producer_warning_interval: Annotated[
-        float,
-        Attribute(
-            "Minimum time between two warnings about waiting senders; 0: no warnings.",
-            unit=Unit.SECONDS,
-        ),
-    ] = 30.0
-    minimum_message_size: Annotated[
-        int,
-        Attribute(
-            "Memory that each message is counted with, in addition to its body and properties.",
-            unit=Unit.BYTES,
-        ),
-    ] = 1024
-    use_cache: Annotated[
-        bool, Attribute("Whether stored messages are also kept in memory while there is space.")
-    ] = True
-    cursor_memory_high_water_mark: Annotated[
-        int,
-        Attribute(
-            "Percentage of the memory limits from which pending messages are left to the stores.",
-            minimum=0,
-            maximum=100,
-        ),
-    ] = 70
-    store_usage_high_water_mark: Annotated[
-        int, Attribute("Percentage of store_limit from which senders wait.", minimum=1, maximum=100)
-    ] = 100
-    persist_jms_redelivered: Annotated[
-        bool,
-        Attribute(
-            "Whether a dispatch is stored first, so that JMSRedelivered is set after a restart."
-        ),
-    ] = False
+    memory_limit: int = attribute(
+        0, "Memory for the destination's messages; 0: no limit of its own.", unit=Unit.BYTES
+    )
+    producer_flow_control: bool = attribute(
+        True, "Whether senders wait while the destination is full."
+    )
+    send_fail_if_no_space: bool | None = attribute(
+        None, "Whether sends fail instead of waiting; null: as in system_usage."
+    )
+    send_fail_if_no_space_after_timeout: float | None = attribute(
+        None,
+        "Time that sends wait before they fail, 0: unlimited; null: as in system_usage.",
+        unit=Unit.SECONDS,
+    )
+    blocked_producer_warning_interval: float = attribute(
+        30.0,
+        "Minimum time between two warnings about waiting senders; 0: no warnings.",
+        unit=Unit.SECONDS,
+    )
+    minimum_message_size: int = attribute(
+        1024,
+        "Memory that each message is counted with, in addition to its body and properties.",
+        unit=Unit.BYTES,
+    )
+    use_cache: bool = attribute(
+        True, "Whether stored messages are also kept in memory while there is space."
+    )
+    cursor_memory_high_water_mark: int = attribute(
+        70,
+        "Percentage of the memory limits from which pending messages are left to the stores.",
+        minimum=0,
+        maximum=100,
+    )
+    store_usage_high_water_mark: int = attribute(
+        100, "Percentage of store_limit from which senders wait.", minimum=1, maximum=100
+    )
+    persist_jms_redelivered: bool = attribute(
+        False, "Whether a dispatch is stored first, so that JMSRedelivered is set after a restart."
+    )
     """Whether a queue's store marks each message as redelivered before it is sent."""
-    max_page_size: Annotated[
-        int,
-        Attribute(
-            "Maximum number of undispatched messages of a queue that are paged in.", minimum=1
-        ),
-    ] = 200
-    max_browse_page_size: Annotated[
-        int | None,
-        Attribute("Maximum number of messages that a browser returns; null: unlimited.", minimum=1),
-    ] = 400
-    max_expire_page_size: Annotated[
-        int, Attribute("Maximum number of messages that an expiry scan checks.", minimum=1)
-    ] = 400
-    expire_messages_period: Annotated[
-        float, Attribute("Time between two expiry scans; 0: no scans.", unit=Unit.SECONDS)
-    ] = 30.0
-    prioritized_messages: Annotated[
-        bool, Attribute("Whether messages are ordered by JMSPriority.")
-    ] = False
-    strict_order_dispatch: Annotated[
-        bool, Attribute("Whether one consumer's prefetch is filled before the next one's.")
-    ] = False
-    use_consumer_priority: Annotated[
-        bool, Attribute("Whether consumers of higher priority are preferred.")
-    ] = True
-    all_consumers_exclusive_by_default: Annotated[
-        bool, Attribute("Whether every consumer is exclusive.")
-    ] = False
-    lazy_dispatch: Annotated[
-        bool,
-        Attribute("Whether only as many messages are paged in as the consumers have capacity for."),
-    ] = False
-    consumers_before_dispatch_starts: Annotated[
-        int, Attribute("Number of consumers to wait for before the first dispatch.", minimum=0)
-    ] = 0
-    time_before_dispatch_starts: Annotated[
-        float, Attribute("Time to wait before the first dispatch.", unit=Unit.SECONDS)
-    ] = 0.0
+    max_page_size: int = attribute(
+        200, "Maximum number of undispatched messages of a queue that are paged in.", minimum=1
+    )
+    max_browse_page_size: int | None = attribute(
+        400, "Maximum number of messages that a browser returns; null: unlimited.", minimum=1
+    )
+    max_expire_page_size: int = attribute(
+        400, "Maximum number of messages that an expiry scan checks.", minimum=1
+    )
+    expire_messages_period: float = attribute(
+        30.0, "Time between two expiry scans; 0: no scans.", unit=Unit.SECONDS
+    )
+    prioritized_messages: bool = attribute(False, "Whether messages are ordered by JMSPriority.")
+    strict_order_dispatch: bool = attribute(
+        False, "Whether one consumer's prefetch is filled before the next one's."
+    )
+    use_consumer_priority: bool = attribute(
+        True, "Whether consumers of higher priority are preferred."
+    )
+    all_consumers_exclusive_by_default: bool = attribute(
+        False, "Whether every consumer is exclusive."
+    )
+    lazy_dispatch: bool = attribute(
+        False, "Whether only as many messages are paged in as the consumers have capacity for."
+    )
+    consumers_before_dispatch_starts: int = attribute(
+        0, "Number of consumers to wait for before the first dispatch.", minimum=0
+    )
+    time_before_dispatch_starts: float = attribute(
+        0.0, "Time to wait before the first dispatch.", unit=Unit.SECONDS
+    )
     """Seconds to wait before the first dispatch.
     With `consumers_before_dispatch_starts` it is the longest wait, and 0 means 1 second.
     """
-    message_group_map_factory_type: Annotated[
-        str,
-        Attribute(
-            "cached, cached?cacheSize=1024, bucket?bucketCount=1024 or simple: how groups are "
-            "tracked."
-        ),
-    ] = "cached"
-    queue_prefetch: Annotated[
-        int, Attribute("Prefetch of queue consumers that do not set one.", minimum=0)
-    ] = 1000
-    queue_browser_prefetch: Annotated[
-        int, Attribute("Prefetch of queue browsers that do not set one.", minimum=0)
-    ] = 500
-    topic_prefetch: Annotated[
-        int, Attribute("Prefetch of topic consumers that do not set one.", minimum=0)
-    ] = 32767
-    durable_topic_prefetch: Annotated[
-        int, Attribute("Prefetch of durable subscribers that do not set one.", minimum=0)
-    ] = 100
+    message_group_map_factory_type: str = attribute(
+        "cached",
+        "cached, cached?cacheSize=1024, bucket?bucketCount=1024 or simple: how groups are tracked.",
+    )
+    queue_prefetch: int = attribute(
+        1000, "Prefetch of queue consumers that do not set one.", minimum=0
+    )
+    queue_browser_prefetch: int = attribute(
+        500, "Prefetch of queue browsers that do not set one.", minimum=0
+    )
+    topic_prefetch: int = attribute(
+        32767, "Prefetch of topic consumers that do not set one.", minimum=0
+    )
+    durable_topic_prefetch: int = attribute(
+        100, "Prefetch of durable subscribers that do not set one.", minimum=0
+    )
     """The prefetches replace a consumer's own only where that is the built-in default."""
-    use_prefetch_extension: Annotated[
-        bool,
-        Attribute(
-            "Whether delivered messages leave the prefetch window before they are acknowledged."
-        ),
-    ] = True
-    enable_audit: Annotated[
-        bool, Attribute("Whether messages with a message id that was seen before are dropped.")
-    ] = True
-    max_producers_to_audit: Annotated[
-        int, Attribute("Number of producers that the audit remembers.", minimum=1)
-    ] = 64
-    max_audit_depth: Annotated[
-        int,
-        Attribute("Number of messages of each producer that a topic's audit remembers.", minimum=1),
-    ] = 10_000
-    max_queue_audit_depth: Annotated[
-        int,
-        Attribute("Number of messages of each producer that a queue's audit remembers.", minimum=1),
-    ] = 10_000
-    pending_queue_policy: Annotated[
-        PendingQueuePolicy,
-        Attribute(
-            "Where a queue's messages wait that do not fit in memory: on disk; vmQueueCursor: "
-            "nowhere."
-        ),
-    ] = "storeCursor"
+    use_prefetch_extension: bool = attribute(
+        True, "Whether delivered messages leave the prefetch window before they are acknowledged."
+    )
+    enable_audit: bool = attribute(
+        True, "Whether messages with a message id that was seen before are dropped."
+    )
+    max_producers_to_audit: int = attribute(
+        64, "Number of producers that the audit remembers.", minimum=1
+    )
+    max_audit_depth: int = attribute(
+        10_000, "Number of messages of each producer that a topic's audit remembers.", minimum=1
+    )
+    max_queue_audit_depth: int = attribute(
+        10_000, "Number of messages of each producer that a queue's audit remembers.", minimum=1
+    )
+    pending_queue_policy: PendingQueuePolicy = attribute(
+        "storeCursor",
+        "Where a queue's messages wait that do not fit in memory: on disk; vmQueueCursor: nowhere.",
+    )
     """Where a queue's pending messages are: `storeCursor` leaves them to the store or the temp
     store beyond the high-water mark, `vmQueueCursor` keeps all in memory."""
-    pending_subscriber_policy: Annotated[
-        PendingSubscriberPolicy,
-        Attribute("The same for non-durable topic consumers: on disk; vmCursor: nowhere."),
-    ] = "fileCursor"
+    pending_subscriber_policy: PendingSubscriberPolicy = attribute(
+        "fileCursor", "The same for non-durable topic consumers: on disk; vmCursor: nowhere."
+    )
     """Where the pending messages of a non-durable topic consumer are: `fileCursor` uses the temp
     store, `vmCursor` keeps all in memory."""
-    pending_durable_subscriber_policy: Annotated[
-        PendingDurableSubscriberPolicy,
-        Attribute("The same for durable subscriptions: on disk; vmDurableCursor: nowhere."),
-    ] = "storeDurableSubscriberCursor"
+    pending_durable_subscriber_policy: PendingDurableSubscriberPolicy = attribute(
+        "storeDurableSubscriberCursor",
+        "The same for durable subscriptions: on disk; vmDurableCursor: nowhere.",
+    )
     """Where the pending messages of a durable subscription are: `storeDurableSubscriberCursor`
     leaves them to the stores as a queue does, `vmDurableCursor` keeps all in memory."""
-    always_retroactive: Annotated[
-        bool, Attribute("Whether every topic consumer that is not durable is retroactive.")
-    ] = False
-    max_destinations: Annotated[
-        int,
-        Attribute(
-            "Maximum number of destinations that match the policy; -1: unlimited.", minimum=-1
-        ),
-    ] = -1
-    gc_inactive_destinations: Annotated[
-        bool,
-        Attribute(
-            "Whether unused destinations are removed; see schedule_period_for_destination_purge."
-        ),
-    ] = False
-    inactive_timeout_before_gc: Annotated[
-        float,
-        Attribute(
-            "Time without consumers, producers and messages before that; 0: never.",
-            unit=Unit.SECONDS,
-        ),
-    ] = 60.0
-    gc_with_network_consumers: Annotated[
-        bool, Attribute("Whether consumers of a network of brokers count as none there.")
-    ] = False
-    send_advisory_if_no_consumers: Annotated[
-        bool,
-        Attribute(
-            "Whether a non-persistent message that finds no consumer is sent to an advisory topic."
-        ),
-    ] = False
-    advisory_for_delivery: Annotated[
-        bool, Attribute("Whether each message that has arrived causes an advisory.")
-    ] = False
-    advisory_for_dispatched: Annotated[
-        bool, Attribute("Whether each message that is sent to a consumer causes an advisory.")
-    ] = False
-    advisory_for_consumed: Annotated[
-        bool, Attribute("Whether each acknowledged message causes an advisory.")
-    ] = False
-    advisory_for_discarding_messages: Annotated[
-        bool, Attribute("Whether each evicted message causes an advisory.")
-    ] = False
-    advisory_for_slow_consumers: Annotated[
-        bool, Attribute("Whether each consumer that becomes slow causes an advisory.")
-    ] = False
-    advisory_for_fast_producers: Annotated[
-        bool, Attribute("Whether each message that finds memory full causes one on its producer.")
-    ] = False
-    advisory_when_full: Annotated[
-        bool, Attribute("Whether each message that finds memory full causes one on the memory.")
-    ] = False
-    include_body_for_advisory: Annotated[
-        bool, Attribute("Whether advisories about messages contain their bodies.")
-    ] = False
+    always_retroactive: bool = attribute(
+        False, "Whether every topic consumer that is not durable is retroactive."
+    )
+    max_destinations: int = attribute(
+        -1, "Maximum number of destinations that match the policy; -1: unlimited.", minimum=-1
+    )
+    gc_inactive_destinations: bool = attribute(
+        False, "Whether unused destinations are removed; see schedule_period_for_destination_purge."
+    )
+    inactive_timeout_before_gc: float = attribute(
+        60.0,
+        "Time without consumers, producers and messages before that; 0: never.",
+        unit=Unit.SECONDS,
+    )
+    gc_with_network_consumers: bool = attribute(
+        False, "Whether consumers of a network of brokers count as none there."
+    )
+    send_advisory_if_no_consumers: bool = attribute(
+        False,
+        "Whether a non-persistent message that finds no consumer is sent to an advisory topic.",
+    )
+    advisory_for_delivery: bool = attribute(
+        False, "Whether each message that has arrived causes an advisory."
+    )
+    advisory_for_dispatched: bool = attribute(
+        False, "Whether each message that is sent to a consumer causes an advisory."
+    )
+    advisory_for_consumed: bool = attribute(
+        False, "Whether each acknowledged message causes an advisory."
+    )
+    advisory_for_discarding_messages: bool = attribute(
+        False, "Whether each evicted message causes an advisory."
+    )
+    advisory_for_slow_consumers: bool = attribute(
+        False, "Whether each consumer that becomes slow causes an advisory."
+    )
+    advisory_for_fast_producers: bool = attribute(
+        False, "Whether each message that finds memory full causes one on its producer."
+    )
+    advisory_when_full: bool = attribute(
+        False, "Whether each message that finds memory full causes one on the memory."
+    )
+    include_body_for_advisory: bool = attribute(
+        False, "Whether advisories about messages contain their bodies."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.attribute import Unit, attribute
 
 __all__ = ["ConditionalNetworkBridgeAttributes", "ConditionalNetworkBridgeFilterFactory"]
 
@@ -14,26 +13,22 @@ __all__ = ["ConditionalNetworkBridgeAttributes", "ConditionalNetworkBridgeFilter
 class ConditionalNetworkBridgeAttributes:
     """The attributes of `ConditionalNetworkBridgeFilterFactory`."""
 
-    replay_when_no_consumers: Annotated[
-        bool,
-        Attribute(
-            "Whether messages return to the broker they came from once the queue has no consumer."
-        ),
-    ] = False
-    replay_delay: Annotated[
-        float, Attribute("Time that a message stays before it may return.", unit=Unit.SECONDS)
-    ] = 0.0
-    rate_limit: Annotated[
-        int,
-        Attribute("Messages that a bridge takes in rate_duration; 0: any number.", minimum=0),
-    ] = 0
-    rate_duration: Annotated[
-        float, Attribute("Time for which rate_limit is counted.", unit=Unit.SECONDS)
-    ] = 1.0
-    selector_aware: Annotated[
-        bool,
-        Attribute("Whether a consumer counts only if its selector matches the message."),
-    ] = False
+    replay_when_no_consumers: bool = attribute(
+        False,
+        "Whether messages return to the broker they came from once the queue has no consumer.",
+    )
+    replay_delay: float = attribute(
+        0.0, "Time that a message stays before it may return.", unit=Unit.SECONDS
+    )
+    rate_limit: int = attribute(
+        0, "Messages that a bridge takes in rate_duration; 0: any number.", minimum=0
+    )
+    rate_duration: float = attribute(
+        1.0, "Time for which rate_limit is counted.", unit=Unit.SECONDS
+    )
+    selector_aware: bool = attribute(
+        False, "Whether a consumer counts only if its selector matches the message."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

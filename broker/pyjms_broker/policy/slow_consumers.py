@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pyjms import _clock
 from pyjms.errors import ConfigurationException
-from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.attribute import Unit, attribute
 
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
@@ -65,27 +65,24 @@ class SlowConsumerStrategy(Protocol):
 class AbortSlowConsumerAttributes:
     """The attributes of both strategies."""
 
-    max_slow_count: Annotated[
-        int,
-        Attribute("How often a consumer may become slow before it is aborted; -1: any number."),
-    ] = -1
-    max_slow_duration: Annotated[
-        float,
-        Attribute(
-            "Time that a consumer may be slow before it is aborted, in whole check periods; "
-            "0: unlimited.",
-            unit=Unit.SECONDS,
-        ),
-    ] = 30.0
-    check_period: Annotated[
-        float, Attribute("Time between two checks of the consumers.", unit=Unit.SECONDS)
-    ] = 30.0
-    abort_connection: Annotated[
-        bool, Attribute("Whether the consumer's connection is closed, instead of the consumer.")
-    ] = False
-    ignore_network_consumers: Annotated[
-        bool, Attribute("Whether consumers of a network of brokers are never aborted.")
-    ] = True
+    max_slow_count: int = attribute(
+        -1, "How often a consumer may become slow before it is aborted; -1: any number."
+    )
+    max_slow_duration: float = attribute(
+        30.0,
+        "Time that a consumer may be slow before it is aborted, in whole check periods; "
+        "0: unlimited.",
+        unit=Unit.SECONDS,
+    )
+    check_period: float = attribute(
+        30.0, "Time between two checks of the consumers.", unit=Unit.SECONDS
+    )
+    abort_connection: bool = attribute(
+        False, "Whether the consumer's connection is closed, instead of the consumer."
+    )
+    ignore_network_consumers: bool = attribute(
+        True, "Whether consumers of a network of brokers are never aborted."
+    )
 
     def __post_init__(self) -> None:
         if self.check_period <= 0:
@@ -96,13 +93,12 @@ class AbortSlowConsumerAttributes:
 class AbortSlowAckConsumerAttributes(AbortSlowConsumerAttributes):
     """The attributes of the strategy by acknowledgements."""
 
-    max_time_since_last_ack: Annotated[
-        float,
-        Attribute("Time without an acknowledgement after which it is slow.", unit=Unit.SECONDS),
-    ] = 30.0
-    ignore_idle_consumers: Annotated[
-        bool, Attribute("Whether consumers that have no unacknowledged message are never slow.")
-    ] = True
+    max_time_since_last_ack: float = attribute(
+        30.0, "Time without an acknowledgement after which it is slow.", unit=Unit.SECONDS
+    )
+    ignore_idle_consumers: bool = attribute(
+        True, "Whether consumers that have no unacknowledged message are never slow."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Protocol
+from typing import Final, Protocol
 
 from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
-from pyjms_broker.attribute import Attribute
+from pyjms_broker.attribute import attribute
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.store.api import StoreState
 
@@ -34,15 +34,15 @@ _RETRY_DELAY: Final = 1.0
 class IOExceptionHandler:
     """What the broker does when its store fails. Source: ActiveMQ DefaultIOExceptionHandler."""
 
-    ignore_all_errors: Annotated[
-        bool, Attribute("Whether the broker keeps running without its store.")
-    ] = False
-    stop_start_connectors: Annotated[
-        bool, Attribute("Whether connectors are closed while the disk is full.")
-    ] = False
-    system_exit_on_shutdown: Annotated[
-        bool, Attribute("Whether the process ends, by SIGTERM, when the broker had to stop.")
-    ] = False
+    ignore_all_errors: bool = attribute(
+        False, "Whether the broker keeps running without its store."
+    )
+    stop_start_connectors: bool = attribute(
+        False, "Whether connectors are closed while the disk is full."
+    )
+    system_exit_on_shutdown: bool = attribute(
+        False, "Whether the process ends, by SIGTERM, when the broker had to stop."
+    )
 
 
 class MonitoredBroker(Protocol):

@@ -7,7 +7,6 @@ of consumers has a queue of its own. Only queues that exist get a copy. (activem
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Destination, Queue, Topic
@@ -18,7 +17,7 @@ from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.attribute import Attribute
+from pyjms_broker.attribute import attribute
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.virtual.interceptor import Routes, VirtualDestination
@@ -30,26 +29,20 @@ __all__ = ["VirtualTopic", "VirtualTopicAttributes"]
 class VirtualTopicAttributes:
     """The attributes of virtual topics, with the broker's default name and prefix."""
 
-    name: Annotated[str, Attribute("Name or pattern of the topics.")] = "VirtualTopic.>"
-    prefix: Annotated[str, Attribute("Prefix of the queues' names, before the topic's name.")] = (
-        "Consumer.*."
+    name: str = attribute("VirtualTopic.>", "Name or pattern of the topics.")
+    prefix: str = attribute("Consumer.*.", "Prefix of the queues' names, before the topic's name.")
+    postfix: str = attribute("", "Suffix of the queues' names, after the topic's name.")
+    selector_aware: bool = attribute(
+        False,
+        "Whether a queue gets only the messages that a connected consumer's selector matches.",
     )
-    postfix: Annotated[str, Attribute("Suffix of the queues' names, after the topic's name.")] = ""
-    selector_aware: Annotated[
-        bool,
-        Attribute(
-            "Whether a queue gets only the messages that a connected consumer's selector matches."
-        ),
-    ] = False
-    local: Annotated[
-        bool, Attribute("Whether messages that came from another broker are not copied.")
-    ] = False
-    drop_on_resource_limit: Annotated[
-        bool, Attribute("Whether a full queue does not get a message, instead of failing the send.")
-    ] = False
-    set_original_destination: Annotated[
-        bool, Attribute("Whether copies have the topic as their original destination.")
-    ] = True
+    local: bool = attribute(False, "Whether messages that came from another broker are not copied.")
+    drop_on_resource_limit: bool = attribute(
+        False, "Whether a full queue does not get a message, instead of failing the send."
+    )
+    set_original_destination: bool = attribute(
+        True, "Whether copies have the topic as their original destination."
+    )
     """Whether copies name the queue as destination and the topic as original destination."""
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from pyjms.transport.tls import TlsOptions
-from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.attribute import Unit, attribute
 
 __all__ = ["WebAttributes", "WebConfiguration"]
 
@@ -15,29 +14,25 @@ __all__ = ["WebAttributes", "WebConfiguration"]
 class WebAttributes:
     """The settings of the web server, except its parts, groups and TLS."""
 
-    enabled: Annotated[
-        bool, Attribute("Whether the web server runs; false: this section has no effect.")
-    ] = True
-    host: Annotated[
-        str, Attribute("Address to listen on; 0.0.0.0: all interfaces, which needs users.")
-    ] = "127.0.0.1"
-    port: Annotated[
-        int, Attribute("Port to listen on; 0: any free one.", minimum=0, maximum=65_535)
-    ] = 8161
-    maximum_connections: Annotated[
-        int, Attribute("Connections at once; further ones are closed.", minimum=1)
-    ] = 200
-    maximum_body_size: Annotated[
-        int, Attribute("Size of a request's body; a larger one is refused.", unit=Unit.BYTES)
-    ] = 8 * 1024 * 1024
-    request_timeout: Annotated[
-        float,
-        Attribute("Time for a request to arrive, head and body each.", unit=Unit.SECONDS),
-    ] = 20.0
-    session_timeout: Annotated[
-        float,
-        Attribute("Time without requests after which a login ends.", unit=Unit.SECONDS),
-    ] = 1800.0
+    enabled: bool = attribute(
+        True, "Whether the web server runs; false: this section has no effect."
+    )
+    host: str = attribute(
+        "127.0.0.1", "Address to listen on; 0.0.0.0: all interfaces, which needs users."
+    )
+    port: int = attribute(8161, "Port to listen on; 0: any free one.", minimum=0, maximum=65_535)
+    maximum_connections: int = attribute(
+        200, "Connections at once; further ones are closed.", minimum=1
+    )
+    maximum_body_size: int = attribute(
+        8 * 1024 * 1024, "Size of a request's body; a larger one is refused.", unit=Unit.BYTES
+    )
+    request_timeout: float = attribute(
+        20.0, "Time for a request to arrive, head and body each.", unit=Unit.SECONDS
+    )
+    session_timeout: float = attribute(
+        1800.0, "Time without requests after which a login ends.", unit=Unit.SECONDS
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

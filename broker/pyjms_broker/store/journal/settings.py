@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
 from pyjms.wire.kahadb.journal import MAX_FILE_LENGTH, MAX_WRITE_BATCH_SIZE
-from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.attribute import Unit, attribute
 
 __all__ = ["DiskSyncStrategy", "JournalSettings", "PreallocationScope", "PreallocationStrategy"]
 
@@ -60,71 +59,62 @@ class JournalSettings:
         ValueError: a value is out of range.
     """
 
-    max_file_length: Annotated[
-        int, Attribute("Size of one segment, db-N.log.", unit=Unit.BYTES)
-    ] = MAX_FILE_LENGTH
-    max_write_batch_size: Annotated[
-        int, Attribute("Maximum size of one write.", unit=Unit.BYTES)
-    ] = MAX_WRITE_BATCH_SIZE
-    disk_sync_strategy: Annotated[
-        DiskSyncStrategy,
-        Attribute("When writes are synced: always (before each response), periodic, never."),
-    ] = DiskSyncStrategy.ALWAYS
-    disk_sync_interval: Annotated[
-        float, Attribute("Time between syncs, if periodic.", unit=Unit.SECONDS)
-    ] = 1.0
-    preallocation_strategy: Annotated[
-        PreallocationStrategy,
-        Attribute("How segments are allocated: sparse_file, os_kernel_copy, zeros, chunked_zeros."),
-    ] = PreallocationStrategy.SPARSE_FILE
-    preallocation_scope: Annotated[
-        PreallocationScope,
-        Attribute(
-            "Which segments are allocated ahead: entire_journal, entire_journal_async, none."
-        ),
-    ] = PreallocationScope.ENTIRE_JOURNAL
-    checksum: Annotated[bool, Attribute("Whether batches carry a checksum.")] = True
-    check_for_corrupt_journal_files: Annotated[
-        bool, Attribute("Whether all segments are checked at start, not only the last one.")
-    ] = False
+    max_file_length: int = attribute(
+        MAX_FILE_LENGTH, "Size of one segment, db-N.log.", unit=Unit.BYTES
+    )
+    max_write_batch_size: int = attribute(
+        MAX_WRITE_BATCH_SIZE, "Maximum size of one write.", unit=Unit.BYTES
+    )
+    disk_sync_strategy: DiskSyncStrategy = attribute(
+        DiskSyncStrategy.ALWAYS,
+        "When writes are synced: always (before each response), periodic, never.",
+    )
+    disk_sync_interval: float = attribute(
+        1.0, "Time between syncs, if periodic.", unit=Unit.SECONDS
+    )
+    preallocation_strategy: PreallocationStrategy = attribute(
+        PreallocationStrategy.SPARSE_FILE,
+        "How segments are allocated: sparse_file, os_kernel_copy, zeros, chunked_zeros.",
+    )
+    preallocation_scope: PreallocationScope = attribute(
+        PreallocationScope.ENTIRE_JOURNAL,
+        "Which segments are allocated ahead: entire_journal, entire_journal_async, none.",
+    )
+    checksum: bool = attribute(True, "Whether batches carry a checksum.")
+    check_for_corrupt_journal_files: bool = attribute(
+        False, "Whether all segments are checked at start, not only the last one."
+    )
     """Check all segments at open, and keep what follows damage in the last one."""
-    verify_checksums_at_reading: Annotated[
-        bool,
-        Attribute("Whether the checksum of a batch is checked when a record is read from it."),
-    ] = True
+    verify_checksums_at_reading: bool = attribute(
+        True, "Whether the checksum of a batch is checked when a record is read from it."
+    )
     """Return records of sound batches only; False: all that can be decoded."""
-    archive_data_logs: Annotated[
-        bool,
-        Attribute("Whether segments that are no longer needed are archived instead of deleted."),
-    ] = False
+    archive_data_logs: bool = attribute(
+        False, "Whether segments that are no longer needed are archived instead of deleted."
+    )
     """Move segments that are no longer needed instead of deleting them.
 
     (activemq-persistence K19)
     """
-    directory_archive: Annotated[
-        Path | None,
-        Attribute("Directory of archived segments; null: data-archive next to the journal."),
-    ] = None
-    max_async_jobs: Annotated[
-        int,
-        Attribute(
-            "Maximum number of records that wait to be written before senders wait.", minimum=1
-        ),
-    ] = 10000
+    directory_archive: Path | None = attribute(
+        None, "Directory of archived segments; null: data-archive next to the journal."
+    )
+    max_async_jobs: int = attribute(
+        10000, "Maximum number of records that wait to be written before senders wait.", minimum=1
+    )
     """The journal is CONGESTED while more completions wait for one write."""
-    max_waiting_bytes: Annotated[
-        int,
-        Attribute(
-            "Maximum size of records that wait to be written before senders wait.", unit=Unit.BYTES
-        ),
-    ] = 64 << 20
-    resume_check_sleep_period: Annotated[
-        float, Attribute("Time between attempts to write to a full disk.", unit=Unit.SECONDS)
-    ] = 5.0
+    max_waiting_bytes: int = attribute(
+        64 << 20,
+        "Maximum size of records that wait to be written before senders wait.",
+        unit=Unit.BYTES,
+    )
+    resume_check_sleep_period: float = attribute(
+        5.0, "Time between attempts to write to a full disk.", unit=Unit.SECONDS
+    )
     """Seconds between retries on a full disk (activemq-persistence K24)."""
-    ignore_no_space_errors: Annotated[
-        bool, Attribute("Whether the broker waits for space on a full disk; false: it stops.")
-    ] = True
+    ignore_no_space_errors: bool = attribute(
+        True, "Whether the broker waits for space on a full disk; false: it stops."
+    )
     """Wait for space when the disk is full; False: fail (activemq-persistence K24)."""
 
     def __post_init__(self) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 from pyjms.errors import ConfigurationException
 from pyjms.wire.kahadb.frames import STORE_OPENWIRE_VERSION
-from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.attribute import Unit, attribute
 from pyjms_broker.store.journal.settings import JournalSettings
 
 __all__ = ["KahaDBSettings", "PurgeRecoveredXATransactionStrategy"]
@@ -35,83 +35,69 @@ class KahaDBSettings:
     """The attributes of `<kahaDB>`; those of its journal are in `journal`."""
 
     journal: JournalSettings = field(default_factory=JournalSettings)
-    index_directory: Annotated[
-        Path | None, Attribute("Directory of the index; null: next to the journal.")
-    ] = None
-    checkpoint_interval: Annotated[
-        float, Attribute("Time between checkpoints of the index.", unit=Unit.SECONDS)
-    ] = 5.0
-    cleanup_interval: Annotated[
-        float,
-        Attribute(
-            "Time between cleanups of the journal; 0, like checkpoint_interval: 0: at the stop "
-            "only.",
-            unit=Unit.SECONDS,
-        ),
-    ] = 30.0
-    cleanup_on_stop: Annotated[bool, Attribute("Whether there is a cleanup at the stop, too.")] = (
-        True
+    index_directory: Path | None = attribute(
+        None, "Directory of the index; null: next to the journal."
     )
-    concurrent_store_and_dispatch_queues: Annotated[
-        bool, Attribute("Whether queues dispatch messages while they are being stored.")
-    ] = True
-    concurrent_store_and_dispatch_topics: Annotated[
-        bool, Attribute("Whether topics dispatch messages while they are being stored.")
-    ] = False
-    force_recover_index: Annotated[bool, Attribute("Whether the index is rebuilt at start.")] = (
-        False
+    checkpoint_interval: float = attribute(
+        5.0, "Time between checkpoints of the index.", unit=Unit.SECONDS
     )
-    archive_corrupted_index: Annotated[
-        bool, Attribute("Whether an unreadable index is kept when it is replaced.")
-    ] = False
-    ignore_missing_journalfiles: Annotated[
-        bool,
-        Attribute(
-            "Whether messages in missing or damaged segments are dropped; false: the start fails."
-        ),
-    ] = False
+    cleanup_interval: float = attribute(
+        30.0,
+        "Time between cleanups of the journal; 0, like checkpoint_interval: 0: at the stop only.",
+        unit=Unit.SECONDS,
+    )
+    cleanup_on_stop: bool = attribute(True, "Whether there is a cleanup at the stop, too.")
+    concurrent_store_and_dispatch_queues: bool = attribute(
+        True, "Whether queues dispatch messages while they are being stored."
+    )
+    concurrent_store_and_dispatch_topics: bool = attribute(
+        False, "Whether topics dispatch messages while they are being stored."
+    )
+    force_recover_index: bool = attribute(False, "Whether the index is rebuilt at start.")
+    archive_corrupted_index: bool = attribute(
+        False, "Whether an unreadable index is kept when it is replaced."
+    )
+    ignore_missing_journalfiles: bool = attribute(
+        False,
+        "Whether messages in missing or damaged segments are dropped; false: the start fails.",
+    )
     """Start without the messages of segments that are missing or damaged.
 
     (activemq-persistence K23)
     """
-    max_failover_producers_to_track: Annotated[
-        int,
-        Attribute("Number of producers whose last message id is known after a restart.", minimum=0),
-    ] = 64
-    purge_recovered_xa_transaction_strategy: Annotated[
-        PurgeRecoveredXATransactionStrategy,
-        Attribute(
-            "What happens to prepared transactions at start: never (kept), commit, rollback."
-        ),
-    ] = PurgeRecoveredXATransactionStrategy.NEVER
-    enable_ack_compaction: Annotated[
-        bool, Attribute("Whether segments that hold only acknowledgements are compacted.")
-    ] = True
-    compact_acks_after_no_gc: Annotated[
-        int, Attribute("Number of cleanups without effect before a compaction.", minimum=0)
-    ] = 10
-    compact_acks_ignores_store_growth: Annotated[
-        bool, Attribute("Whether acknowledgements are compacted even while the journal grows.")
-    ] = False
-    store_open_wire_version: Annotated[
-        int, Attribute("OpenWire version of the messages in a new store.", minimum=1, maximum=12)
-    ] = STORE_OPENWIRE_VERSION
+    max_failover_producers_to_track: int = attribute(
+        64, "Number of producers whose last message id is known after a restart.", minimum=0
+    )
+    purge_recovered_xa_transaction_strategy: PurgeRecoveredXATransactionStrategy = attribute(
+        PurgeRecoveredXATransactionStrategy.NEVER,
+        "What happens to prepared transactions at start: never (kept), commit, rollback.",
+    )
+    enable_ack_compaction: bool = attribute(
+        True, "Whether segments that hold only acknowledgements are compacted."
+    )
+    compact_acks_after_no_gc: int = attribute(
+        10, "Number of cleanups without effect before a compaction.", minimum=0
+    )
+    compact_acks_ignores_store_growth: bool = attribute(
+        False, "Whether acknowledgements are compacted even while the journal grows."
+    )
+    store_open_wire_version: int = attribute(
+        STORE_OPENWIRE_VERSION,
+        "OpenWire version of the messages in a new store.",
+        minimum=1,
+        maximum=12,
+    )
     """For a new store; one with messages keeps the version in which they are written."""
-    use_lock: Annotated[
-        bool, Attribute("Whether only one broker at a time may open the store.")
-    ] = True
-    lock_acquire_sleep_interval: Annotated[
-        float, Attribute("Time between a slave's attempts to get the lock.", unit=Unit.SECONDS)
-    ] = 10.0
-    fail_if_locked: Annotated[
-        bool, Attribute("Whether the start fails instead of waiting for the lock.")
-    ] = False
-    lock_keep_alive_period: Annotated[
-        float,
-        Attribute(
-            "Time between checks that the lock is still held; 0: no checks.", unit=Unit.SECONDS
-        ),
-    ] = 0.0
+    use_lock: bool = attribute(True, "Whether only one broker at a time may open the store.")
+    lock_acquire_sleep_interval: float = attribute(
+        10.0, "Time between a slave's attempts to get the lock.", unit=Unit.SECONDS
+    )
+    fail_if_locked: bool = attribute(
+        False, "Whether the start fails instead of waiting for the lock."
+    )
+    lock_keep_alive_period: float = attribute(
+        0.0, "Time between checks that the lock is still held; 0: no checks.", unit=Unit.SECONDS
+    )
     """Seconds between checks that the lock is still ours; 0: no checks.
 
     (activemq-persistence H2)
