@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
-__all__ = ["duration"]
+__all__ = ["duration_option"]
 
 
-def duration(text: object) -> float:
-    """Return the seconds of an option's text; the parser of duration options."""
+def duration_option(*names: str, text: str) -> Any:
+    """Return an option for a duration of zero or more; `text` is its help."""
+    return typer.Option(*names, parser=_duration, metavar="DURATION", help=text)
+
+
+def _duration(text: object) -> float:
+    """Return the seconds of an option's text."""
     from pyjms._yaml.durations import read_duration
 
     if isinstance(text, float):  # a default value

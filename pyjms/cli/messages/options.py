@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from pyjms.cli.durations import duration
+from pyjms.cli.durations import duration_option
 
 __all__ = [
     "Body",
@@ -40,12 +40,7 @@ Selector: TypeAlias = Annotated[
 ]
 MessageTimeout: TypeAlias = Annotated[
     float,
-    typer.Option(
-        "--timeout",
-        parser=duration,
-        metavar="DURATION",
-        help="How long to wait for each message.",
-    ),
+    duration_option("--timeout", text="How long to wait for each message."),
 ]
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON object per line, with all headers.")
@@ -79,19 +74,12 @@ Properties: TypeAlias = Annotated[
 ]
 TimeToLive: TypeAlias = Annotated[
     float | None,
-    typer.Option(
-        "--ttl",
-        parser=duration,
-        metavar="DURATION",
-        help="How long until the message expires, such as 5m.",
-    ),
+    duration_option("--ttl", text="How long until the message expires, such as 5m."),
 ]
 Delay: TypeAlias = Annotated[
     float | None,
-    typer.Option(
-        parser=duration,
-        metavar="DURATION",
-        help="How long the broker waits before it delivers the message; needs its scheduler "
-        "(schedulerSupport).",
+    duration_option(
+        text="How long the broker waits before it delivers the message; needs its scheduler "
+        "(schedulerSupport)."
     ),
 ]

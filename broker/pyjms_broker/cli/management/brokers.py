@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pyjms.cli.durations import duration
+from pyjms.cli.durations import duration_option
 from pyjms_broker.cli.management.client import Attributes, ManagementClient
 from pyjms_broker.cli.management.options import Json, management_command
 
@@ -78,12 +78,7 @@ Names = Annotated[
 All = Annotated[bool, typer.Option("--all", help="All brokers at the URL.")]
 Wait = Annotated[
     float,
-    typer.Option(
-        "--timeout",
-        parser=duration,
-        metavar="DURATION",
-        help="How long to wait for it to stop; 0: do not wait.",
-    ),
+    duration_option("--timeout", text="How long to wait for it to stop; 0: do not wait."),
 ]
 
 

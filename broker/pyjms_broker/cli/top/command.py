@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from pyjms.cli.credentials import PasswordFile
-from pyjms.cli.durations import duration
+from pyjms.cli.durations import duration_option
 from pyjms_broker.cli.management.client import DEFAULT_URL
 from pyjms_broker.cli.management.options import ManagementUrl, ManagementUser, Password
 
@@ -23,12 +21,7 @@ _PATIENCE: Final = 10.0
 
 def top(
     interval: Annotated[
-        float,
-        typer.Option(
-            parser=duration,
-            metavar="DURATION",
-            help="Time between two readings, at least 200ms.",
-        ),
+        float, duration_option(text="Time between two readings, at least 200ms.")
     ] = 2.0,
     url: ManagementUrl = DEFAULT_URL,
     user: ManagementUser = None,

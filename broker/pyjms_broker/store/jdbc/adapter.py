@@ -148,7 +148,7 @@ class JDBCPersistenceAdapter:
         self.is_slave = is_slave
 
     def _make_writer(self) -> Writer:
-        return Writer(self.database, self.settings, self._on_outcome, self._on_state)
+        return Writer(self.database, self.settings, self)
 
     def _open(self) -> None:
         if self.database.file is not None:
@@ -334,7 +334,9 @@ class JDBCPersistenceAdapter:
                     f"The lock on the database {self.database.name} is lost; the store has stopped"
                 )
 
-    def _on_outcome(self, outcome: Outcome) -> None:
+    # for the writer
+    def database_answered(self, outcome: Outcome) -> None:
+        """Correct the counts that only the database knows."""
         stores = self._by_container
         for container, size in outcome.freed:
             if container in stores:
@@ -342,10 +344,7 @@ class JDBCPersistenceAdapter:
         for container, count, size in outcome.not_removed:
             if container in stores:
                 stores[container].adjust_counts(count, size)
-        for key, count in (
-            *outcome.not_acknowledged,
-            *outcome.subscribed,
-        ):
+        for key, count in (*outcome.not_acknowledged, *outcome.subscribed):
             store = stores.get(key.container)
             if isinstance(store, JDBCTopicMessageStore):
                 store.correct_subscription(
@@ -359,7 +358,8 @@ class JDBCPersistenceAdapter:
             if isinstance(store, JDBCTopicMessageStore) and count >= _MOST_CLEANED:
                 self._clean_topic(store)
 
-    def _on_state(self, state: StoreState, error: Exception | None) -> None:
+    def writer_changed(self, state: StoreState, error: Exception | None) -> None:
+        """Report a state of the writer as the store's."""
         if self.on_state is not None:
             self.on_state(state, error)
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Event, Thread
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
@@ -77,22 +76,27 @@ class _Batch:
             self.results.append(error)
 
 
+class WriterListener(Protocol):
+    """Learns what the database does, on the loop: the adapter."""
+
+    def database_answered(self, outcome: Outcome) -> None:
+        """Use results that only the database knows."""
+
+    def writer_changed(self, state: StoreState, error: Exception | None) -> None:
+        """Report a new state."""
+
+
 class Writer:
-    """Queues units for the database; `on_outcome` gets the results that only the database knows."""
+    """Queues units for the database; `listener` gets the results that only the database knows."""
 
     def __init__(
-        self,
-        database: Database,
-        settings: JDBCSettings,
-        on_outcome: Callable[[Outcome], None],
-        on_state: Callable[[StoreState, Exception | None], None],
+        self, database: Database, settings: JDBCSettings, listener: WriterListener
     ) -> None:
         self.state = StoreState.RUNNING
         self.error: Exception | None = None
         self._database = database
         self._settings = settings
-        self._on_outcome = on_outcome
-        self._on_state = on_state
+        self._listener = listener
         self._queue: deque[tuple[Unit, Completion]] = deque()
         self._bytes = 0
         self._in_flight: _Batch | None = None
@@ -250,7 +254,7 @@ class Writer:
         """Complete the units that were written or refused."""
         for result in batch.results:
             if isinstance(result, Outcome):
-                self._on_outcome(result)
+                self._listener.database_answered(result)
         if not batch.results:
             return
         results = batch.results if batch.one_by_one else batch.results * len(batch.work)
@@ -323,7 +327,10 @@ class Writer:
         if not quiet:
             if state is StoreState.SUSPENDED:
                 logger.warning("The store is suspended until its database is available: %s", error)
-            self._on_state(state, error)
+            self._changed(state, error)
+
+    def _changed(self, state: StoreState, error: Exception | None) -> None:
+        self._listener.writer_changed(state, error)
 
     def _notify_idle(self) -> None:
         if self._idle is not None and not self._queue and self._in_flight is None:

@@ -65,12 +65,7 @@ class JournaledJDBCPersistenceAdapter(JDBCPersistenceAdapter):
             self._disk,
         )
         return JournaledWriter(
-            self.database,
-            self.settings,
-            self._on_outcome,
-            self._on_state,
-            self._journal,
-            self.journal_settings,
+            self.database, self.settings, self, self._journal, self.journal_settings
         )
 
     async def _read_contents(self) -> Contents:

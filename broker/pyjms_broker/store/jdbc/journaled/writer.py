@@ -17,14 +17,8 @@ from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.damage import quarantine_record
 from pyjms_broker.store.jdbc.execution.database import Database
-from pyjms_broker.store.jdbc.execution.operations import (
-    PASSING,
-    JournalMark,
-    Operation,
-    Outcome,
-    Unit,
-)
-from pyjms_broker.store.jdbc.execution.writer import Writer
+from pyjms_broker.store.jdbc.execution.operations import PASSING, JournalMark, Operation, Unit
+from pyjms_broker.store.jdbc.execution.writer import Writer, WriterListener
 from pyjms_broker.store.jdbc.journaled.codec import (
     DamagedRecordError,
     decode_operations,
@@ -66,13 +60,11 @@ class JournaledWriter(Writer):
         self,
         database: Database,
         settings: JDBCSettings,
-        on_outcome: Callable[[Outcome], None],
-        on_state: Callable[[StoreState, Exception | None], None],
+        listener: WriterListener,
         journal: Journal,
         journal_settings: JournalSettingsJDBC,
     ) -> None:
-        super().__init__(database, settings, on_outcome, self._database_state)
-        self._report = on_state
+        super().__init__(database, settings, listener)
         self._reported = StoreState.RUNNING
         self._journal = journal
         self._limit = journal_settings.journal_log_files * journal_settings.journal_log_file_size
@@ -232,7 +224,7 @@ class JournaledWriter(Writer):
             self._checkpoint_if_due()
         self._report_state(error)
 
-    def _database_state(self, state: StoreState, error: Exception | None) -> None:
+    def _changed(self, state: StoreState, error: Exception | None) -> None:
         if state is StoreState.SUSPENDED:
             logger.warning(
                 "The database is unavailable: checkpoints wait, and messages stay in the journal"
@@ -244,7 +236,7 @@ class JournaledWriter(Writer):
         state = self.overall
         if state is not self._reported:
             self._reported = state
-            self._report(state, error or self.error or self._journal.error)
+            super()._changed(state, error or self.error or self._journal.error)
 
     @property
     def overall(self) -> StoreState:
