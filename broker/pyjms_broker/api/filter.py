@@ -9,7 +9,7 @@ call may raise a JMSException: the client gets it as the response. (activemq-bro
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from pyjms._forwarding import delegated
 from pyjms.errors import IllegalStateException
@@ -20,7 +20,9 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.message import MessageReference
 
-__all__ = ["BrokerFilter", "BrokerPlugin", "InnermostBroker"]
+__all__ = ["BrokerFilter", "BrokerPlugin", "InnermostBroker", "PluginFilter"]
+
+_Plugin = TypeVar("_Plugin")
 
 _NEXT: Final = attrgetter("next")
 _ONCE_A_MESSAGE: Final = (
@@ -136,6 +138,14 @@ class BrokerFilter(Broker):
     network_bridge_started = delegated(Broker.network_bridge_started, _NEXT)
     network_bridge_stopped = delegated(Broker.network_bridge_stopped, _NEXT)
     network_forward_failed = delegated(Broker.network_forward_failed, _NEXT)
+
+
+class PluginFilter(BrokerFilter, Generic[_Plugin]):
+    """The filter of a plug-in, which reads the options of `plugin`."""
+
+    def __init__(self, next_broker: Broker, plugin: _Plugin) -> None:
+        super().__init__(next_broker)
+        self.plugin = plugin
 
 
 class InnermostBroker(Broker):

@@ -16,7 +16,7 @@ from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.filter import PluginFilter
 from pyjms_broker.attribute import attribute
 from pyjms_broker.scheduler.schedule_properties import properties_of
 
@@ -43,15 +43,11 @@ class TraceBrokerPathPlugin:
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`."""
-        return TraceBrokerPathBroker(broker, self.stamp_property)
+        return TraceBrokerPathBroker(broker, self)
 
 
-class TraceBrokerPathBroker(BrokerFilter):
+class TraceBrokerPathBroker(PluginFilter[TraceBrokerPathPlugin]):
     """Appends the broker's name to a property of each message that clients and brokers send."""
-
-    def __init__(self, next_broker: Broker, stamp_property: str) -> None:
-        super().__init__(next_broker)
-        self._property = stamp_property
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         if not exchange.context.is_broker:  # a dead letter has been stamped already
@@ -66,12 +62,12 @@ class TraceBrokerPathBroker(BrokerFilter):
                 "%s: message %s gets no property %s: its properties cannot be decoded: %s",
                 message.destination,
                 message.message_id,
-                self._property,
+                self.plugin.stamp_property,
                 error,
             )
             return
-        passed = properties.get(self._property)
+        passed = properties.get(self.plugin.stamp_property)
         name = self.broker_name
-        properties[self._property] = name if passed is None else f"{passed},{name}"
+        properties[self.plugin.stamp_property] = name if passed is None else f"{passed},{name}"
         message.marshalled_properties = encode_map(properties)
         message.raw = None

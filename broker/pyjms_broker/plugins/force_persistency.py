@@ -11,7 +11,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.filter import PluginFilter
 from pyjms_broker.attribute import attribute
 
 __all__ = ["ForcePersistencyModeBrokerPlugin"]
@@ -27,18 +27,14 @@ class ForcePersistencyModeBrokerPlugin:
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`."""
-        return ForcePersistencyModeBroker(broker, self.persistence_flag)
+        return ForcePersistencyModeBroker(broker, self)
 
 
-class ForcePersistencyModeBroker(BrokerFilter):
+class ForcePersistencyModeBroker(PluginFilter[ForcePersistencyModeBrokerPlugin]):
     """Sets the delivery mode of each message that has another one."""
 
-    def __init__(self, next_broker: Broker, persistent: bool) -> None:
-        super().__init__(next_broker)
-        self._persistent = persistent
-
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
-        if message.persistent is not self._persistent:
-            message.persistent = self._persistent
+        if message.persistent is not self.plugin.persistence_flag:
+            message.persistent = self.plugin.persistence_flag
             message.raw = None
         return self.next.send(exchange, message)

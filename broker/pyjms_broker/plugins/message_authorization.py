@@ -9,7 +9,7 @@ from pyjms._logger import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.filter import PluginFilter
 
 __all__ = ["MessageAuthorizationPlugin"]
 
@@ -37,16 +37,13 @@ class MessageAuthorizationPlugin:
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`."""
-        return _MessageAuthorizationBroker(broker, self.policy)
+        return _MessageAuthorizationBroker(broker, self)
 
 
-class _MessageAuthorizationBroker(BrokerFilter):
+class _MessageAuthorizationBroker(PluginFilter[MessageAuthorizationPlugin]):
     """Gives each connection the function."""
 
-    def __init__(self, next_broker: Broker, policy: MessagePolicy) -> None:
-        super().__init__(next_broker)
-        self._policy = policy
-        self._has_failed = False
+    _has_failed = False
 
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
         super().add_connection(context, info)
@@ -54,7 +51,7 @@ class _MessageAuthorizationBroker(BrokerFilter):
 
     def _may_consume(self, context: ConnectionContext, message: ActiveMQMessage) -> bool:
         try:
-            return self._policy(context, message)
+            return self.plugin.policy(context, message)
         except Exception:
             if not self._has_failed:
                 self._has_failed = True

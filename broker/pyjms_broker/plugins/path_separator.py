@@ -23,7 +23,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.filter import PluginFilter
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import attribute
 
@@ -52,19 +52,15 @@ class DestinationPathSeparatorPlugin:
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`."""
-        return DestinationPathSeparatorBroker(broker, self.path_separator)
+        return DestinationPathSeparatorBroker(broker, self)
 
 
-class DestinationPathSeparatorBroker(BrokerFilter):
+class DestinationPathSeparatorBroker(PluginFilter[DestinationPathSeparatorPlugin]):
     """Rewrites the separator in the destinations that clients name, but not in temporary ones."""
-
-    def __init__(self, next_broker: Broker, separator: str) -> None:
-        super().__init__(next_broker)
-        self._separator = separator
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         destination = message.destination
-        if destination is not None and self._separator in destination.physical_name:
+        if destination is not None and self.plugin.path_separator in destination.physical_name:
             message.destination = self._converted(destination)
             message.raw = None
         return self.next.send(exchange, message)
@@ -129,11 +125,11 @@ class DestinationPathSeparatorBroker(BrokerFilter):
         | DestinationInfo,
     ) -> None:
         destination = command.destination
-        if destination is not None and self._separator in destination.physical_name:
+        if destination is not None and self.plugin.path_separator in destination.physical_name:
             command.destination = self._converted(destination)
 
     def _converted(self, destination: Destination) -> Destination:
-        separator = self._separator
+        separator = self.plugin.path_separator
         if destination.is_temporary or separator not in destination.physical_name:
             return destination
         kind = type(destination)
