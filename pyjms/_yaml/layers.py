@@ -60,10 +60,7 @@ def _no_file(profile: str, layer: FilePath) -> ConfigurationException:
 
 
 def overlay_environment(
-    document: Document,
-    environ: Mapping[str, str],
-    prefix: str,
-    exclude: str | None = None,
+    document: Document, environ: Mapping[str, str], prefix: str, exclude: str | None = None
 ) -> Document:
     """Return `document` with the variables `prefix` + path on top: `PYJMS_JMS__CLIENT_ID`.
 

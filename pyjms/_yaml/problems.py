@@ -117,11 +117,7 @@ def _remove(values: Any, path: Path) -> bool:
 
 class _Lines:
     def __init__(
-        self,
-        model: type[BaseModel],
-        document: Document,
-        translate: Translate,
-        problems: Problems,
+        self, model: type[BaseModel], document: Document, translate: Translate, problems: Problems
     ) -> None:
         self._model = model
         self._document = document

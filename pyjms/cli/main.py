@@ -79,8 +79,7 @@ WorkersOption = Annotated[
     ),
 ]
 ReloadOption = Annotated[
-    bool,
-    typer.Option("--reload", help="Restart when code or settings change. For development."),
+    bool, typer.Option("--reload", help="Restart when code or settings change. For development.")
 ]
 ReloadFolderOption = Annotated[
     list[Path] | None,
@@ -100,8 +99,7 @@ HealthPortOption = Annotated[
     ),
 ]
 LogFormatOption = Annotated[
-    LogFormat | None,
-    typer.Option(help="The format of log lines. Default: logging.format, text."),
+    LogFormat | None, typer.Option(help="The format of log lines. Default: logging.format, text.")
 ]
 TracebacksOption = Annotated[
     bool,

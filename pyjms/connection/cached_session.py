@@ -16,13 +16,7 @@ from pyjms._forwarding import delegated
 from pyjms.connection.cached_endpoints import CachedConsumer, CachedProducer
 from pyjms.connection.session_handle import SessionHandle
 from pyjms.enums import AcknowledgeMode
-from pyjms.jms.api import (
-    Closeable,
-    Connection,
-    MessageConsumer,
-    MessageProducer,
-    Session,
-)
+from pyjms.jms.api import Closeable, Connection, MessageConsumer, MessageProducer, Session
 from pyjms.jms.destination import Destination, Topic
 
 __all__ = ["CachedSession", "SessionEntry"]

@@ -146,10 +146,7 @@ def instrumentations(
         kind = optional("pyjms.observability.tracing", "observability: tracing, metrics", "otel")
         found.append(
             kind.OpenTelemetry(
-                tracer_provider,
-                meter_provider,
-                tracing=section.tracing,
-                metrics=section.metrics,
+                tracer_provider, meter_provider, tracing=section.tracing, metrics=section.metrics
             )
         )
     if section.prometheus:

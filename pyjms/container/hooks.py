@@ -22,8 +22,7 @@ __all__ = ["configured_registrar", "hook_call"]
 
 
 def hook_call(
-    function: Callable[..., Any],
-    injector: Callable[[InjectionMarker], Callable[[], object]],
+    function: Callable[..., Any], injector: Callable[[InjectionMarker], Callable[[], object]]
 ) -> Callable[[], Any]:
     """Return a hook's call without arguments.
 

@@ -11,13 +11,7 @@ from pyjms.core.resources import BoundResource, SessionHolder
 from pyjms.core.settings import TemplateSettings
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import DestinationResolutionException, IllegalStateException
-from pyjms.jms.api import (
-    Connection,
-    ConnectionFactory,
-    MessageProducer,
-    QueueBrowser,
-    Session,
-)
+from pyjms.jms.api import Connection, ConnectionFactory, MessageProducer, QueueBrowser, Session
 from pyjms.jms.destination import Destination, Queue
 
 __all__ = [

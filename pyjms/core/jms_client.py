@@ -157,11 +157,7 @@ class JmsClientOperations(QosVariants):
 
     @overload
     async def send_and_receive(
-        self,
-        payload: object,
-        headers: Mapping[str, object] | None = None,
-        *,
-        type: None = None,
+        self, payload: object, headers: Mapping[str, object] | None = None, *, type: None = None
     ) -> GenericMessage[Any] | None: ...
 
     async def send_and_receive(

@@ -210,10 +210,7 @@ class JmsMessagingTemplate:
         return await self.jms_template.receive_selected(target, selector, timeout=timeout)
 
     async def _request(
-        self,
-        destination: Destination | str | None,
-        message: GenericMessage[Any],
-        timeout: Timeout,
+        self, destination: Destination | str | None, message: GenericMessage[Any], timeout: Timeout
     ) -> Message | None:
         return await self.jms_template.send_and_receive(
             self._target(destination), self._creator(message), timeout=timeout

@@ -29,10 +29,7 @@ class TemplateReceiving(TemplateExecution):
     """Receives messages and their payloads, one with each call."""
 
     async def receive(
-        self,
-        destination: Destination | str | None = None,
-        *,
-        timeout: Timeout = UNSET,
+        self, destination: Destination | str | None = None, *, timeout: Timeout = UNSET
     ) -> Message | None:
         """Wait for a message as `receive_selected` does, and return it or None."""
         return await self.receive_selected(destination, None, timeout=timeout)
@@ -78,10 +75,7 @@ class TemplateReceiving(TemplateExecution):
 
     @overload
     async def receive_and_convert(
-        self,
-        destination: Destination | str | None = None,
-        *,
-        timeout: Timeout = UNSET,
+        self, destination: Destination | str | None = None, *, timeout: Timeout = UNSET
     ) -> Any: ...
 
     @overload

@@ -21,20 +21,11 @@ from typing import Final
 from pyjms import _clock
 from pyjms.core.template import JmsTemplate
 from pyjms.jms.api import MessageConsumer, Session
-from pyjms.jms.destination import (
-    DEFAULT_DEAD_LETTER_QUEUE,
-    Destination,
-    Queue,
-    parse_destination,
-)
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, parse_destination
 from pyjms.jms.message import Message
 from pyjms.jms.properties import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE
 from pyjms.selector import selector_or_none
-from pyjms.support.dead_letters import (
-    ORIGINAL_DESTINATION,
-    ORIGINAL_MESSAGE_ID,
-    sendable_copy,
-)
+from pyjms.support.dead_letters import ORIGINAL_DESTINATION, ORIGINAL_MESSAGE_ID, sendable_copy
 
 __all__ = ["Redriven", "redrive"]
 

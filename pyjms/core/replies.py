@@ -25,11 +25,7 @@ from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Sessio
 from pyjms.jms.destination import Destination, TemporaryQueue
 from pyjms.jms.message import Message
 
-__all__ = [
-    "reply_from_response_queue",
-    "reply_from_shared_queue",
-    "reply_from_temporary_queue",
-]
+__all__ = ["reply_from_response_queue", "reply_from_shared_queue", "reply_from_temporary_queue"]
 
 logger: Final = get_logger(__name__)
 

@@ -10,13 +10,7 @@ from pyjms.jms.api import (
     QueueBrowser,
     Session,
 )
-from pyjms.jms.bodies import (
-    BytesMessage,
-    MapMessage,
-    ObjectMessage,
-    StreamMessage,
-    TextMessage,
-)
+from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import (
     Destination,
     Queue,

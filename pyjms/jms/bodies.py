@@ -11,14 +11,7 @@ from typing import ClassVar, cast
 
 from pyjms.errors import MessageFormatException
 from pyjms.jms.bytes_message import BytesMessage
-from pyjms.jms.conversions import (
-    BODY_READS,
-    MAP_NULLS,
-    convert,
-    fit,
-    fit_bytes,
-    normalize_named,
-)
+from pyjms.jms.conversions import BODY_READS, MAP_NULLS, convert, fit, fit_bytes, normalize_named
 from pyjms.jms.message import Message
 from pyjms.jms.stream_message import StreamMessage
 from pyjms.jms.typed_access import TypedGetters, TypedSetters

@@ -10,11 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import ClassVar, Final, TypeVar, cast
 
-from pyjms.errors import (
-    MessageEOFException,
-    MessageFormatException,
-    MessageNotReadableException,
-)
+from pyjms.errors import MessageEOFException, MessageFormatException, MessageNotReadableException
 from pyjms.jms.conversions import fit, fit_bytes, normalize, type_of
 from pyjms.jms.message import Message
 from pyjms.jms.mutf8 import decode_mutf8, encode_mutf8

@@ -108,10 +108,7 @@ def type_of(value: object) -> str:
 
 
 def convert(
-    value: object,
-    target: str,
-    reads: Mapping[str, frozenset[str]],
-    nulls: Mapping[str, object],
+    value: object, target: str, reads: Mapping[str, frozenset[str]], nulls: Mapping[str, object]
 ) -> object:
     """Return `value` read as the JMS type `target`.
 

@@ -55,8 +55,7 @@ class Destination:
         bare = bare.strip()
         if not bare:
             raise InvalidDestinationException(
-                f"Invalid destination name: {name!r} is empty",
-                hint="give a name such as 'foo.bar'",
+                f"Invalid destination name: {name!r} is empty", hint="give a name such as 'foo.bar'"
             )
         self.physical_name = bare
         self.options = _options(name, query) if mark else {}

@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, cast
 
-from pyjms.errors import (
-    MessageEOFException,
-    MessageFormatException,
-    MessageNotReadableException,
-)
+from pyjms.errors import MessageEOFException, MessageFormatException, MessageNotReadableException
 from pyjms.jms.conversions import BODY_READS, NULLS, convert, fit, fit_bytes, normalize
 from pyjms.jms.message import Message
 from pyjms.jms.typed_access import TypedReads

@@ -137,9 +137,7 @@ class Health:
 
 
 def health_of(
-    phase: Phase,
-    containers: Iterable[AbstractMessageListenerContainer],
-    stuck_after: float | None,
+    phase: Phase, containers: Iterable[AbstractMessageListenerContainer], stuck_after: float | None
 ) -> Health:
     """Return the health of an application with these containers.
 

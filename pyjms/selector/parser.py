@@ -117,9 +117,5 @@ def _lark() -> Lark:
 
     grammar = resources.files("pyjms.selector").joinpath("grammar.lark").read_text("utf-8")
     return Lark(
-        grammar,
-        parser="lalr",
-        lexer="basic",
-        transformer=Builder(),
-        maybe_placeholders=True,
+        grammar, parser="lalr", lexer="basic", transformer=Builder(), maybe_placeholders=True
     )

@@ -9,15 +9,8 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import (
-    Field,
-    PrivateAttr,
-)
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic import Field, PrivateAttr
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from pyjms._yaml import Document, Duration, Origin, Placeholders, Problems, ReceiveTimeout
 from pyjms.enums import AcknowledgeMode

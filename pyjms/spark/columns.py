@@ -89,8 +89,7 @@ def arrow_schema(columns: Columns) -> pa.Schema:
         import pyarrow as pa
     except ImportError as error:
         raise ConfigurationException(
-            "The Spark formats need pyarrow, which is not installed",
-            hint=install_command("spark"),
+            "The Spark formats need pyarrow, which is not installed", hint=install_command("spark")
         ) from error
 
     special = {

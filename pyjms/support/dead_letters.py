@@ -24,12 +24,7 @@ from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 from pyjms.jms.properties import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE
 
-__all__ = [
-    "ORIGINAL_DESTINATION",
-    "ORIGINAL_MESSAGE_ID",
-    "send_dead_letter",
-    "sendable_copy",
-]
+__all__ = ["ORIGINAL_DESTINATION", "ORIGINAL_MESSAGE_ID", "send_dead_letter", "sendable_copy"]
 
 ORIGINAL_DESTINATION: Final = "pyjms_original_destination"
 ORIGINAL_MESSAGE_ID: Final = "pyjms_original_message_id"

@@ -93,16 +93,12 @@ def attributes_of(settings: type, names: Iterable[str] = (), *, on_loop: bool = 
     return type(f"{settings.__name__}OfCore", (), members)
 
 
-def forwarding(
-    function: Callable[Concatenate[T, P], R],
-) -> Callable[Concatenate[Facade[T], P], R]:
+def forwarding(function: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Facade[T], P], R]:
     """Return the method that calls a method of the core, one that is not a coroutine."""
     return delegated(function, attrgetter("core"))
 
 
-def variant_of(
-    function: Callable[Concatenate[T, P], T],
-) -> Callable[Concatenate[F, P], F]:
+def variant_of(function: Callable[Concatenate[T, P], T]) -> Callable[Concatenate[F, P], F]:
     """Return the method for one that returns a copy of the core: it returns an object around it."""
     core_method = delegated(function, attrgetter("core"))
 

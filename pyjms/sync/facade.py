@@ -261,8 +261,7 @@ def blocking(
 
 
 def blocking_as(
-    facade: Callable[[], type[F]],
-    function: Callable[Concatenate[T, P], Coroutine[Any, Any, Any]],
+    facade: Callable[[], type[F]], function: Callable[Concatenate[T, P], Coroutine[Any, Any, Any]]
 ) -> Callable[Concatenate[Facade[T], P], F]:
     """Do as `blocking`, for a method whose result is wrapped in a blocking object, too."""
 

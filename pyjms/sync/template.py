@@ -108,9 +108,7 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
             return action(session)
 
     def execute_producer(
-        self,
-        destination: Destination | str | None,
-        action: Callable[[Session, MessageProducer], R],
+        self, destination: Destination | str | None, action: Callable[[Session, MessageProducer], R]
     ) -> R:
         """Return the result of `action(session, producer)`, called in this thread.
 
@@ -125,9 +123,7 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
         return self.execute(run)
 
     def browse(
-        self,
-        destination: Destination | str | None,
-        action: Callable[[Session, QueueBrowser], R],
+        self, destination: Destination | str | None, action: Callable[[Session, QueueBrowser], R]
     ) -> R:
         """Return the result of `action(session, browser)`; the messages stay in the queue.
 

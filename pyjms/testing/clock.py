@@ -58,11 +58,7 @@ class VirtualClock:
     """
 
     def __init__(
-        self,
-        *,
-        autojump: bool = False,
-        start: float = 1000.0,
-        time_ms: int = 1_700_000_000_000,
+        self, *, autojump: bool = False, start: float = 1000.0, time_ms: int = 1_700_000_000_000
     ) -> None:
         self._now = start
         self._offset_ms = time_ms - start * 1000

@@ -126,10 +126,7 @@ class EventAdvisories(BrokerFilter):
 
     # consumers, producers, memory
     def slow_consumer(
-        self,
-        context: ConnectionContext,
-        destination: BrokerDestination,
-        subscription: Subscription,
+        self, context: ConnectionContext, destination: BrokerDestination, subscription: Subscription
     ) -> None:
         self.next.slow_consumer(context, destination, subscription)
         properties = {"consumerId": str(subscription.info.consumer_id)}

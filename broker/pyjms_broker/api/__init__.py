@@ -24,11 +24,7 @@ from pyjms_broker.api.destination import (
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter, BrokerPlugin
 from pyjms_broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
-from pyjms_broker.api.recovery import (
-    MessageQuery,
-    SubscriptionRecovery,
-    SubscriptionRecoveryPolicy,
-)
+from pyjms_broker.api.recovery import MessageQuery, SubscriptionRecovery, SubscriptionRecoveryPolicy
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.transaction import PendingWork, Synchronization, Transaction, TransactionState
 from pyjms_broker.api.usage import MemoryUsage

@@ -287,10 +287,7 @@ class BrokerEvents(ABC):
 
     @abstractmethod
     def slow_consumer(
-        self,
-        context: ConnectionContext,
-        destination: BrokerDestination,
-        subscription: Subscription,
+        self, context: ConnectionContext, destination: BrokerDestination, subscription: Subscription
     ) -> None:
         """Report a consumer that became slow, where the policy asks for it."""
 

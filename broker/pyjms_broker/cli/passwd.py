@@ -49,10 +49,7 @@ def _algorithm_option(description: str) -> Any:
 
 
 def encrypt(
-    text: Annotated[
-        str | None,
-        _input_option("text"),
-    ] = None,
+    text: Annotated[str | None, _input_option("text")] = None,
     password: Password = None,
     algorithm: Annotated[
         Algorithm | None,
@@ -91,10 +88,7 @@ def encrypt(
 
 
 def decrypt(
-    value: Annotated[
-        str | None,
-        _input_option("value"),
-    ] = None,
+    value: Annotated[str | None, _input_option("value")] = None,
     password: Password = None,
     algorithm: Annotated[
         Algorithm | None,

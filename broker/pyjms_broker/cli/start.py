@@ -45,12 +45,7 @@ class Source:
 
 
 def run(
-    source: Source,
-    *,
-    data: Path | None,
-    ephemeral: bool,
-    openwire: str | None,
-    name: str | None,
+    source: Source, *, data: Path | None, ephemeral: bool, openwire: str | None, name: str | None
 ) -> int:
     """Run a broker until it stops; return the exit code: 0 stopped, 1 failed, 2 bad options."""
     handler = logging.StreamHandler()
@@ -78,11 +73,7 @@ def _tune_garbage_collection() -> None:
 
 
 def make_service(
-    source: Source,
-    data: Path | None,
-    ephemeral: bool,
-    openwire: str | None,
-    name: str | None,
+    source: Source, data: Path | None, ephemeral: bool, openwire: str | None, name: str | None
 ) -> BrokerService:
     """Create the broker that the options and the configuration file describe.
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from pyjms.cli import terminal
-from pyjms.cli.terminal import (
-    ExitCode,
-    in_bytes,
-    json_line,
-    plural,
-    progress,
-    safe_text,
-    table,
-)
+from pyjms.cli.terminal import ExitCode, in_bytes, json_line, plural, progress, safe_text, table
 
 __all__ = [
     "ExitCode",

@@ -66,9 +66,7 @@ class ConnectionRegistry:
         return None
 
     def connection_lost(
-        self,
-        pending: Mapping[ProducerId, Iterable[Completion]],
-        waiting: Iterable[BlockedSend],
+        self, pending: Mapping[ProducerId, Iterable[Completion]], waiting: Iterable[BlockedSend]
     ) -> None:
         """Remember the unfinished sends of producers that may come back.
 

@@ -72,11 +72,7 @@ def console_routes(context: WebContext) -> list[BaseRoute]:
         Route(path, _endpoint(console, page), methods=[method])
         for (method, path), page in _PAGES.items()
     ]
-    return [
-        Route("/", _to_console),
-        Route(BASE, _to_console),
-        Mount(BASE, routes=below),
-    ]
+    return [Route("/", _to_console), Route(BASE, _to_console), Mount(BASE, routes=below)]
 
 
 async def _to_console(_: Request) -> Response:

@@ -11,12 +11,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.transport.tls import TLS_SCHEMES
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.conversion.draft import Draft, Path
-from pyjms_broker.conversion.sections import (
-    Lost,
-    convert_attributes,
-    convert_children,
-    only_child,
-)
+from pyjms_broker.conversion.sections import Lost, convert_attributes, convert_children, only_child
 from pyjms_broker.conversion.spring import file_path
 from pyjms_broker.conversion.tables.broker import CONNECTOR, SSL
 from pyjms_broker.conversion.xml_reader import Element

@@ -146,11 +146,7 @@ def _data_source(draft: Draft, element: Element, path: Path) -> None:
     bean.read_attributes.update(("class", "destroy-method", "init-method", "name"))
     kind = " ".join((bean.attributes.get("class", ""), values.get("url", ""))).lower()
     if "derby" in kind or "hsqldb" in kind or "jdbc:h2" in kind:
-        draft.findings.note(
-            bean,
-            _DERBY,
-            _MOVE,
-        )
+        draft.findings.note(bean, _DERBY, _MOVE)
     elif "postgresql" in kind or "pgpooling" in kind:
         draft.put((*path, "data_source"), _postgresql(values), bean)
         if "?" in values.get("url", ""):

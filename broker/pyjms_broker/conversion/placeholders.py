@@ -64,8 +64,7 @@ class Placeholders:
             return default
         if found is None:
             raise ConfigurationException(
-                f"${{{name}}} has no value",
-                hint=f"give one: -D {name}=VALUE, or --properties FILE",
+                f"${{{name}}} has no value", hint=f"give one: -D {name}=VALUE, or --properties FILE"
             )
         if found.startswith("ENC("):
             raise ConfigurationException(

@@ -45,9 +45,7 @@ def convert_plugins(conf: FilePath, draft: Draft, element: Element, path: Path) 
 def _foreign_plugin(draft: Draft, element: Element, _path: Path) -> None:
     name = element.attributes.get("class", "")
     draft.findings.unsupported(
-        element,
-        f"{name} is a Java class",
-        "write the plug-in in Python (docs/extending.md)",
+        element, f"{name} is a Java class", "write the plug-in in Python (docs/extending.md)"
     )
 
 

@@ -15,11 +15,7 @@ from typing import Final
 from pyjms.errors import ConfigurationException
 from pyjms_broker.conversion.findings import Findings
 from pyjms_broker.conversion.placeholders import Placeholders
-from pyjms_broker.conversion.tables.spring import (
-    CLASS_ELEMENTS,
-    PLACEHOLDER_CLASSES,
-    TOP_LEVEL,
-)
+from pyjms_broker.conversion.tables.spring import CLASS_ELEMENTS, PLACEHOLDER_CLASSES, TOP_LEVEL
 from pyjms_broker.conversion.xml_reader import Element, read_xml
 from pyjms_broker.security.properties_file import read_properties
 

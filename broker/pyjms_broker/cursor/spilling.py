@@ -290,8 +290,7 @@ class PrioritizedSpillingCursor(SpillingCursor):
                 self._read_urgent(source)
             except Exception as error:
                 self._log_failure(
-                    "Failed to page in more urgent messages of %s; those in memory go first",
-                    error,
+                    "Failed to page in more urgent messages of %s; those in memory go first", error
                 )
                 self._must_wait = True
 

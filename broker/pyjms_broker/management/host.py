@@ -9,12 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pyjms._ids import IdGenerator
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    ConnectionId,
-    MessageId,
-    ProducerId,
-)
+from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionId, MessageId, ProducerId
 from pyjms_broker.api.completion import Completion, checked
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination

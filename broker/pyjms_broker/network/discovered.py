@@ -34,10 +34,7 @@ class ListedBridges:
     """The bridges to the brokers that the URI lists."""
 
     def __init__(
-        self,
-        host: NetworkHost,
-        attributes: NetworkConnectorAttributes,
-        remotes: Sequence[Remote],
+        self, host: NetworkHost, attributes: NetworkConnectorAttributes, remotes: Sequence[Remote]
     ) -> None:
         self.keepers = [BridgeKeeper(host, attributes, remote) for remote in remotes]
         """One for each broker."""

@@ -81,10 +81,7 @@ class DuplexBridges:
         return list(self._bridges.values())
 
     def accept(
-        self,
-        connection: DuplexConnection,
-        info: BrokerInfo,
-        attributes: NetworkConnectorAttributes,
+        self, connection: DuplexConnection, info: BrokerInfo, attributes: NetworkConnectorAttributes
     ) -> ReverseBridge:
         """Forward to the broker that `info` describes, over the connection that it has opened.
 

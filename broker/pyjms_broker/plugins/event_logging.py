@@ -216,12 +216,7 @@ _EVENTS: Final = (
             lambda ack: (ack.destination, ack.consumer_id, ack.message_count, ack.last_message_id)
         ),
     ),
-    _event(
-        "message_pull",
-        _CONSUMER,
-        "Pulling a message: consumer %s of %s",
-        _CONSUMER_INFO,
-    ),
+    _event("message_pull", _CONSUMER, "Pulling a message: consumer %s of %s", _CONSUMER_INFO),
     _event("message_consumed", _CONSUMER, "Message consumed: %s", _MESSAGE),
     _event("message_delivered", _CONSUMER, "Message delivered: %s", _MESSAGE),
     _event("message_dispatched", _CONSUMER, "Message dispatched: %s", _MESSAGE),

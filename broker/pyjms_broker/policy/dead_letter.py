@@ -90,10 +90,7 @@ class SharedDeadLetterStrategy(AbstractDeadLetterStrategy):
     """One dead letter queue for all destinations (activemq-broker L2)."""
 
     def __init__(
-        self,
-        *,
-        dead_letter_queue: Destination | None = None,
-        **options: Unpack[DeadLetterOptions],
+        self, *, dead_letter_queue: Destination | None = None, **options: Unpack[DeadLetterOptions]
     ) -> None:
         super().__init__(**options)
         self.dead_letter_queue = dead_letter_queue or Queue(DEFAULT_DEAD_LETTER_QUEUE)

@@ -57,11 +57,7 @@ async def _stat(leases: Leases, _context: ConnectionContext, fields: Fields) -> 
         await reading.wait_for_more(fields.get("gt") or 0, wait)
         leases.find(fields["token"])
     return Reply(
-        {
-            **_extent(reading),
-            "messages": reading.message_count,
-            "bytes": reading.message_size,
-        }
+        {**_extent(reading), "messages": reading.message_count, "bytes": reading.message_size}
     )
 
 

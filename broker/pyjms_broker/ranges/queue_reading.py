@@ -100,9 +100,7 @@ class QueueReading:
         attrgetter("_store"), "The number of messages in the store.", read_only=True
     )
     message_size = DelegatedAttribute[int](
-        attrgetter("_store"),
-        "Their size in bytes, as counted for memory usage.",
-        read_only=True,
+        attrgetter("_store"), "Their size in bytes, as counted for memory usage.", read_only=True
     )
 
     async def open(self, holder: object, wait: float) -> None:

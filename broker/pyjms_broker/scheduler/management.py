@@ -84,10 +84,7 @@ class Management:
         await _wakeup.end_tasks(*self._tasks)
 
     def browse(
-        self,
-        context: ConnectionContext,
-        request: ActiveMQMessage,
-        properties: Mapping[str, object],
+        self, context: ConnectionContext, request: ActiveMQMessage, properties: Mapping[str, object]
     ) -> Completion:
         if request.reply_to is None:
             raise MessageFormatException(
@@ -121,10 +118,7 @@ class Management:
             abort_blocked_sends(context)
 
     def remove(
-        self,
-        context: ConnectionContext,
-        request: ActiveMQMessage,
-        properties: Mapping[str, object],
+        self, context: ConnectionContext, request: ActiveMQMessage, properties: Mapping[str, object]
     ) -> Completion:
         job_id = properties.get(AMQ_SCHEDULED_ID)
         if not isinstance(job_id, str):
@@ -136,10 +130,7 @@ class Management:
         return self._jobs.remove(job_id, sync=True)
 
     def remove_all(
-        self,
-        context: ConnectionContext,
-        request: ActiveMQMessage,
-        properties: Mapping[str, object],
+        self, context: ConnectionContext, request: ActiveMQMessage, properties: Mapping[str, object]
     ) -> Completion:
         return self._jobs.remove_range(*_times(properties))
 

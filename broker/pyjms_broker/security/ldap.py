@@ -236,8 +236,7 @@ def _connector(options: Mapping[str, str]) -> Connect:
         from ldap3 import ANONYMOUS, NONE, SIMPLE, Connection, Server, Tls  # noqa: PLC0415
     except ImportError as error:
         raise ConfigurationException(
-            "the login module needs the package ldap3",
-            hint=install_command("ldap"),
+            "the login module needs the package ldap3", hint=install_command("ldap")
         ) from error
     url = urlsplit(options["connectionURL"])
     method = options.get("authentication", "simple").lower()

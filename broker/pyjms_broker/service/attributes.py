@@ -20,12 +20,7 @@ from pyjms_broker.attribute import Attribute, Unit, attribute, attributes_of
 from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.flow import system_usage as usage
 
-__all__ = [
-    "DEFAULT_DATA_DIRECTORY",
-    "BrokerAttributes",
-    "SystemUsageAttributes",
-    "uri_attributes",
-]
+__all__ = ["DEFAULT_DATA_DIRECTORY", "BrokerAttributes", "SystemUsageAttributes", "uri_attributes"]
 
 DEFAULT_DATA_DIRECTORY: Final = Path("activemq-data")
 _LIMITS: Final = DestinationLimits()  # of its class, compiled, defaults cannot be read

@@ -31,9 +31,7 @@ WITHOUT_EFFECT = frozenset({"useJmx", "useShutdownHook", "dedicatedTaskRunner", 
 """Attributes of ActiveMQ's broker that have no effect here; accepted, and logged."""
 
 _NETWORK: Final = "network"
-_NOT_SUPPORTED = {
-    "proxy": "proxy connectors",
-}
+_NOT_SUPPORTED = {"proxy": "proxy connectors"}
 
 known_options: Callable[[], dict[str, tuple[str, Callable[[str], object]]]]
 known_options = functools.cache(uri_attributes)

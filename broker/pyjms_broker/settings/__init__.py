@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms_broker.settings.extensions import (
-    PluginSettings,
-    RecoveryPolicySettings,
-    StoreSettings,
-)
+from pyjms_broker.settings.extensions import PluginSettings, RecoveryPolicySettings, StoreSettings
 from pyjms_broker.settings.model import BrokerSettings, SystemUsageSettings
 from pyjms_broker.settings.policies import PolicySettings
 from pyjms_broker.settings.servers.connectors import ConnectorSettings

@@ -22,11 +22,7 @@ from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC, 
 if TYPE_CHECKING:
     from pyjms_broker.store.api import PersistenceAdapter
 
-__all__ = [
-    "JDBCPersistenceSettings",
-    "JournaledJDBCPersistenceSettings",
-    "StatementsSection",
-]
+__all__ = ["JDBCPersistenceSettings", "JournaledJDBCPersistenceSettings", "StatementsSection"]
 
 
 class StatementsSection(Section, Statements):

@@ -15,9 +15,7 @@ from pydantic import Field, model_validator
 from pyjms._yaml import Duration
 from pyjms_broker.settings.kahadb_attributes import without_ignored
 from pyjms_broker.settings.values import Bytes, Section, arguments_of, check_by
-from pyjms_broker.store.journal.settings import (
-    JournalSettings,
-)
+from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 
 if TYPE_CHECKING:

@@ -27,12 +27,7 @@ from pyjms_broker.settings.servers.web import WebSettings
 from pyjms_broker.settings.values import DestinationName, Section
 from pyjms_broker.settings.virtual import VirtualDestinationSettings
 
-__all__ = [
-    "BrokerSettings",
-    "IOExceptionHandlerSettings",
-    "SettingsSource",
-    "SystemUsageSettings",
-]
+__all__ = ["BrokerSettings", "IOExceptionHandlerSettings", "SettingsSource", "SystemUsageSettings"]
 
 
 class _PluginsSchema:

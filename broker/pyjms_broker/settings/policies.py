@@ -19,10 +19,7 @@ from pyjms_broker.policy.dead_letter import (
     IndividualDeadLetterStrategy,
     SharedDeadLetterStrategy,
 )
-from pyjms_broker.policy.entry import (
-    PolicyAttributes,
-    PolicyEntry,
-)
+from pyjms_broker.policy.entry import PolicyAttributes, PolicyEntry
 from pyjms_broker.policy.eviction import (
     MessageEvictionStrategy,
     OldestMessageEvictionStrategy,

@@ -230,11 +230,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
             _Example(VirtualTopicSettings, {"type": "virtual_topic"}),
             _Example(
                 CompositeQueueSettings,
-                {
-                    "type": "composite_queue",
-                    "name": "orders.all",
-                    "forward_to": _Text(_TARGETS),
-                },
+                {"type": "composite_queue", "name": "orders.all", "forward_to": _Text(_TARGETS)},
                 "or composite_topic",
             ),
         ),

@@ -6,13 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    PlainSerializer,
-    WithJsonSchema,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
 from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination, named_kind, parse_destination
@@ -25,10 +19,7 @@ class Section(BaseModel):
     """A group of settings; read-only, unknown keys are errors."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        arbitrary_types_allowed=True,
+        extra="forbid", frozen=True, use_attribute_docstrings=True, arbitrary_types_allowed=True
     )
 
 

@@ -171,10 +171,7 @@ class TransactionBroker(BrokerFilter):
         if found is not None:
             found.set_rollback_only(cause)
 
-    def prepared_transactions(
-        self,
-        context: ConnectionContext,
-    ) -> list[XATransactionId]:
+    def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
         return [xid for xid, transaction in self._xa.items() if transaction.is_prepared]
 
     def remove_connection(

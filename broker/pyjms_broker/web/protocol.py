@@ -88,9 +88,5 @@ def limited_protocol(maximum: int, head_timeout: float, handles: FileHandles) ->
         head_timeout: seconds until a request's head must be complete.
         handles: the file handles that clients may use.
     """
-    limits: dict[str, Any] = {
-        "maximum": maximum,
-        "head_timeout": head_timeout,
-        "handles": handles,
-    }
+    limits: dict[str, Any] = {"maximum": maximum, "head_timeout": head_timeout, "handles": handles}
     return type("LimitedProtocol", (_LimitedProtocol,), limits)

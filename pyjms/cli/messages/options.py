@@ -39,8 +39,7 @@ Selector: TypeAlias = Annotated[
     ),
 ]
 MessageTimeout: TypeAlias = Annotated[
-    float,
-    duration_option("--timeout", text="How long to wait for each message."),
+    float, duration_option("--timeout", text="How long to wait for each message.")
 ]
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON object per line, with all headers.")
@@ -73,8 +72,7 @@ Properties: TypeAlias = Annotated[
     ),
 ]
 TimeToLive: TypeAlias = Annotated[
-    float | None,
-    duration_option("--ttl", text="How long until the message expires, such as 5m."),
+    float | None, duration_option("--ttl", text="How long until the message expires, such as 5m.")
 ]
 Delay: TypeAlias = Annotated[
     float | None,

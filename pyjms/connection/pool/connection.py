@@ -18,13 +18,7 @@ from pyjms.connection.transport_listeners import SharedInterruptions, TransportL
 from pyjms.core.closing import close_quietly, quietly
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConnectionClosedException, JMSException
-from pyjms.jms.api import (
-    Closeable,
-    Connection,
-    ExceptionListener,
-    MessageTransformer,
-    Session,
-)
+from pyjms.jms.api import Closeable, Connection, ExceptionListener, MessageTransformer, Session
 from pyjms.jms.destination import TemporaryQueue, TemporaryTopic
 from pyjms.jms.domain import QueueConnection, TopicConnection
 from pyjms.jms.metadata import ConnectionMetaData

@@ -140,8 +140,7 @@ def log_started(
         )
     if unreachable:
         logger.warning(
-            "Application started, not connected yet: waiting for broker %s",
-            ", ".join(unreachable),
+            "Application started, not connected yet: waiting for broker %s", ", ".join(unreachable)
         )
         return
     logger.info(

@@ -110,10 +110,7 @@ class JmsScheduler:
             JMSException: the connection has failed, or the broker refused.
         """
         factory = self._template.connection_factory
-        async with (
-            using(await factory.create_connection()) as connection,
-            Jobs(connection) as all_,
-        ):
+        async with using(await factory.create_connection()) as connection, Jobs(connection) as all_:
             return [job for job in await all_.all() if name in (None, job.name)]
 
     async def cancel(self, job: ScheduledJob | str) -> None:
@@ -124,10 +121,7 @@ class JmsScheduler:
         """
         job_id = job if isinstance(job, str) else job.id
         factory = self._template.connection_factory
-        async with (
-            using(await factory.create_connection()) as connection,
-            Jobs(connection) as all_,
-        ):
+        async with using(await factory.create_connection()) as connection, Jobs(connection) as all_:
             await all_.remove(job_id)
 
     async def cancel_named(self, name: str) -> int:
@@ -147,10 +141,7 @@ class JmsScheduler:
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Jobs]:
         factory = self._template.connection_factory
-        async with (
-            using(await factory.create_connection()) as connection,
-            Jobs(connection) as jobs,
-        ):
+        async with using(await factory.create_connection()) as connection, Jobs(connection) as jobs:
             yield jobs
 
     @asynccontextmanager

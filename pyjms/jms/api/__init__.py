@@ -11,11 +11,7 @@ from __future__ import annotations
 
 from pyjms.jms.api.completion import AsyncCallback, CompletionListener
 from pyjms.jms.api.connection import Connection, ExceptionListener
-from pyjms.jms.api.connection_consumers import (
-    ConnectionConsumer,
-    ServerSession,
-    ServerSessionPool,
-)
+from pyjms.jms.api.connection_consumers import ConnectionConsumer, ServerSession, ServerSessionPool
 from pyjms.jms.api.context import JMSContext
 from pyjms.jms.api.context_consumer import JMSConsumer
 from pyjms.jms.api.context_producer import BodyConverter, JMSProducer

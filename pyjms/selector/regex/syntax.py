@@ -11,15 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
-from pyjms.selector.regex.machine import (
-    Accept,
-    Assertion,
-    Instruction,
-    Jump,
-    Pattern,
-    Save,
-    Split,
-)
+from pyjms.selector.regex.machine import Accept, Assertion, Instruction, Jump, Pattern, Save, Split
 
 __all__ = ["MAX_INSTRUCTIONS", "compile_pattern"]
 

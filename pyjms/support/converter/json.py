@@ -20,13 +20,7 @@ from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.message import Message
 from pyjms.support.converter.type_ids import TypeIds, is_open
 
-__all__ = [
-    "JsonMessageConverter",
-    "MessageType",
-    "describe_problems",
-    "type_adapter",
-    "type_name",
-]
+__all__ = ["JsonMessageConverter", "MessageType", "describe_problems", "type_adapter", "type_name"]
 
 
 class MessageType(Enum):

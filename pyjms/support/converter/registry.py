@@ -116,8 +116,7 @@ def _load(content_type: str) -> MessageConverter:
         raise _broken(point, f"{type(error).__name__}: {error}") from error
     if not isinstance(converter, MessageConverter):
         raise _broken(
-            point,
-            f"a {type(converter).__name__} lacks the methods to_message and from_message",
+            point, f"a {type(converter).__name__} lacks the methods to_message and from_message"
         )
     return converter
 

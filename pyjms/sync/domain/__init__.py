@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms.sync.domain.endpoints import (
-    QueueReceiver,
-    QueueSender,
-    TopicPublisher,
-    TopicSubscriber,
-)
+from pyjms.sync.domain.endpoints import QueueReceiver, QueueSender, TopicPublisher, TopicSubscriber
 from pyjms.sync.domain.requestors import QueueRequestor, TopicRequestor
 from pyjms.sync.domain.sessions import QueueSession, TopicSession
 

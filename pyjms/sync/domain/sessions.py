@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyjms.jms import api, domain
-from pyjms.sync.domain.endpoints import (
-    QueueReceiver,
-    QueueSender,
-    TopicPublisher,
-    TopicSubscriber,
-)
+from pyjms.sync.domain.endpoints import QueueReceiver, QueueSender, TopicPublisher, TopicSubscriber
 from pyjms.sync.facade import blocking_as, implemented_by
 from pyjms.sync.session import Session
 

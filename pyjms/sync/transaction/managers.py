@@ -136,10 +136,7 @@ class ResourceTransactionManager(ReusableFacade[CoreResource[T]], Generic[T]):
     __slots__ = ()
 
     def __init__(
-        self,
-        begin: Callable[[], T],
-        commit: Callable[[T], object],
-        rollback: Callable[[T], object],
+        self, begin: Callable[[], T], commit: Callable[[T], object], rollback: Callable[[T], object]
     ) -> None:
         self.core: CoreResource[T] = CoreResource(
             partial(call_in_thread, begin),

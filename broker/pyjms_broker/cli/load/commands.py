@@ -137,8 +137,7 @@ def consumer(
     count: Count = 1000,
     sleep: Sleep = 0,
     ack_mode: Annotated[
-        str,
-        typer.Option("--ackMode", "--ack-mode", help=f"One of {', '.join(_MODES)}."),
+        str, typer.Option("--ackMode", "--ack-mode", help=f"One of {', '.join(_MODES)}.")
     ] = "AUTO",
     batch: Annotated[
         int,

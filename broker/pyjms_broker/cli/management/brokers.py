@@ -27,10 +27,7 @@ _SHOWN = (
 
 
 @management_command("status")
-def status(
-    client: ManagementClient,
-    json: Json = False,
-) -> None:
+def status(client: ManagementClient, json: Json = False) -> None:
     """Show whether a broker is running, with its version, uptime, messages and use of its limits.
 
     The exit code is 0 if it is running, and 1 if not.
@@ -56,10 +53,7 @@ def status(
 
 
 @management_command("list")
-def list_(
-    client: ManagementClient,
-    json: Json = False,
-) -> None:
+def list_(client: ManagementClient, json: Json = False) -> None:
     """List the brokers at a URL: `brokerName = NAME`."""
     from pyjms_broker.cli.management.names import broker_of, brokers
     from pyjms_broker.cli.terminal import json_line
@@ -77,17 +71,13 @@ Names = Annotated[
 ]
 All = Annotated[bool, typer.Option("--all", help="All brokers at the URL.")]
 Wait = Annotated[
-    float,
-    duration_option("--timeout", text="How long to wait for it to stop; 0: do not wait."),
+    float, duration_option("--timeout", text="How long to wait for it to stop; 0: do not wait.")
 ]
 
 
 @management_command("stop")
 def stop(
-    client: ManagementClient,
-    names: Names = None,
-    all_: All = False,
-    timeout: Wait = 30.0,
+    client: ManagementClient, names: Names = None, all_: All = False, timeout: Wait = 30.0
 ) -> None:
     """Stop a running broker, and wait until it has stopped.
 
@@ -100,10 +90,7 @@ def stop(
 
 @management_command("restart")
 def restart(
-    client: ManagementClient,
-    names: Names = None,
-    all_: All = False,
-    timeout: Wait = 30.0,
+    client: ManagementClient, names: Names = None, all_: All = False, timeout: Wait = 30.0
 ) -> None:
     """Restart a running broker, and wait until it is running again.
 

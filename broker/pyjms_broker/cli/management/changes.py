@@ -122,8 +122,7 @@ def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise ConfigurationException(
-            "This needs a confirmation, but the standard input is not a terminal",
-            hint="add --yes",
+            "This needs a confirmation, but the standard input is not a terminal", hint="add --yes"
         )
     total = 0
     for values in queues.values():

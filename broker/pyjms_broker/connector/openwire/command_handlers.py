@@ -46,18 +46,11 @@ from pyjms.wire.openwire.commands import (
     ShutdownInfo,
     TransactionInfo,
 )
-from pyjms.wire.openwire.commands import (
-    ConnectionError as ConnectionErrorCommand,
-)
+from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.connector.base import (
-    BrokerHost,
-    DuplexBridge,
-    MessageAudit,
-    TransportConnector,
-)
+from pyjms_broker.connector.base import BrokerHost, DuplexBridge, MessageAudit, TransportConnector
 from pyjms_broker.connector.openwire import transactions
 from pyjms_broker.connector.openwire.authentication import on_connection_info
 from pyjms_broker.connector.openwire.composite_producers import add_composite_producer

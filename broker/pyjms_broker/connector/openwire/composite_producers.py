@@ -53,7 +53,6 @@ def add_composite_producer(
     open_connections = resources.connections.values
     connection.pause_until(added)
     spawn(
-        create_and_add,
-        name=f"creates {len(members)} destinations for {connection.remote_address}",
+        create_and_add, name=f"creates {len(members)} destinations for {connection.remote_address}"
     )
     return added

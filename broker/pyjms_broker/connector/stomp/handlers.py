@@ -62,10 +62,7 @@ def on_connect(session: StompSession, frame: Frame) -> None:
     periods = session.default_heart_beat if given is None else read_periods(given)
     session.client_id = headers.get("client-id") or str(session.connection_id)
     info = ConnectionInfo(
-        session.connection_id,
-        session.client_id,
-        headers.get("passcode"),
-        headers.get("login"),
+        session.connection_id, session.client_id, headers.get("passcode"), headers.get("login")
     )
     session.request(
         info,

@@ -34,9 +34,7 @@ from pyjms.wire.openwire.commands import (
     SessionId,
     Throwable,
 )
-from pyjms.wire.openwire.commands import (
-    ConnectionError as ConnectionErrorCommand,
-)
+from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.stomp.frames import V1_2, Frame
 from pyjms_broker.connector.stomp.destinations import DestinationNames
 from pyjms_broker.connector.stomp.heart_beat import Periods

@@ -202,9 +202,6 @@ def vm_transport(uri: TransportURI) -> RequestTransport:
     if not name and config is None:
         raise could_not_create(f"{uri} names no broker", hint="write vm://localhost")
     end = VmClientTransport(
-        name or "localhost",
-        replace(options, broker_config=config),
-        broker_options,
-        settings,
+        name or "localhost", replace(options, broker_config=config), broker_options, settings
     )
     return ResponseCorrelator(negotiated(end))

@@ -199,10 +199,7 @@ USAGES: Final = {
     "memoryUsage": ("memory_limit", _usage("memory_limit", "percentOfJvmHeap")),
     "storeUsage": ("store_limit", _usage("store_limit", "percentLimit")),
     "tempUsage": ("temp_limit", _usage("temp_limit", "percentLimit")),
-    "jobSchedulerUsage": (
-        "job_scheduler_limit",
-        _usage("job_scheduler_limit", "percentLimit"),
-    ),
+    "jobSchedulerUsage": ("job_scheduler_limit", _usage("job_scheduler_limit", "percentLimit")),
 }
 """Elements of `<systemUsage>`: the key of their limit, and their attributes."""
 
@@ -220,8 +217,7 @@ IO_EXCEPTION_HANDLER: Final = Spec(
             "it is a setting of the store here", "set persistence.ignore_sql_exceptions"
         ),
         "resumeCheckSleepPeriod": Lost(
-            "it is a setting of the store here",
-            "set persistence.journal.resume_check_sleep_period",
+            "it is a setting of the store here", "set persistence.journal.resume_check_sleep_period"
         ),
     },
 )

@@ -24,9 +24,7 @@ NETWORK_CONNECTOR: Final = Spec(
         "gcDestinationViews": _STAYS,
         "gcSweepTime": _STAYS,
     },
-    lost={
-        "useBrokerNameAsIdSees": Lost(_NOT_BUILT, same_as="true"),
-    },
+    lost={"useBrokerNameAsIdSees": Lost(_NOT_BUILT, same_as="true")},
 )
 NETWORK_LOST: Final[dict[str, Lost]] = {
     "durableDestinations": Lost("the stored durable subscriptions say it"),

@@ -113,14 +113,7 @@ _JDBC_LOST: Final = {
     "scheduledThreadPoolExecutor": Lost(_JAVA),
     "dataSource": Lost("it names no bean of this file", "write # and the id of the bean"),
 }
-JDBC: Final = Spec(
-    JDBCPersistenceSettings,
-    "jdbc",
-    _JDBC_KEYS,
-    {},
-    _JDBC_NO_EFFECT,
-    _JDBC_LOST,
-)
+JDBC: Final = Spec(JDBCPersistenceSettings, "jdbc", _JDBC_KEYS, {}, _JDBC_NO_EFFECT, _JDBC_LOST)
 JOURNALED_JDBC: Final = Spec(
     JournaledJDBCPersistenceSettings,
     "journaled_jdbc",

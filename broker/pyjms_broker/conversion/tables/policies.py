@@ -61,11 +61,11 @@ POLICY_ENTRY: Final = Spec(
     lost={
         "sendDuplicateFromStoreToDLQ": Lost(
             "a duplicate that the store has is dropped", same_as="false"
-        ),
+        )
     },
 )
 POLICY_ENTRY_LOST: Final = {
-    "messageGroupMapFactory": Lost("it is a Java object", "use messageGroupMapFactoryType"),
+    "messageGroupMapFactory": Lost("it is a Java object", "use messageGroupMapFactoryType")
 }
 
 _RECOVERY_NO_EFFECT: Final = {"broker": "the broker is this one"}
@@ -107,7 +107,7 @@ STRATEGIES: Final[dict[str, dict[str, Spec]]] = {
         ),
     },
     "networkBridgeFilterFactory": {
-        "conditionalNetworkBridgeFilterFactory": Spec(ConditionalNetworkBridgeSettings),
+        "conditionalNetworkBridgeFilterFactory": Spec(ConditionalNetworkBridgeSettings)
     },
     "slowConsumerStrategy": {
         "abortSlowConsumerStrategy": Spec(

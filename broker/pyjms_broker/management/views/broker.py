@@ -217,8 +217,5 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
 )
 
 BROKER: Final[ViewKind[Any]] = ViewKind(
-    "org.apache.activemq.broker.jmx.BrokerView",
-    "The broker.",
-    table(*_ATTRIBUTES),
-    OPERATIONS,
+    "org.apache.activemq.broker.jmx.BrokerView", "The broker.", table(*_ATTRIBUTES), OPERATIONS
 )

@@ -20,9 +20,7 @@ def minimum(value: int) -> int:
     return 0 if value == NO_MINIMUM else value
 
 
-def size_attributes(
-    statistics: Callable[[T], DestinationStatistics],
-) -> tuple[Attribute[Any], ...]:
+def size_attributes(statistics: Callable[[T], DestinationStatistics]) -> tuple[Attribute[Any], ...]:
     """Return the attributes about the sizes of messages."""
     return (
         Attribute(

@@ -320,8 +320,5 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
 )
 
 TOPIC: Final[ViewKind[Any]] = ViewKind(
-    "org.apache.activemq.broker.jmx.TopicView",
-    "A topic.",
-    table(*ATTRIBUTES),
-    table(*OPERATIONS),
+    "org.apache.activemq.broker.jmx.TopicView", "A topic.", table(*ATTRIBUTES), table(*OPERATIONS)
 )

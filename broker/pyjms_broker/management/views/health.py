@@ -104,9 +104,7 @@ def _rows(h: _Health) -> list[dict[str, object]]:
 HEALTH: Final[ViewKind[_Health]] = ViewKind(
     "org.apache.activemq.broker.jmx.HealthView",
     "Warnings about what needs an operator.",
-    table(
-        Attribute("CurrentStatus", STRING, '"Good", or all warnings as one text.', _status),
-    ),
+    table(Attribute("CurrentStatus", STRING, '"Good", or all warnings as one text.', _status)),
     table(
         Operation(
             "health", "javax.management.openmbean.TabularData", "Return the warnings.", _rows

@@ -126,6 +126,6 @@ NETWORK_BRIDGE: Final[ViewKind[Any]] = ViewKind(
         ),
     ),
     table(
-        Operation("resetStats", "void", "Set the counters to zero.", lambda b: b.it.reset_counts()),
+        Operation("resetStats", "void", "Set the counters to zero.", lambda b: b.it.reset_counts())
     ),
 )

@@ -69,9 +69,7 @@ def _connection(c: _Consumer) -> str | None:
         return None
     return str(
         c.tree.names.connector(
-            context.connector_name,
-            connectionViewType="clientId",
-            connectionName=context.client_id,
+            context.connector_name, connectionViewType="clientId", connectionName=context.client_id
         )
     )
 

@@ -28,12 +28,7 @@ if TYPE_CHECKING:
     from pyjms_broker.api.dead_letter import DeadLetterStrategy
     from pyjms_broker.region.services import RegionServices
 
-__all__ = [
-    "dead_letter",
-    "send_to_dead_letter_queue",
-    "throwable_text",
-    "unstored_dead_letter",
-]
+__all__ = ["dead_letter", "send_to_dead_letter_queue", "throwable_text", "unstored_dead_letter"]
 
 _NO_LISTENERS_ERROR: Final = "java.lang.Throwable"
 

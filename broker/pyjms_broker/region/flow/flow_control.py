@@ -161,10 +161,7 @@ class FlowControlledSend:
     """A send that waits for space. Its transaction does not end before it was admitted."""
 
     def __init__(
-        self,
-        destination: BaseDestination,
-        exchange: ProducerExchange,
-        reference: MessageReference,
+        self, destination: BaseDestination, exchange: ProducerExchange, reference: MessageReference
     ) -> None:
         self.completion = Completion()
         self.withdraw: Callable[[], None] | None = None

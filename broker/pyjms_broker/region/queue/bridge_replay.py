@@ -30,9 +30,7 @@ _LONGEST_PATH: Final = 200
 
 
 def check_return(
-    own_path: frozenset[BrokerId],
-    held: Iterable[MessageReference],
-    reference: MessageReference,
+    own_path: frozenset[BrokerId], held: Iterable[MessageReference], reference: MessageReference
 ) -> None:
     """Check that a repeated message is not one that comes back from another broker too early.
 

@@ -68,17 +68,11 @@ class QueueContents:
         queue.statistics.messages += recovered
         if self.excluded is not None:
             self._store_source = PrioritizedStoreSource(
-                store.next_messages,
-                self._page_in,
-                self.excluded,
-                recovered,
+                store.next_messages, self._page_in, self.excluded, recovered
             )
         else:
             self._store_source = StoreSource(
-                store.next_messages,
-                self._page_in,
-                recovered,
-                self.dead_letter_ordering.positions,
+                store.next_messages, self._page_in, recovered, self.dead_letter_ordering.positions
             )
         if temp_store is None:
             self._unstored = MemorySource(prioritized)

@@ -13,11 +13,7 @@ from typing import Final
 
 from pyjms import _clock
 from pyjms.errors import JMSException
-from pyjms.wire.openwire.commands import (
-    AckType,
-    MessageAck,
-    XATransactionId,
-)
+from pyjms.wire.openwire.commands import AckType, MessageAck, XATransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.exchange import ConsumerExchange
 from pyjms_broker.api.message import (

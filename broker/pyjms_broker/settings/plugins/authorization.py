@@ -12,12 +12,7 @@ from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.plugins.groups import Groups
 from pyjms_broker.settings.values import DestinationName, Section
 
-__all__ = [
-    "AccessSettings",
-    "AuditSettings",
-    "AuthorizationEntrySettings",
-    "AuthorizationSettings",
-]
+__all__ = ["AccessSettings", "AuditSettings", "AuthorizationEntrySettings", "AuthorizationSettings"]
 
 
 class AccessSettings(Section):

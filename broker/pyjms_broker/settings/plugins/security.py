@@ -5,33 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import (
-    Field,
-    SecretStr,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from pyjms.errors import ConfigurationException
 from pyjms_broker.api.context import SecurityContext
 from pyjms_broker.security.logins import Authenticator
 from pyjms_broker.security.passwords import check_stored
 from pyjms_broker.security.user_authenticator import UserAuthenticator
-from pyjms_broker.security.users import (
-    FixedUsers,
-    PropertiesUsers,
-    User,
-    group_names,
-)
+from pyjms_broker.security.users import FixedUsers, PropertiesUsers, User, group_names
 from pyjms_broker.settings.plugins.groups import Groups
 from pyjms_broker.settings.plugins.logins import LoginSettings
 from pyjms_broker.settings.values import Section
 
-__all__ = [
-    "PropertiesAuthenticationSettings",
-    "SimpleAuthenticationSettings",
-    "UserSettings",
-]
+__all__ = ["PropertiesAuthenticationSettings", "SimpleAuthenticationSettings", "UserSettings"]
 
 
 class UserSettings(Section):

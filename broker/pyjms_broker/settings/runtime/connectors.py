@@ -19,9 +19,7 @@ logger = get_logger(__name__)
 
 
 async def change_connectors(
-    service: BrokerService,
-    before: Sequence[ConnectorSettings],
-    after: Sequence[ConnectorSettings],
+    service: BrokerService, before: Sequence[ConnectorSettings], after: Sequence[ConnectorSettings]
 ) -> tuple[Sequence[ConnectorSettings], list[str]]:
     """Close the connectors that are no longer listed, with their clients, then open new ones.
 

@@ -40,12 +40,7 @@ TRANSACTION: Final = "transaction"
 the additions that the following commit drops, and its message counts by segment."""
 
 _PREFIX: Final = "pyjms:"
-_SHAPES: Final[dict[str, type]] = {
-    ARRIVALS: dict,
-    AUDIT: dict,
-    DUPLICATES: dict,
-    TRANSACTION: list,
-}
+_SHAPES: Final[dict[str, type]] = {ARRIVALS: dict, AUDIT: dict, DUPLICATES: dict, TRANSACTION: list}
 
 
 class Trace(NamedTuple):

@@ -344,10 +344,7 @@ def _page(
 
 
 def _wanted(
-    entries: Iterable[MemoryEntry],
-    limit: int,
-    skip: Positions,
-    key: SubscriptionKey | None = None,
+    entries: Iterable[MemoryEntry], limit: int, skip: Positions, key: SubscriptionKey | None = None
 ) -> list[StoredMessage]:
     wanted = (
         entry

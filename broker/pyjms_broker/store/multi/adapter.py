@@ -15,10 +15,7 @@ from typing import Final
 from anyio import CancelScope, to_thread
 
 from pyjms import _wakeup
-from pyjms.errors import (
-    IllegalStateException,
-    InvalidDestinationException,
-)
+from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.store.api import StoreState

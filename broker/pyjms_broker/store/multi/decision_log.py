@@ -44,11 +44,7 @@ class DecisionLog:
     """The decisions that are not carried out everywhere yet. Belongs to the loop."""
 
     def __init__(
-        self,
-        directory: Path,
-        settings: JournalSettings,
-        disk: Disk,
-        on_state: StateListener,
+        self, directory: Path, settings: JournalSettings, disk: Disk, on_state: StateListener
     ) -> None:
         self.journal = Journal(directory, settings, disk, on_state)
         self.decided: dict[XATransactionId, Location] = {}

@@ -85,11 +85,7 @@ def _of_kind(kind: ViewKind[Any]) -> dict[str, object]:
 
 
 def _attribute(attribute: Attribute[Any]) -> dict[str, object]:
-    return {
-        "rw": attribute.set is not None,
-        "type": attribute.type,
-        "desc": attribute.description,
-    }
+    return {"rw": attribute.set is not None, "type": attribute.type, "desc": attribute.description}
 
 
 def _operation(operation: Operation[Any]) -> dict[str, object]:

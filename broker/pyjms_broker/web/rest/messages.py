@@ -28,10 +28,7 @@ __all__ = [
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _OWN: Final = frozenset({"destination", "type", "body", "clientId", "action"})
-_DELIVERY: Final = {
-    "persistent": DeliveryMode.PERSISTENT,
-    "2": DeliveryMode.PERSISTENT,
-}
+_DELIVERY: Final = {"persistent": DeliveryMode.PERSISTENT, "2": DeliveryMode.PERSISTENT}
 _PRIORITY: Final = 5
 _NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _RESERVED: Final = frozenset(
@@ -178,14 +175,7 @@ def to_send(given: Mapping[str, str], text: str) -> tuple[TextMessage, SendOptio
 
 
 _HEADERS: Final = frozenset(
-    {
-        "JMSCorrelationID",
-        "JMSDeliveryMode",
-        "JMSPriority",
-        "JMSReplyTo",
-        "JMSTimeToLive",
-        "JMSType",
-    }
+    {"JMSCorrelationID", "JMSDeliveryMode", "JMSPriority", "JMSReplyTo", "JMSTimeToLive", "JMSType"}
 )
 
 

@@ -22,11 +22,7 @@ from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import DeliveryMode
-from pyjms.errors import (
-    JMSException,
-    JMSSecurityException,
-    RequestTimeoutException,
-)
+from pyjms.errors import JMSException, JMSSecurityException, RequestTimeoutException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, TemporaryQueue
 from pyjms.jms.message import Message

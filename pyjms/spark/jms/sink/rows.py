@@ -18,14 +18,7 @@ from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 
-__all__ = [
-    "BODIES",
-    "SINK_COLUMNS",
-    "Outgoing",
-    "RowId",
-    "check_columns",
-    "to_message",
-]
+__all__ = ["BODIES", "SINK_COLUMNS", "Outgoing", "RowId", "check_columns", "to_message"]
 
 BODIES: Final = ("text", "bytes", "body")
 

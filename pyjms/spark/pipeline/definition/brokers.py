@@ -14,10 +14,7 @@ import anyio
 
 from pyjms._logger import get_logger
 from pyjms.client.factory import ConnectionFactory
-from pyjms.errors import (
-    ConfigurationException,
-    UnsupportedOperationException,
-)
+from pyjms.errors import ConfigurationException, UnsupportedOperationException
 from pyjms.settings import ActiveMQSettings, PyjmsSettings
 from pyjms.spark.pipeline.definition.pipeline import Pipeline
 from pyjms.support.embedded_broker import embedded_broker
@@ -52,8 +49,7 @@ def broker_of(settings: PyjmsSettings, name: str | None, embedded: str | None) -
     if name is not None and name not in settings.brokers:
         known = ", ".join(settings.brokers) or "none"
         raise ConfigurationException(
-            f"There is no broker {name!r} in brokers",
-            hint=f"the brokers are {known}",
+            f"There is no broker {name!r} in brokers", hint=f"the brokers are {known}"
         )
     section = settings.activemq if name is None else settings.brokers[name]
     if embedded is not None and name is None and _is_in_process(section):

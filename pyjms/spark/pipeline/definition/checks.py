@@ -65,8 +65,7 @@ def _installation(java: str) -> Iterator[str]:
 def _check_pyarrow() -> None:
     if importlib.util.find_spec("pyarrow") is None:
         raise ConfigurationException(
-            "The Spark formats need pyarrow, which is not installed",
-            hint=install_command("spark"),
+            "The Spark formats need pyarrow, which is not installed", hint=install_command("spark")
         )
 
 

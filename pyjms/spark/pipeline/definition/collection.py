@@ -120,10 +120,7 @@ def choose_pipelines(pipelines: Sequence[Pipeline], only: Sequence[str]) -> list
 
 
 def add_problems(
-    settings: PyjmsSettings,
-    pipelines: Sequence[Pipeline],
-    found: Iterable[str],
-    problems: Problems,
+    settings: PyjmsSettings, pipelines: Sequence[Pipeline], found: Iterable[str], problems: Problems
 ) -> None:
     """Add what `gather_pipelines` found, and what keeps the pipelines from running.
 

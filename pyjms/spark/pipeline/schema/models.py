@@ -15,13 +15,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from uuid import UUID
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    PydanticSchemaGenerationError,
-    RootModel,
-    TypeAdapter,
-)
+from pydantic import BaseModel, ConfigDict, PydanticSchemaGenerationError, RootModel, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 

@@ -164,10 +164,7 @@ class StoreHarness:
 
     @staticmethod
     def texts(
-        store: MessageStore,
-        limit: int = 1000,
-        after: Position | None = None,
-        skip: Positions = (),
+        store: MessageStore, limit: int = 1000, after: Position | None = None, skip: Positions = ()
     ) -> list[str | None]:
         """Return the JMSTypes of a page of messages."""
         return [m.message.type for m in store.next_messages(after, limit, skip)]

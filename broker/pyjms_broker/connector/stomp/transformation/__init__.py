@@ -15,11 +15,7 @@ from typing import Final, NamedTuple
 
 from pyjms.errors import JMSException, MessageFormatException
 from pyjms.wire.limits import inflate
-from pyjms.wire.openwire.commands import (
-    ActiveMQMapMessage,
-    ActiveMQMessage,
-    ActiveMQObjectMessage,
-)
+from pyjms.wire.openwire.commands import ActiveMQMapMessage, ActiveMQMessage, ActiveMQObjectMessage
 from pyjms.wire.openwire.primitives import decode_map, encode_map
 from pyjms_broker.connector.stomp.transformation import (
     java_objects,

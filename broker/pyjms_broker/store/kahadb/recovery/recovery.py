@@ -119,10 +119,7 @@ async def recover_store(
 
 
 async def _replay(
-    db: MessageDatabase,
-    covered: Location | None,
-    progress: Progress | None,
-    skipped: list[Skipped],
+    db: MessageDatabase, covered: Location | None, progress: Progress | None, skipped: list[Skipped]
 ) -> Recovered:
     journal, index = db.journal, db.index
     replay = Replay(db.updater, db.format, covered)

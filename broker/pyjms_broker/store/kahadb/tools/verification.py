@@ -177,10 +177,7 @@ def _check_sizes(folder: Path, found: Verification) -> None:
 
 
 def _read_all(
-    folder: Path,
-    snapshots: list[Snapshot],
-    found: Verification,
-    on_bytes: Callable[[int], None],
+    folder: Path, snapshots: list[Snapshot], found: Verification, on_bytes: Callable[[int], None]
 ) -> list[Skipped]:
     """Read all records; return the damaged ranges before the journal's end."""
     record_format = RecordFormat(STORE_OPENWIRE_VERSION)

@@ -87,16 +87,7 @@ class Operation:
 class OpenTransaction:
     """A transaction that has not ended."""
 
-    __slots__ = (
-        "counts",
-        "files",
-        "first",
-        "journalled",
-        "last",
-        "operations",
-        "prepared",
-        "size",
-    )
+    __slots__ = ("counts", "files", "first", "journalled", "last", "operations", "prepared", "size")
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []

@@ -36,18 +36,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.kahadb.frames import (
-    decode_subscription_info,
-    from_kaha_destination,
-)
+from pyjms.wire.kahadb.frames import decode_subscription_info, from_kaha_destination
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    MessageId,
-    TransactionId,
-    XATransactionId,
-)
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, TransactionId, XATransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import Position, StoredMessage, SubscriptionKey
 from pyjms_broker.store.api import RecoveredTransaction
