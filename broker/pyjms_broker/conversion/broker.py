@@ -7,21 +7,12 @@ from pathlib import Path as FilePath
 from typing import Final
 
 from pyjms_broker.conversion.connectors import convert_connectors, convert_ssl
-from pyjms_broker.conversion.draft import Draft, Path
+from pyjms_broker.conversion.draft import Draft, Handler, Path, destination_of
 from pyjms_broker.conversion.networks import convert_networks
 from pyjms_broker.conversion.persistence import convert_store
 from pyjms_broker.conversion.plugins import convert_plugins
 from pyjms_broker.conversion.policies import convert_interceptors, convert_policies
-from pyjms_broker.conversion.sections import (
-    Handler,
-    Lost,
-    Spec,
-    convert_attributes,
-    convert_children,
-    destination_of,
-    name_unread,
-    only_child,
-)
+from pyjms_broker.conversion.sections import Lost, Spec
 from pyjms_broker.conversion.tables.broker import (
     BROKER,
     BROKER_LOST,
@@ -40,7 +31,7 @@ _SPRING_HOOK: Final = "SpringContextHook"
 
 def convert_broker(draft: Draft, element: Element, conf: FilePath) -> None:
     """Convert `<broker>`; `conf` is the directory of its file."""
-    convert_attributes(draft, element, BROKER, ())
+    draft.convert_attributes(element, BROKER, ())
     handlers: dict[str, Handler | Lost] = {
         **_CHILDREN,
         "plugins": partial(convert_plugins, conf),
@@ -48,24 +39,24 @@ def convert_broker(draft: Draft, element: Element, conf: FilePath) -> None:
         "sslContext": partial(convert_ssl, conf),
     }
     element.children.sort(key=lambda each: _ORDER.get(each.name, 0))
-    convert_children(draft, element, handlers, ())
-    name_unread(draft, element)
+    draft.convert_children(element, handlers, ())
+    draft.name_unread(element)
 
 
 def _system_usage(draft: Draft, element: Element, path: Path) -> None:
-    usage = only_child(draft, element)
+    usage = draft.only_child(element)
     if usage is not None:
         here = (*path, "system_usage")
         draft.put(here, {}, usage)
-        convert_attributes(draft, usage, SYSTEM_USAGE, here)
-        convert_children(draft, usage, _USAGES, here)
+        draft.convert_attributes(usage, SYSTEM_USAGE, here)
+        draft.convert_children(usage, _USAGES, here)
 
 
 def _usage(key: str, spec: Spec, draft: Draft, element: Element, path: Path) -> None:
-    usage = only_child(draft, element)
+    usage = draft.only_child(element)
     if usage is None:
         return
-    convert_attributes(draft, usage, spec, path)
+    draft.convert_attributes(usage, spec, path)
     for attribute in spec.handled & usage.attributes.keys():
         text = usage.attributes[attribute]
         usage.read_attributes.add(attribute)
@@ -92,7 +83,7 @@ def _destinations(draft: Draft, element: Element, path: Path) -> None:
 
 
 def _io_exception_handler(draft: Draft, element: Element, path: Path) -> None:
-    handler = only_child(draft, element)
+    handler = draft.only_child(element)
     if handler is None:
         return
     if handler.name not in ("defaultIOExceptionHandler", "leaseLockerIOExceptionHandler"):
@@ -100,7 +91,7 @@ def _io_exception_handler(draft: Draft, element: Element, path: Path) -> None:
         return
     here = (*path, "io_exception_handler")
     draft.put(here, {}, handler)
-    convert_attributes(draft, handler, IO_EXCEPTION_HANDLER, here)
+    draft.convert_attributes(handler, IO_EXCEPTION_HANDLER, here)
 
 
 def _hooks(draft: Draft, element: Element, _path: Path) -> None:
@@ -115,7 +106,7 @@ def _hooks(draft: Draft, element: Element, _path: Path) -> None:
 
 
 def _management_context(draft: Draft, element: Element, _path: Path) -> None:
-    context = only_child(draft, element)
+    context = draft.only_child(element)
     if context is None:
         return
     for name, text in context.attributes.items():

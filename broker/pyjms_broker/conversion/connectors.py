@@ -11,7 +11,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.transport.tls import TLS_SCHEMES
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.conversion.draft import Draft, Path
-from pyjms_broker.conversion.sections import Lost, convert_attributes, convert_children, only_child
+from pyjms_broker.conversion.sections import Lost
 from pyjms_broker.conversion.spring import file_path
 from pyjms_broker.conversion.tables.broker import CONNECTOR, SSL
 from pyjms_broker.conversion.xml_reader import Element
@@ -58,8 +58,8 @@ def convert_connectors(has_ssl: bool, draft: Draft, element: Element, path: Path
         if uri is None:
             continue
         here = draft.append((*path, "connectors"), {"uri": uri}, each)
-        convert_attributes(draft, each, CONNECTOR, here)
-        convert_children(draft, each, _CHILDREN_LOST, here)
+        draft.convert_attributes(each, CONNECTOR, here)
+        draft.convert_children(each, _CHILDREN_LOST, here)
         if is_open and not _is_local(uri):
             draft.findings.unsupported(each, _EXPOSED, _WAYS_OUT, attribute="uri")
 
@@ -116,7 +116,7 @@ def _check(uri: TransportURI, has_certificate: bool) -> None:
 
 def convert_ssl(conf: FilePath, draft: Draft, element: Element, path: Path) -> None:
     """Convert `<sslContext>` into `tls` of each encrypted connector."""
-    context = only_child(draft, element)
+    context = draft.only_child(element)
     if context is None:
         return
     encrypted = list(_encrypted(draft, path))
@@ -141,13 +141,9 @@ def convert_ssl(conf: FilePath, draft: Draft, element: Element, path: Path) -> N
         draft.put(here, {}, context)
         for key, file in files.items():
             draft.put((*here, key), str(file), context)
-        convert_attributes(draft, context, SSL, here)
-    convert_children(
-        draft,
-        context,
-        {name: Lost("it is a Java object") for name in ("keyManagers", "trustManagers")},
-        path,
-    )
+        draft.convert_attributes(context, SSL, here)
+    java_objects = {name: Lost("it is a Java object") for name in ("keyManagers", "trustManagers")}
+    draft.convert_children(context, java_objects, path)
 
 
 def _encrypted(draft: Draft, path: Path) -> Iterator[Path]:

@@ -5,14 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from pyjms.errors import JMSException
-from pyjms_broker.conversion.draft import Draft, Path
-from pyjms_broker.conversion.sections import (
-    Handler,
-    Lost,
-    convert_attributes,
-    convert_children,
-    destination_of,
-)
+from pyjms_broker.conversion.draft import Draft, Handler, Path, destination_of
+from pyjms_broker.conversion.sections import Lost
 from pyjms_broker.conversion.tables.networks import (
     DESTINATION_LISTS,
     NETWORK_CONNECTOR,
@@ -39,12 +33,12 @@ def convert_networks(draft: Draft, element: Element, path: Path) -> None:
             each.is_named = True  # what else it says is lost with it
             continue
         here = draft.append((*path, "network_connectors"), {"uri": text}, each)
-        convert_attributes(draft, each, NETWORK_CONNECTOR, here)
+        draft.convert_attributes(each, NETWORK_CONNECTOR, here)
         handlers: dict[str, Handler | Lost] = {
             **NETWORK_LOST,
             **{name: partial(_destinations, key) for name, key in DESTINATION_LISTS.items()},
         }
-        convert_children(draft, each, handlers, here)
+        draft.convert_children(each, handlers, here)
 
 
 def _destinations(key: str, draft: Draft, element: Element, path: Path) -> None:

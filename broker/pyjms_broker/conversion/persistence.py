@@ -7,16 +7,8 @@ from functools import partial
 from typing import Final
 from urllib.parse import quote
 
-from pyjms_broker.conversion.draft import Draft, Path
-from pyjms_broker.conversion.sections import (
-    Handler,
-    Lost,
-    Spec,
-    convert_attributes,
-    convert_children,
-    destination_of,
-    only_child,
-)
+from pyjms_broker.conversion.draft import Draft, Handler, Path, destination_of
+from pyjms_broker.conversion.sections import Lost, Spec
 from pyjms_broker.conversion.tables.persistence import (
     FILTERED_KAHADB,
     FILTERED_STORE,
@@ -55,30 +47,30 @@ _NO_EFFECT: Final = "connections to the database are pooled by the broker"
 
 def convert_store(draft: Draft, element: Element, path: Path) -> None:
     """Convert the store of `<persistenceAdapter>` or `<persistenceFactory>`."""
-    store = only_child(draft, element)
+    store = draft.only_child(element)
     if store is not None:
-        convert_children(
-            draft, Element("persistence", "", {}, element.origin, [store]), _STORES, path
+        draft.convert_children(
+            Element("persistence", "", {}, element.origin, [store]), _STORES, path
         )
 
 
 def _locker(draft: Draft, element: Element, path: Path) -> None:
-    locker = only_child(draft, element)
+    locker = draft.only_child(element)
     if locker is None:
         return
     if locker.name not in LOCKERS:
         draft.findings.unsupported(locker, "there is no such kind of lock", ", ".join(LOCKERS))
         return
     spec, kind = LOCKERS[locker.name]
-    convert_attributes(draft, locker, spec, path)
+    draft.convert_attributes(locker, spec, path)
     if kind is not None:
         draft.put((*path, "locker"), kind, locker)
 
 
 def _statements(draft: Draft, element: Element, path: Path) -> None:
-    inner = only_child(draft, element)
+    inner = draft.only_child(element)
     if inner is not None:
-        convert_attributes(draft, inner, STATEMENTS, (*path, "statements"))
+        draft.convert_attributes(inner, STATEMENTS, (*path, "statements"))
 
 
 def _section(
@@ -86,8 +78,8 @@ def _section(
 ) -> None:
     here = (*path, "persistence")
     draft.put(here, {}, element)
-    convert_attributes(draft, element, spec, here)
-    convert_children(draft, element, children, here)
+    draft.convert_attributes(element, spec, here)
+    draft.convert_children(element, children, here)
     if "dataSource" in children and element.child("dataSource") is None:
         draft.findings.note(element, _DERBY, _MOVE, attribute="dataSource")
 
@@ -102,8 +94,8 @@ def _filters(draft: Draft, element: Element, path: Path) -> None:
             draft.findings.unsupported(each, "only <filteredKahaDB> stands here")
             continue
         here = draft.append((*path, "filtered_kahadb"), {}, each)
-        convert_attributes(draft, each, FILTERED_KAHADB, here)
-        convert_children(draft, each, _FILTER_CHILDREN, here)
+        draft.convert_attributes(each, FILTERED_KAHADB, here)
+        draft.convert_children(each, _FILTER_CHILDREN, here)
 
 
 def _any_destination(draft: Draft, element: Element, here: Path) -> None:
@@ -115,25 +107,25 @@ def _any_destination(draft: Draft, element: Element, here: Path) -> None:
 
 
 def _filtered_store(draft: Draft, element: Element, path: Path) -> None:
-    store = only_child(draft, element)
+    store = draft.only_child(element)
     if store is None:
         return
     if store.name != "kahaDB":
         draft.findings.unsupported(store, "a filtered store is a <kahaDB>")
         return
-    convert_attributes(draft, store, FILTERED_STORE, path)
-    convert_children(draft, store, {"locker": Lost("the lock is that of <mKahaDB>")}, path)
+    draft.convert_attributes(store, FILTERED_STORE, path)
+    draft.convert_children(store, {"locker": Lost("the lock is that of <mKahaDB>")}, path)
 
 
 def _usage(draft: Draft, element: Element, path: Path) -> None:
-    usage = only_child(draft, element)
+    usage = draft.only_child(element)
     if usage is not None:
         spec = Spec(FILTERED_KAHADB.model, keys={"limit": "store_limit"})
-        convert_attributes(draft, usage, spec, path)
+        draft.convert_attributes(usage, spec, path)
 
 
 def _data_source(draft: Draft, element: Element, path: Path) -> None:
-    bean = only_child(draft, element)
+    bean = draft.only_child(element)
     if bean is None:
         return
     values = {

@@ -6,17 +6,8 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Final
 
-from pyjms_broker.conversion.draft import Draft, Path
-from pyjms_broker.conversion.sections import (
-    Handler,
-    Lost,
-    Spec,
-    append_for_destination,
-    convert_attributes,
-    convert_children,
-    destination_of,
-    only_child,
-)
+from pyjms_broker.conversion.draft import Draft, Handler, Path, destination_of
+from pyjms_broker.conversion.sections import Lost, Spec
 from pyjms_broker.conversion.tables.plugins import (
     ACCESS,
     AUTHORIZATION_ENTRY,
@@ -39,7 +30,7 @@ def convert_plugins(conf: FilePath, draft: Draft, element: Element, path: Path) 
         **{name: partial(_jaas, conf) for name in JAAS_PLUGINS},
         "bean": _foreign_plugin,
     }
-    convert_children(draft, element, handlers, (*path, "plugins"))
+    draft.convert_children(element, handlers, (*path, "plugins"))
 
 
 def _foreign_plugin(draft: Draft, element: Element, _path: Path) -> None:
@@ -53,8 +44,8 @@ def _plugin(
     spec: Spec, children: dict[str, Handler | Lost], draft: Draft, element: Element, path: Path
 ) -> None:
     here = draft.append(path, {}, element)
-    convert_attributes(draft, element, spec, here)
-    convert_children(draft, element, children, here)
+    draft.convert_attributes(element, spec, here)
+    draft.convert_children(element, children, here)
 
 
 def _users(draft: Draft, element: Element, path: Path) -> None:
@@ -70,7 +61,7 @@ def _users(draft: Draft, element: Element, path: Path) -> None:
             )
             continue
         here = draft.append((*path, "users"), {}, each)
-        convert_attributes(draft, each, USER, here)
+        draft.convert_attributes(each, USER, here)
 
 
 def _simple_authentication(draft: Draft, element: Element, path: Path) -> None:
@@ -82,14 +73,14 @@ def _simple_authentication(draft: Draft, element: Element, path: Path) -> None:
 
 
 def _authorization_map(draft: Draft, element: Element, path: Path) -> None:
-    inner = only_child(draft, element)
+    inner = draft.only_child(element)
     if inner is None:
         return
     if inner.name in AUTHORIZATION_LOST:
         lost = AUTHORIZATION_LOST[inner.name]
         draft.findings.unsupported(inner, lost.reason, lost.hint)
         return
-    convert_children(draft, inner, _AUTHORIZATION_MAP, path)
+    draft.convert_children(inner, _AUTHORIZATION_MAP, path)
 
 
 def _authorization_entries(draft: Draft, element: Element, path: Path) -> None:
@@ -99,29 +90,29 @@ def _authorization_entries(draft: Draft, element: Element, path: Path) -> None:
             draft.findings.unsupported(each, "it has neither queue nor topic")
             continue
         here = draft.append((*path, "entries"), {"destination": name}, each)
-        convert_attributes(draft, each, AUTHORIZATION_ENTRY, here)
+        draft.convert_attributes(each, AUTHORIZATION_ENTRY, here)
 
 
 def _access(key: str, draft: Draft, element: Element, path: Path) -> None:
-    inner = only_child(draft, element)
+    inner = draft.only_child(element)
     if inner is not None:
         draft.put((*path, key), {}, inner)
-        convert_attributes(draft, inner, ACCESS, (*path, key))
+        draft.convert_attributes(inner, ACCESS, (*path, key))
 
 
 def _redelivery_map(draft: Draft, element: Element, path: Path) -> None:
-    inner = only_child(draft, element)
+    inner = draft.only_child(element)
     if inner is not None:
         here = (*path, "redelivery_policy_map")
-        convert_children(draft, inner, _REDELIVERY_MAP, here)
+        draft.convert_children(inner, _REDELIVERY_MAP, here)
 
 
 def _redelivery_policies(draft: Draft, element: Element, path: Path) -> None:
-    convert_children(draft, element, {"redeliveryPolicy": _redelivery_policy}, path)
+    draft.convert_children(element, {"redeliveryPolicy": _redelivery_policy}, path)
 
 
 def _redelivery_policy(draft: Draft, element: Element, path: Path) -> None:
-    append_for_destination(draft, element, path, REDELIVERY_POLICY)
+    draft.append_for_destination(element, path, REDELIVERY_POLICY)
 
 
 def _jaas(conf: FilePath, draft: Draft, element: Element, path: Path) -> None:

@@ -6,18 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from pyjms_broker.conversion.draft import Draft, Path
-from pyjms_broker.conversion.sections import (
-    Handler,
-    Lost,
-    Spec,
-    append_for_destination,
-    convert_attributes,
-    convert_children,
-    destination_of,
-    name_lost,
-    only_child,
-)
+from pyjms_broker.conversion.draft import Draft, Handler, Path, destination_of
+from pyjms_broker.conversion.sections import Lost, Spec
 from pyjms_broker.conversion.tables.policies import (
     CHOICES,
     CHOICES_LOST,
@@ -38,18 +28,18 @@ __all__ = ["convert_interceptors", "convert_policies"]
 
 def convert_policies(draft: Draft, element: Element, path: Path) -> None:
     """Convert `<destinationPolicy>`."""
-    policy_map = only_child(draft, element)
+    policy_map = draft.only_child(element)
     if policy_map is not None:
-        convert_children(draft, policy_map, _MAP_CHILDREN, (*path, "policies"))
+        draft.convert_children(policy_map, _MAP_CHILDREN, (*path, "policies"))
 
 
 def _entries(draft: Draft, element: Element, path: Path) -> None:
-    convert_children(draft, element, {"policyEntry": _entry}, path)
+    draft.convert_children(element, {"policyEntry": _entry}, path)
 
 
 def _entry(draft: Draft, element: Element, path: Path) -> None:
-    here = append_for_destination(draft, element, path, POLICY_ENTRY)
-    convert_children(draft, element, _ENTRY_CHILDREN, here)
+    here = draft.append_for_destination(element, path, POLICY_ENTRY)
+    draft.convert_children(element, _ENTRY_CHILDREN, here)
 
 
 def _section_of(
@@ -62,8 +52,8 @@ def _section_of(
     spec = specs[strategy.name]
     here = (*path, key)
     draft.put(here, {}, strategy)
-    convert_attributes(draft, strategy, spec, here)
-    convert_children(draft, strategy, _STRATEGY_CHILDREN, here)
+    draft.convert_attributes(strategy, spec, here)
+    draft.convert_children(strategy, _STRATEGY_CHILDREN, here)
 
 
 def _word_of(
@@ -77,12 +67,12 @@ def _word_of(
     if strategy.name in CHOICES_NOTES:
         draft.findings.note(strategy, CHOICES_NOTES[strategy.name])
     for name, text in strategy.attributes.items():
-        name_lost(draft, strategy, CHOICES_LOST.get(name, _NO_ATTRIBUTES), name, text)
+        draft.name_lost(strategy, CHOICES_LOST.get(name, _NO_ATTRIBUTES), name, text)
 
 
 def _known_strategy(draft: Draft, element: Element, known: Mapping[str, object]) -> Element | None:
     """Return the strategy in `element`; one that is not known is a finding, and None."""
-    strategy = only_child(draft, element)
+    strategy = draft.only_child(element)
     if strategy is not None and strategy.name not in known:
         _name_unknown(draft, strategy, known)
         return None
@@ -97,7 +87,7 @@ def _name_unknown(draft: Draft, element: Element, known: Mapping[str, object]) -
 
 
 def _dead_letter_queue(draft: Draft, element: Element, path: Path) -> None:
-    queue = only_child(draft, element)
+    queue = draft.only_child(element)
     name = None if queue is None else destination_of(queue)
     if queue is not None and name is not None:
         draft.put((*path, "dead_letter_queue"), name, queue)
@@ -106,11 +96,11 @@ def _dead_letter_queue(draft: Draft, element: Element, path: Path) -> None:
 def convert_interceptors(draft: Draft, element: Element, path: Path) -> None:
     """Convert `<destinationInterceptors>`, which replace the default virtual topics."""
     draft.put((*path, "virtual_destinations"), [], element)
-    convert_children(draft, element, _INTERCEPTORS, path)
+    draft.convert_children(element, _INTERCEPTORS, path)
 
 
 def _virtual_destinations(draft: Draft, element: Element, path: Path) -> None:
-    convert_children(draft, element, {"virtualDestinations": _virtual}, path)
+    draft.convert_children(element, {"virtualDestinations": _virtual}, path)
 
 
 def _virtual(draft: Draft, element: Element, path: Path) -> None:
@@ -123,8 +113,8 @@ def _virtual(draft: Draft, element: Element, path: Path) -> None:
             draft.findings.unsupported(each, "it forwards to no destination")
             continue
         here = draft.append((*path, "virtual_destinations"), {}, each)
-        convert_attributes(draft, each, spec, here)
-        convert_children(draft, each, {"forwardTo": _forward}, here)
+        draft.convert_attributes(each, spec, here)
+        draft.convert_children(each, {"forwardTo": _forward}, here)
 
 
 def _targets(element: Element) -> bool:
@@ -139,15 +129,15 @@ def _forward(draft: Draft, element: Element, path: Path) -> None:
             draft.findings.unsupported(each, "it names no queue or topic")
             continue
         here = draft.append((*path, "forward_to"), {"destination": name}, each)
-        convert_attributes(draft, each, FORWARD, here)
-        convert_children(draft, each, {"filter": Lost("it is a Java object", "use selector")}, here)
+        draft.convert_attributes(each, FORWARD, here)
+        draft.convert_children(each, {"filter": Lost("it is a Java object", "use selector")}, here)
 
 
 def _mirrored(draft: Draft, element: Element, path: Path) -> None:
     draft.put((*path, "use_mirrored_queues"), True, element)
     for name, text in element.attributes.items():
         lost = MIRRORED_QUEUE_LOST.get(name, _NO_ATTRIBUTES)
-        name_lost(draft, element, lost, name, text)
+        draft.name_lost(element, lost, name, text)
 
 
 _NO_ATTRIBUTES: Final = Lost("it has no such attribute here")
