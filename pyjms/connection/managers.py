@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import anyio
@@ -222,12 +221,7 @@ class _ChainedScope:
             raise
         return self._status
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None and self._status.rollback_only:
             self._status.set_rollback_only()  # of one: of all
         failed = await self._leave(error)

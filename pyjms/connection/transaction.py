@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from enum import Enum
-from types import TracebackType
 from typing import Final
 
 import anyio
@@ -223,12 +222,7 @@ class TransactionScope:
         self._status = TransactionStatus(self._name, self._resource, new=action is _Action.BEGIN)
         return self._status
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """End the transaction if this block began it; else mark it for rollback on an error."""
         status, resource = self._status, self._resource
         assert status is not None

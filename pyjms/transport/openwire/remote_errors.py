@@ -15,7 +15,7 @@ from pyjms.wire.openwire.commands import Throwable
 
 __all__ = ["from_throwable"]
 
-_JMS = (
+_JMS = [
     "IllegalStateException",
     "InvalidClientIDException",
     "InvalidDestinationException",
@@ -29,7 +29,7 @@ _JMS = (
     "ResourceAllocationException",
     "TransactionInProgressException",
     "TransactionRolledBackException",
-)
+]
 _CLASSES: dict[str, type[JMSException]] = {
     **{f"{prefix}.jms.{n}": getattr(errors, n) for prefix in ("javax", "jakarta") for n in _JMS},
     "java.lang.SecurityException": errors.JMSSecurityException,
