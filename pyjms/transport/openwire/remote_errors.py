@@ -15,23 +15,23 @@ from pyjms.wire.openwire.commands import Throwable
 
 __all__ = ["from_throwable"]
 
-_JMS = [
-    "IllegalStateException",
-    "InvalidClientIDException",
-    "InvalidDestinationException",
-    "InvalidSelectorException",
-    "JMSException",
-    "JMSSecurityException",
-    "MessageEOFException",
-    "MessageFormatException",
-    "MessageNotReadableException",
-    "MessageNotWriteableException",
-    "ResourceAllocationException",
-    "TransactionInProgressException",
-    "TransactionRolledBackException",
-]
+_JMS: tuple[type[JMSException], ...] = (
+    errors.IllegalStateException,
+    errors.InvalidClientIDException,
+    errors.InvalidDestinationException,
+    errors.InvalidSelectorException,
+    JMSException,
+    errors.JMSSecurityException,
+    errors.MessageEOFException,
+    errors.MessageFormatException,
+    errors.MessageNotReadableException,
+    errors.MessageNotWriteableException,
+    errors.ResourceAllocationException,
+    errors.TransactionInProgressException,
+    errors.TransactionRolledBackException,
+)
 _CLASSES: dict[str, type[JMSException]] = {
-    **{f"{prefix}.jms.{n}": getattr(errors, n) for prefix in ("javax", "jakarta") for n in _JMS},
+    **{f"{at}.jms.{kind.__name__}": kind for at in ("javax", "jakarta") for kind in _JMS},
     "java.lang.SecurityException": errors.JMSSecurityException,
     "java.lang.IllegalStateException": errors.IllegalStateException,
     "java.lang.UnsupportedOperationException": errors.UnsupportedOperationException,
