@@ -18,7 +18,7 @@ pydantic quotes; message bodies are never recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from opentelemetry import context as otel_context
@@ -131,12 +131,9 @@ class OpenTelemetry:
             message = invocation.message
             parent = context_of(message, otel_context.get_current())
             name, attributes = _named(by_operation[invocation.operation], message, container)
-            own = {**attributes, **_attributes_of_message(message)}
-            span = self._tracer.start_span(
-                f"{invocation.operation} {name}", parent, SpanKind.CLIENT, own
-            )
-            measured = None if self._meters is None else self._meters.operation
-            with _running(span, parent, measured, attributes):
+            own = _attributes_of_message(message)
+            title = f"{invocation.operation} {name}"
+            with self._operation(title, parent, SpanKind.CLIENT, attributes, own):
                 return await proceed()
 
         return settle
@@ -148,10 +145,8 @@ class OpenTelemetry:
         async def send(sending: SendInvocation, proceed: Proceed) -> object:
             name, attributes = _at(base, sending.destination)
             parent = otel_context.get_current()
-            span = self._tracer.start_span(f"send {name}", parent, SpanKind.PRODUCER, attributes)
-            write_context(sending.set_property, trace.set_span_in_context(span, parent))
-            measured = None if self._meters is None else self._meters.operation
-            with _running(span, parent, measured, attributes):
+            with self._operation(f"send {name}", parent, SpanKind.PRODUCER, attributes) as span:
+                write_context(sending.set_property, trace.set_span_in_context(span, parent))
                 result = await proceed()
                 if span.is_recording():
                     span.set_attributes(_attributes_of_message(sending.message))
@@ -168,9 +163,7 @@ class OpenTelemetry:
         async def receive(receiving: ReceiveInvocation, proceed: Proceed) -> object:
             name, attributes = _at(base, receiving.destination)
             parent = otel_context.get_current()
-            span = self._tracer.start_span(f"receive {name}", parent, SpanKind.CLIENT, attributes)
-            measured = None if self._meters is None else self._meters.operation
-            with _running(span, parent, measured, attributes):
+            with self._operation(f"receive {name}", parent, SpanKind.CLIENT, attributes) as span:
                 result = await proceed()
                 message = receiving.message
                 span.set_attribute(semantic.BATCH_COUNT, 0 if message is None else 1)
@@ -183,6 +176,19 @@ class OpenTelemetry:
             return result
 
         return receive
+
+    def _operation(
+        self,
+        title: str,
+        parent: Context,
+        kind: SpanKind,
+        attributes: Attributes,
+        own: Attributes | None = None,
+    ) -> AbstractContextManager[Span]:
+        """Start the span of an operation; its metric has the attributes without `own`."""
+        span = self._tracer.start_span(title, parent, kind, attributes | (own or {}))
+        measured = None if self._meters is None else self._meters.operation
+        return _running(span, parent, measured, attributes)
 
 
 class _Meters:
@@ -213,13 +219,13 @@ class _Meters:
 @contextmanager
 def _running(
     span: Span, parent: Context, duration: metrics.Histogram | None, attributes: Attributes
-) -> Iterator[None]:
+) -> Iterator[Span]:
     """Make `span` the current one, and end it with the block; note how that ends, and when."""
     started = _clock.now()
     token = otel_context.attach(trace.set_span_in_context(span, parent))
     failed: Attributes = {}
     try:
-        yield
+        yield span
     except BaseException as error:
         failed = {semantic.ERROR_TYPE: _type_of(error)}
         _note(span, error)
