@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import anyio
 
@@ -56,6 +56,8 @@ from pyjms_broker.connector.openwire.connection_state import (
 __all__ = ["LAST_DELIVERED_UNKNOWN", "MAXIMUM_SHARED", "ClientResources", "ResourceOwner"]
 
 logger = get_logger(__name__)
+
+_Id = TypeVar("_Id", ProducerId, ConsumerId)
 
 LAST_DELIVERED_UNKNOWN = -2
 """The last delivered sequence id of a client that does not report it."""
@@ -119,6 +121,12 @@ class ClientResources:
         """Return the JMS connection and session of a producer or consumer, as `connection`."""
         state = self.connection(connection_of(resource_id), action)
         return state, state.session(session_of(resource_id), action)
+
+    def _place_of(self, id_: _Id | None, kind: str) -> tuple[_Id, ConnectionState, SessionState]:
+        """Return the id of a new producer or consumer, and its JMS connection and session."""
+        if id_ is None:
+            raise IllegalStateException(f"Cannot add a {kind} without an id")
+        return id_, *self._session_of(id_, f"add a {kind} to")
 
     def connection_of(self, transaction_id: TransactionId) -> ConnectionState | None:
         """Return the JMS connection that runs a transaction; of an XA one, any."""
@@ -186,15 +194,11 @@ class ClientResources:
         Raises:
             IllegalStateException: its connection or session is unknown or has too many.
         """
-        producer_id = info.producer_id
-        if producer_id is None:
-            raise IllegalStateException("Cannot add a producer without an id")
-        state, session = self._session_of(producer_id, "add a producer to")
+        producer_id, state, session = self._place_of(info.producer_id, "producer")
         if producer_id in session.producers:
             return
         limit = self._connector.maximum_producers_per_connection
-        count = state.producers.for_destination(info.destination)
-        check_limit(count, limit, "producer", state.info.connection_id)
+        state.producers.check(info.destination, limit, "producer", state.info.connection_id)
         self._broker.add_producer(state.context, info)
         session.producers[producer_id] = info
         state.producers.add(info.destination)
@@ -218,15 +222,11 @@ class ClientResources:
         Raises:
             IllegalStateException: its connection or session is unknown or has too many.
         """
-        consumer_id = info.consumer_id
-        if consumer_id is None:
-            raise IllegalStateException("Cannot add a consumer without an id")
-        state, session = self._session_of(consumer_id, "add a consumer to")
+        consumer_id, state, session = self._place_of(info.consumer_id, "consumer")
         if consumer_id in session.consumers:
             return COMPLETED
         limit = self._connector.maximum_consumers_per_connection
-        count = state.consumers.for_destination(info.destination)
-        check_limit(count, limit, "consumer", state.info.connection_id)
+        state.consumers.check(info.destination, limit, "consumer", state.info.connection_id)
         subscription = self._broker.add_consumer(state.context, info)
         session.consumers[consumer_id] = info
         state.consumers.add(info.destination)

@@ -62,9 +62,13 @@ class ResourceCount:
         self._plain = 0
         self._advisory = 0
 
-    def for_destination(self, destination: Destination | None) -> int:
-        """Return the count that one more on `destination` would add to."""
-        return self._advisory if _is_advisory(destination) else self._plain
+    def check(
+        self, destination: Destination | None, limit: int | None, kind: str, where: object
+    ) -> None:
+        """Refuse one more on `destination` as `check_limit` does."""
+        check_limit(
+            self._advisory if _is_advisory(destination) else self._plain, limit, kind, where
+        )
 
     def add(self, destination: Destination | None) -> None:
         """Count one more on `destination`."""
