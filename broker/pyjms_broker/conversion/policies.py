@@ -42,41 +42,31 @@ def _entry(draft: Draft, element: Element, path: Path) -> None:
     draft.convert_children(element, _ENTRY_CHILDREN, here)
 
 
-def _section_of(
-    specs: Mapping[str, Spec], key: str, draft: Draft, element: Element, path: Path
+def _strategy(
+    known: Mapping[str, Spec | str], key: str, draft: Draft, element: Element, path: Path
 ) -> None:
-    """Convert a strategy, which is a section with a type."""
-    strategy = _known_strategy(draft, element, specs)
+    """Convert a strategy: a section with a type, or a word. One that is not known is a finding."""
+    strategy = draft.only_child(element)
     if strategy is None:
         return
-    spec = specs[strategy.name]
     here = (*path, key)
-    draft.put(here, {}, strategy)
-    draft.convert_attributes(strategy, spec, here)
-    draft.convert_children(strategy, _STRATEGY_CHILDREN, here)
+    match known.get(strategy.name):
+        case None:
+            _name_unknown(draft, strategy, known)
+        case str(word):
+            _put_word(word, draft, strategy, here)
+        case spec:
+            draft.put(here, {}, strategy)
+            draft.convert_attributes(strategy, spec, here)
+            draft.convert_children(strategy, _STRATEGY_CHILDREN, here)
 
 
-def _word_of(
-    words: Mapping[str, str], key: str, draft: Draft, element: Element, path: Path
-) -> None:
-    """Convert a strategy, which is a word."""
-    strategy = _known_strategy(draft, element, words)
-    if strategy is None:
-        return
-    draft.put((*path, key), words[strategy.name], strategy)
+def _put_word(word: str, draft: Draft, strategy: Element, path: Path) -> None:
+    draft.put(path, word, strategy)
     if strategy.name in CHOICES_NOTES:
         draft.findings.note(strategy, CHOICES_NOTES[strategy.name])
     for name, text in strategy.attributes.items():
         draft.name_lost(strategy, CHOICES_LOST.get(name, _NO_ATTRIBUTES), name, text)
-
-
-def _known_strategy(draft: Draft, element: Element, known: Mapping[str, object]) -> Element | None:
-    """Return the strategy in `element`; one that is not known is a finding, and None."""
-    strategy = draft.only_child(element)
-    if strategy is not None and strategy.name not in known:
-        _name_unknown(draft, strategy, known)
-        return None
-    return strategy
 
 
 def _name_unknown(draft: Draft, element: Element, known: Mapping[str, object]) -> None:
@@ -148,14 +138,8 @@ _STRATEGY_CHILDREN: Final[dict[str, Handler | Lost]] = {
 _ENTRY_CHILDREN: Final[dict[str, Handler | Lost]] = {
     **POLICY_ENTRY_LOST,
     **{
-        name: partial(_section_of, specs, key)
-        for name, specs in STRATEGIES.items()
-        for key in [snake_case(name)]
-    },
-    **{
-        name: partial(_word_of, words, key)
-        for name, words in CHOICES.items()
-        for key in [snake_case(name)]
+        name: partial(_strategy, known, snake_case(name))
+        for name, known in {**STRATEGIES, **CHOICES}.items()
     },
 }
 _MAP_CHILDREN: Final[dict[str, Handler | Lost]] = {
