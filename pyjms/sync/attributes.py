@@ -3,7 +3,8 @@
 Blocking classes have `__slots__`, so that a misspelt attribute is an AttributeError instead of one
 that nobody reads. What can be set on the coroutine object can be set here, under the same name:
 
-- `Attribute` is one such attribute, declared where a class has few of them.
+- `Attribute` is one such attribute, declared where a class has few of them; `ReadOnly` is one that
+  cannot be set.
 - `attributes_of` makes a base class of all settings of a core class that has many, so that the
   names are written down once. Type checkers see the core's class of settings in its place.
 - `forwarding` is a method of the core that is called here, under the same name.
@@ -28,7 +29,7 @@ from pyjms.sync.portal import call_on_loop
 if TYPE_CHECKING:
     from pyjms.sync.facade import Facade
 
-__all__ = ["Attribute", "attributes_of", "forwarding", "variant_of"]
+__all__ = ["Attribute", "ReadOnly", "attributes_of", "forwarding", "variant_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,6 +66,13 @@ class Attribute(DelegatedAttribute[V]):
 
 async def _set(core: object, name: str, value: object) -> None:
     setattr(core, name, value)
+
+
+class ReadOnly(Attribute[V]):
+    """An `Attribute` that cannot be set."""
+
+    def __init__(self, doc: str = "") -> None:
+        super().__init__(doc, read_only=True)
 
 
 def attributes_of(settings: type, names: Iterable[str] = (), *, on_loop: bool = False) -> type:

@@ -16,7 +16,7 @@ from pyjms.jms import api, domain
 from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.management.jms_stats import JMSConnectionStats, JMSStats
-from pyjms.sync.attributes import Attribute, forwarding
+from pyjms.sync.attributes import Attribute, ReadOnly, forwarding
 from pyjms.sync.callbacks.server_sessions import (
     ConnectionConsumer,
     ServerSessionPool,
@@ -128,18 +128,15 @@ class Connection(CloseableFacade[api.Connection]):
         consumer.server_session_pool = pool
         return consumer
 
-    client_id: Attribute[str | None] = Attribute[str | None](
-        "The client id, which owns durable subscriptions; None until it is set or generated.",
-        read_only=True,
+    client_id: Final = ReadOnly[str | None](
+        "The client id, which owns durable subscriptions; None until it is set or generated."
     )
-    metadata: Attribute[ConnectionMetaData] = Attribute[ConnectionMetaData](
-        "Versions and names of the provider.", read_only=True
-    )
+    metadata: Final = ReadOnly[ConnectionMetaData]("Versions and names of the provider.")
     transformer: Attribute[api.MessageTransformer | None] = Attribute[
         api.MessageTransformer | None
     ]("The message transformer of new sessions.")
-    stats: Attribute[JMSConnectionStats | None] = Attribute[JMSConnectionStats | None](
-        "What it has sent and received; None if `stats_enabled` is off.", read_only=True
+    stats: Final = ReadOnly[JMSConnectionStats | None](
+        "What it has sent and received; None if `stats_enabled` is off."
     )
     exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
         api.ExceptionListener | None
@@ -241,18 +238,17 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
     redelivery_policy: Attribute[RedeliveryPolicy] = Attribute[RedeliveryPolicy](
         "The redelivery policy of destinations that have no policy."
     )
-    redelivery_policy_map: Attribute[RedeliveryPolicyMap] = Attribute[RedeliveryPolicyMap](
-        "The redelivery policies by destination.", read_only=True
+    redelivery_policy_map: Final = ReadOnly[RedeliveryPolicyMap](
+        "The redelivery policies by destination."
     )
-    prefetch_policy: Attribute[PrefetchPolicy] = Attribute[PrefetchPolicy](
-        "How many messages are dispatched ahead of their acknowledgements.", read_only=True
+    prefetch_policy: Final = ReadOnly[PrefetchPolicy](
+        "How many messages are dispatched ahead of their acknowledgements."
     )
-    blob_transfer_policy: Attribute[BlobTransferPolicy] = Attribute[BlobTransferPolicy](
-        "Where the bodies of blob messages are stored.", read_only=True
+    blob_transfer_policy: Final = ReadOnly[BlobTransferPolicy](
+        "Where the bodies of blob messages are stored."
     )
-    stats: Attribute[JMSStats] = Attribute[JMSStats](
-        "What its open connections have sent and received, if `stats_enabled` is on.",
-        read_only=True,
+    stats: Final = ReadOnly[JMSStats](
+        "What its open connections have sent and received, if `stats_enabled` is on."
     )
 
     def __init__(

@@ -14,7 +14,7 @@ from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.container.simple import SimpleMessageListenerContainer as CoreSimple
 from pyjms.listener.container.state import ContainerState
 from pyjms.listener.task_executor import AsyncTaskExecutor
-from pyjms.sync.attributes import Attribute, attributes_of
+from pyjms.sync.attributes import Attribute, ReadOnly, attributes_of
 from pyjms.sync.facade import Facade, GivenFactory, blocking, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import close_at_exit
@@ -40,27 +40,17 @@ class _Container(Facade[_C], Generic[_C]):
     KIND: ClassVar[type[AbstractMessageListenerContainer]]
 
     connection_factory: Attribute[Any] = Attribute[Any]("Opens the connections.", on_loop=True)
-    state: Attribute[ContainerState] = Attribute[ContainerState](
-        "The state of the container's life cycle.", read_only=True
+    state: Final = ReadOnly[ContainerState]("The state of the container's life cycle.")
+    is_active: Final = ReadOnly[bool]("Whether the container is initialised and not shut down.")
+    is_running: Final = ReadOnly[bool]("Whether the container is started and not stopped.")
+    is_auto_startup: Final = ReadOnly[bool](
+        "Whether an application starts this container automatically."
     )
-    is_active: Attribute[bool] = Attribute[bool](
-        "Whether the container is initialised and not shut down.", read_only=True
+    is_registered_with_destination: Final = ReadOnly[bool](
+        "Whether there is at least one consumer that is kept between receives."
     )
-    is_running: Attribute[bool] = Attribute[bool](
-        "Whether the container is started and not stopped.", read_only=True
-    )
-    is_auto_startup: Attribute[bool] = Attribute[bool](
-        "Whether an application starts this container automatically.", read_only=True
-    )
-    is_registered_with_destination: Attribute[bool] = Attribute[bool](
-        "Whether there is at least one consumer that is kept between receives.", read_only=True
-    )
-    scheduled_consumer_count: Attribute[int] = Attribute[int](
-        "Number of consumers: active, idle or paused.", read_only=True
-    )
-    active_consumer_count: Attribute[int] = Attribute[int](
-        "Number of consumers that are active now.", read_only=True
-    )
+    scheduled_consumer_count: Final = ReadOnly[int]("Number of consumers: active, idle or paused.")
+    active_consumer_count: Final = ReadOnly[int]("Number of consumers that are active now.")
 
     def __init__(self, connection_factory: GivenFactory, **options: Any) -> None:
         """Create the container with the options of the one of the same name in `pyjms.aio`."""
@@ -103,11 +93,11 @@ class DefaultMessageListenerContainer(_Container[CoreDefault], _DefaultPropertie
 
     KIND: ClassVar[type[AbstractMessageListenerContainer]] = CoreDefault
 
-    is_recovering: Attribute[bool] = Attribute[bool](
-        "Whether the connection is lost and not yet re-established.", read_only=True
+    is_recovering: Final = ReadOnly[bool](
+        "Whether the connection is lost and not yet re-established."
     )
-    paused_task_count: Attribute[int] = Attribute[int](
-        "Number of consumers that wait for a start, or for the task executor.", read_only=True
+    paused_task_count: Final = ReadOnly[int](
+        "Number of consumers that wait for a start, or for the task executor."
     )
 
 
@@ -127,8 +117,8 @@ class SimpleMessageListenerContainer(_Container[CoreSimple], _Properties):
     concurrent_consumers: Attribute[int] = Attribute[int](
         "The number of consumers at the next initialization."
     )
-    max_concurrent_consumers: Attribute[int] = Attribute[int]("The same number.", read_only=True)
-    shared_connection_enabled: Attribute[bool] = Attribute[bool]("Always true.", read_only=True)
+    max_concurrent_consumers: Final = ReadOnly[int]("The same number.")
+    shared_connection_enabled: Final = ReadOnly[bool]("Always true.")
     connect_lazily: Attribute[bool] = Attribute[bool](
         "Whether to connect at `start`, not at `initialize`."
     )

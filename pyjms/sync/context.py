@@ -12,7 +12,7 @@ from pyjms.jms import api
 from pyjms.jms.destination import Destination
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.jms.properties import MessageProperties
-from pyjms.sync.attributes import Attribute, forwarding
+from pyjms.sync.attributes import Attribute, ReadOnly, forwarding
 from pyjms.sync.closing import CloseableFacade, CompletionThread, ThreadedListener
 from pyjms.sync.facade import Facade, SessionPart, blocking, blocking_as, like
 from pyjms.sync.session import MessageConsumer, QueueBrowser, Session
@@ -59,18 +59,10 @@ class JMSProducer(SessionPart[api.JMSProducer]):
     disable_message_timestamp: Attribute[bool] = Attribute[bool](
         "Whether messages are sent without a timestamp."
     )
-    properties: Attribute[MessageProperties] = Attribute[MessageProperties](
-        "The properties that are set on every message.", read_only=True
-    )
-    correlation_id: Attribute[str | None] = Attribute[str | None](
-        "The correlation id of every message.", read_only=True
-    )
-    reply_to: Attribute[Destination | None] = Attribute[Destination | None](
-        "Where replies are expected.", read_only=True
-    )
-    type: Attribute[str | None] = Attribute[str | None](
-        "The type of every message.", read_only=True
-    )
+    properties: Final = ReadOnly[MessageProperties]("The properties that are set on every message.")
+    correlation_id: Final = ReadOnly[str | None]("The correlation id of every message.")
+    reply_to: Final = ReadOnly[Destination | None]("Where replies are expected.")
+    type: Final = ReadOnly[str | None]("The type of every message.")
 
     set_delivery_mode: Final = _chained(api.JMSProducer.set_delivery_mode)
     set_priority: Final = _chained(api.JMSProducer.set_priority)
@@ -169,18 +161,10 @@ class JMSContext(SessionPart[api.JMSContext], CloseableFacade[api.JMSContext]):
     auto_start: Attribute[bool] = Attribute[bool](
         "Whether creating a consumer starts the connection."
     )
-    client_id: Attribute[str | None] = Attribute[str | None](
-        "The client id of the connection.", read_only=True
-    )
-    metadata: Attribute[ConnectionMetaData] = Attribute[ConnectionMetaData](
-        "Versions and names of the provider.", read_only=True
-    )
-    session_mode: Attribute[AcknowledgeMode] = Attribute[AcknowledgeMode](
-        "How messages are acknowledged.", read_only=True
-    )
-    transacted: Attribute[bool] = Attribute[bool](
-        "Whether work is done in transactions.", read_only=True
-    )
+    client_id: Final = ReadOnly[str | None]("The client id of the connection.")
+    metadata: Final = ReadOnly[ConnectionMetaData]("Versions and names of the provider.")
+    session_mode: Final = ReadOnly[AcknowledgeMode]("How messages are acknowledged.")
+    transacted: Final = ReadOnly[bool]("Whether work is done in transactions.")
     exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
         api.ExceptionListener | None
     ]("Called with the connection's failure, in the thread of the loop: it must not block.")

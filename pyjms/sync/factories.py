@@ -13,7 +13,7 @@ from pyjms.connection.transaction_aware import (
     TransactionAwareConnectionFactoryProxy as CoreTransactionAware,
 )
 from pyjms.jms.api import ExceptionListener
-from pyjms.sync.attributes import Attribute
+from pyjms.sync.attributes import Attribute, ReadOnly
 from pyjms.sync.connection import CreatingFactory
 from pyjms.sync.facade import GivenFactory, blocking, core_of, loop_of
 from pyjms.sync.shared_loop import close_at_exit
@@ -49,9 +49,7 @@ class _SharingFactory(CreatingFactory[C], Generic[C]):
     reconnect_on_exception: Attribute[bool] = Attribute[bool](
         "Whether the connection is closed when it reports an exception, and opened by the next use."
     )
-    is_running: Attribute[bool] = Attribute[bool](
-        "Whether there is an open connection.", read_only=True
-    )
+    is_running: Final = ReadOnly[bool]("Whether there is an open connection.")
 
     def __init__(self, target: GivenFactory, **options: Any) -> None:
         self.core: C = cast("C", self.KIND(core_of(target), **options))

@@ -15,7 +15,7 @@ from pyjms.core.redrive import Redriven
 from pyjms.core.redrive import redrive as redrive_on_loop
 from pyjms.core.scheduling.scheduler import JmsScheduler as CoreScheduler
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination
-from pyjms.sync.attributes import Attribute, variant_of
+from pyjms.sync.attributes import Attribute, ReadOnly, variant_of
 from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
 from pyjms.sync.template import JmsTemplate
 
@@ -35,9 +35,7 @@ class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
     default_destination: Attribute[Destination | str | None] = Attribute[Destination | str | None](
         "The destination if none is given."
     )
-    jms_template: Attribute[JmsTemplate] = Attribute[JmsTemplate](
-        "Sends and receives.", read_only=True
-    )
+    jms_template: Final = ReadOnly[JmsTemplate]("Sends and receives.")
 
     def __init__(self, template: GivenFactory, **options: Any) -> None:
         self.core: CoreMessagingTemplate = CoreMessagingTemplate(core_of(template), **options)

@@ -8,7 +8,7 @@ from pyjms.connection.pool.factory import JmsPoolConnectionFactory as CoreJmsPoo
 from pyjms.connection.pool.factory import PooledConnectionFactory as CorePooled
 from pyjms.connection.pool.options import PoolKeywords, PoolOptions
 from pyjms.connection.pool.statistics import PoolStats
-from pyjms.sync.attributes import Attribute
+from pyjms.sync.attributes import Attribute, ReadOnly
 from pyjms.sync.connection import CreatingFactory
 from pyjms.sync.facade import GivenFactory, blocking, core_of, loop_of
 from pyjms.sync.shared_loop import close_at_exit
@@ -32,12 +32,8 @@ class PooledConnectionFactory(CreatingFactory[CorePooled]):
     )
     options: Attribute[PoolOptions] = Attribute[PoolOptions]("The options; times are seconds.")
     stats: Attribute[PoolStats] = Attribute[PoolStats]("What the pool has done.")
-    num_connections: Attribute[int] = Attribute[int](
-        "How many connections are open.", read_only=True
-    )
-    is_running: Attribute[bool] = Attribute[bool](
-        "Whether there is an open connection.", read_only=True
-    )
+    num_connections: Final = ReadOnly[int]("How many connections are open.")
+    is_running: Final = ReadOnly[bool]("Whether there is an open connection.")
 
     def __init__(self, target: GivenFactory, **options: Unpack[PoolKeywords]) -> None:
         self.core: CorePooled = self.KIND(core_of(target), **options)

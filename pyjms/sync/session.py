@@ -18,7 +18,7 @@ from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 from pyjms.jms.transaction.synchronization import Synchronization
 from pyjms.management.jms_stats import JMSConsumerStats, JMSProducerStats, JMSSessionStats
-from pyjms.sync.attributes import Attribute, forwarding
+from pyjms.sync.attributes import Attribute, ReadOnly, forwarding
 from pyjms.sync.callbacks.synchronizations import SynchronizationInThread
 from pyjms.sync.closing import (
     CloseableFacade,
@@ -87,9 +87,7 @@ class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.Mess
 
     send: Final = _sending(api.MessageProducer.send)
 
-    destination: Attribute[Destination | None] = Attribute[Destination | None](
-        "The destination; None: each send names one.", read_only=True
-    )
+    destination: Final = ReadOnly[Destination | None]("The destination; None: each send names one.")
     delivery_mode: Attribute[DeliveryMode] = Attribute[DeliveryMode](
         "The default delivery mode; PERSISTENT unless set."
     )
@@ -106,8 +104,8 @@ class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.Mess
     transformer: Attribute[api.MessageTransformer | None] = Attribute[
         api.MessageTransformer | None
     ]("Replaces the messages that are sent, on the loop: it must not block.")
-    stats: Attribute[JMSProducerStats | None] = Attribute[JMSProducerStats | None](
-        "What it has sent; None if `stats_enabled` is off.", read_only=True
+    stats: Final = ReadOnly[JMSProducerStats | None](
+        "What it has sent; None if `stats_enabled` is off."
     )
     disable_message_id: Attribute[bool] = Attribute[bool]("A hint that message ids are not needed.")
     disable_message_timestamp: Attribute[bool] = Attribute[bool](
@@ -123,19 +121,15 @@ class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.Mess
     _available_listener: Callable[[MessageConsumer], object] | None
     _interrupted: deque[Message | None]
 
-    destination: Attribute[Destination] = Attribute[Destination](
-        "The destination that messages are received from.", read_only=True
-    )
-    message_selector: Attribute[str | None] = Attribute[str | None](
-        "The selector; None for all messages.", read_only=True
-    )
+    destination: Final = ReadOnly[Destination]("The destination that messages are received from.")
+    message_selector: Final = ReadOnly[str | None]("The selector; None for all messages.")
     transformer: Attribute[api.MessageTransformer | None] = Attribute[
         api.MessageTransformer | None
     ]("Replaces the messages that are delivered, on the loop: it must not block.")
-    stats: Attribute[JMSConsumerStats | None] = Attribute[JMSConsumerStats | None](
-        "What it has received; None if `stats_enabled` is off.", read_only=True
+    stats: Final = ReadOnly[JMSConsumerStats | None](
+        "What it has received; None if `stats_enabled` is off."
     )
-    is_closed: Attribute[bool] = Attribute[bool]("Whether the consumer is closed.", read_only=True)
+    is_closed: Final = ReadOnly[bool]("Whether the consumer is closed.")
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
         """Set what the object stands for."""
@@ -208,10 +202,8 @@ class QueueBrowser(SessionPart[api.QueueBrowser], CloseableFacade[api.QueueBrows
 
     __slots__ = ()
 
-    queue: Attribute[Queue] = Attribute[Queue]("The queue that is browsed.", read_only=True)
-    message_selector: Attribute[str | None] = Attribute[str | None](
-        "The selector; None for all messages.", read_only=True
-    )
+    queue: Final = ReadOnly[Queue]("The queue that is browsed.")
+    message_selector: Final = ReadOnly[str | None]("The selector; None for all messages.")
 
     def __iter__(self) -> Iterator[Message]:
         messages = aiter(self.core)
@@ -255,18 +247,16 @@ class Session(SessionPart[api.Session], ListeningFacade[api.Session]):
     recover: Final = blocking(api.Session.recover)
     wait_for_completions: Final = blocking(api.Session.wait_for_completions)
 
-    transacted: Attribute[bool] = Attribute[bool](
-        "Whether work is done in transactions, ended by `commit` or `rollback`.", read_only=True
+    transacted: Final = ReadOnly[bool](
+        "Whether work is done in transactions, ended by `commit` or `rollback`."
     )
-    acknowledge_mode: Attribute[AcknowledgeMode] = Attribute[AcknowledgeMode](
-        "When messages count as consumed.", read_only=True
-    )
+    acknowledge_mode: Final = ReadOnly[AcknowledgeMode]("When messages count as consumed.")
 
     transformer: Attribute[api.MessageTransformer | None] = Attribute[
         api.MessageTransformer | None
     ]("The message transformer of new producers and consumers.")
-    stats: Attribute[JMSSessionStats | None] = Attribute[JMSSessionStats | None](
-        "What it has sent and received; None if `stats_enabled` is off.", read_only=True
+    stats: Final = ReadOnly[JMSSessionStats | None](
+        "What it has sent and received; None if `stats_enabled` is off."
     )
 
     create_queue: Final = forwarding(api.Session.create_queue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyjms.jms.destination import Queue, Topic
-from pyjms.sync.attributes import Attribute
+from pyjms.sync.attributes import ReadOnly
 from pyjms.sync.session import MessageConsumer, MessageProducer
 
 __all__ = ["QueueReceiver", "QueueSender", "TopicPublisher", "TopicSubscriber"]
@@ -16,9 +16,7 @@ class QueueSender(MessageProducer):
 
     __slots__ = ()
 
-    queue: Attribute[Queue | None] = Attribute[Queue | None](
-        "The queue of every send; None: each `send` names one.", read_only=True
-    )
+    queue: Final = ReadOnly[Queue | None]("The queue of every send; None: each `send` names one.")
 
 
 class TopicPublisher(MessageProducer):
@@ -28,8 +26,8 @@ class TopicPublisher(MessageProducer):
 
     publish: Final = MessageProducer.send
 
-    topic: Attribute[Topic | None] = Attribute[Topic | None](
-        "The topic of every message; None: each `publish` names one.", read_only=True
+    topic: Final = ReadOnly[Topic | None](
+        "The topic of every message; None: each `publish` names one."
     )
 
 
@@ -38,9 +36,7 @@ class QueueReceiver(MessageConsumer):
 
     __slots__ = ()
 
-    queue: Attribute[Queue] = Attribute[Queue](
-        "The queue that the messages come from.", read_only=True
-    )
+    queue: Final = ReadOnly[Queue]("The queue that the messages come from.")
 
 
 class TopicSubscriber(MessageConsumer):
@@ -48,9 +44,7 @@ class TopicSubscriber(MessageConsumer):
 
     __slots__ = ()
 
-    topic: Attribute[Topic] = Attribute[Topic](
-        "The topic that the messages come from.", read_only=True
-    )
-    no_local: Attribute[bool] = Attribute[bool](
-        "Whether messages published by the own connection are left out.", read_only=True
+    topic: Final = ReadOnly[Topic]("The topic that the messages come from.")
+    no_local: Final = ReadOnly[bool](
+        "Whether messages published by the own connection are left out."
     )

@@ -9,7 +9,7 @@ from pyjms.client.xa import XAConnectionFactory as CoreXAConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms import api
 from pyjms.jms.transaction import xa
-from pyjms.sync.attributes import Attribute, forwarding
+from pyjms.sync.attributes import Attribute, ReadOnly, forwarding
 from pyjms.sync.connection import Connection, ConnectionFactory
 from pyjms.sync.facade import Facade, blocking, blocking_as, implemented_by
 from pyjms.sync.portal import call_on_loop
@@ -48,9 +48,7 @@ class XAResource(Facade[xa.XAResource]):
     forget: Final = blocking(xa.XAResource.forget)
     recover: Final = blocking(xa.XAResource.recover)
 
-    transaction_timeout: Attribute[int] = Attribute[int](
-        "0: brokers limit no branch in time.", read_only=True
-    )
+    transaction_timeout: Final = ReadOnly[int]("0: brokers limit no branch in time.")
     set_transaction_timeout: Final = forwarding(xa.XAResource.set_transaction_timeout)
 
     def is_same_rm(self, other: XAResource) -> bool:
