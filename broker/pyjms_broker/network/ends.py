@@ -14,20 +14,7 @@ from pyjms._ids import IdGenerator
 from pyjms._logger import get_logger
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.openwire import RequestChannel, RequestTransport
-from pyjms.wire.openwire.commands import (
-    BrokerInfo,
-    Command,
-    ConnectionId,
-    ConnectionInfo,
-    ConsumerId,
-    ProducerId,
-    ProducerInfo,
-    RemoveInfo,
-    Response,
-    SessionId,
-    SessionInfo,
-    ShutdownInfo,
-)
+from pyjms.wire.openwire import commands
 
 __all__ = ["BridgeEnd", "LocalEnd"]
 
@@ -51,30 +38,30 @@ class BridgeEnd:
     def __init__(
         self,
         transport: RequestChannel,
-        on_command: Callable[[Command], None],
+        on_command: Callable[[commands.Command], None],
         on_failure: Callable[[Exception], None],
         *,
         is_duplex: bool = False,
     ) -> None:
         self.transport = transport
-        self.connection_id = ConnectionId(IdGenerator().generate())
-        self.producer_id = ProducerId(self.connection_id.value, 1, _SESSION)
+        self.connection_id = commands.ConnectionId(IdGenerator().generate())
+        self.producer_id = commands.ProducerId(self.connection_id.value, 1, _SESSION)
         self.client_id = ""
         self._deliver = on_command
         self._fail = on_failure
         self._consumers = itertools.count(1)
-        self._introduction: BrokerInfo | None = None
+        self._introduction: commands.BrokerInfo | None = None
         self._introduced = anyio.Event()
         self._error: Exception | None = None
         self._has_connection = False
         self._is_duplex = is_duplex
         transport.listener = self
 
-    def next_consumer_id(self) -> ConsumerId:
+    def next_consumer_id(self) -> commands.ConsumerId:
         """Return the id of a new consumer of the session."""
-        return ConsumerId(self.connection_id.value, _SESSION, next(self._consumers))
+        return commands.ConsumerId(self.connection_id.value, _SESSION, next(self._consumers))
 
-    async def start(self) -> BrokerInfo:
+    async def start(self) -> commands.BrokerInfo:
         """Connect; return what the broker says of itself.
 
         Raises:
@@ -96,13 +83,15 @@ class BridgeEnd:
             JMSException: the broker refuses it, or does not answer.
         """
         self.client_id = client_id
-        info = ConnectionInfo(self.connection_id, client_id, password, user_name)
+        info = commands.ConnectionInfo(self.connection_id, client_id, password, user_name)
         self._has_connection = True
         await self.request(info)
-        await self.request(SessionInfo(SessionId(self.connection_id.value, _SESSION)))
-        await self.request(ProducerInfo(self.producer_id))
+        await self.request(
+            commands.SessionInfo(commands.SessionId(self.connection_id.value, _SESSION))
+        )
+        await self.request(commands.ProducerInfo(self.producer_id))
 
-    async def request(self, command: Command) -> None:
+    async def request(self, command: commands.Command) -> None:
         """Send a command and wait for its response; of a duplex connection there is none.
 
         Raises:
@@ -113,7 +102,7 @@ class BridgeEnd:
         else:
             await self.transport.request(command, _TIMEOUT)
 
-    def send(self, command: Command) -> None:
+    def send(self, command: commands.Command) -> None:
         """Send a command; if the transport has failed, the bridge ends."""
         try:
             self.transport.oneway(command)
@@ -121,7 +110,7 @@ class BridgeEnd:
             self._fail(error)
 
     def try_request(
-        self, command: Command, on_refusal: Callable[[Exception], None] | None = None
+        self, command: commands.Command, on_refusal: Callable[[Exception], None] | None = None
     ) -> None:
         """Send a command and return; a refusal goes to `on_refusal`, or is logged."""
         on_response = partial(_note, on_refusal or _log)
@@ -135,16 +124,16 @@ class BridgeEnd:
         if self._has_connection and self._error is None:
             self._has_connection = False
             try:
-                end = RemoveInfo(self.connection_id, last_delivered)
-                self.transport.oneway(ShutdownInfo() if self._is_duplex else end)
+                end = commands.RemoveInfo(self.connection_id, last_delivered)
+                self.transport.oneway(commands.ShutdownInfo() if self._is_duplex else end)
             except ConnectionFailedException as error:
                 logger.debug("%s is lost already: %s", self.transport.remote_address, error)
         await self.transport.stop()
 
     # from the transport
-    def on_command(self, command: Command) -> None:
+    def on_command(self, command: commands.Command) -> None:
         """Take in what the broker sends."""
-        if isinstance(command, BrokerInfo):
+        if isinstance(command, commands.BrokerInfo):
             self._introduction = command
             self._introduced.set()
         else:
@@ -163,7 +152,7 @@ class LocalEnd(BridgeEnd):
     def __init__(
         self,
         transport: RequestTransport,
-        on_command: Callable[[Command], None],
+        on_command: Callable[[commands.Command], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
         super().__init__(transport, on_command, on_failure)
@@ -171,7 +160,7 @@ class LocalEnd(BridgeEnd):
         self.resume_reading = transport.resume_reading
 
 
-def _note(on_refusal: Callable[[Exception], None], outcome: Response | Exception) -> None:
+def _note(on_refusal: Callable[[Exception], None], outcome: commands.Response | Exception) -> None:
     if isinstance(outcome, ConnectionFailedException):
         return  # the bridge ends for that reason
     if isinstance(outcome, Exception):

@@ -17,13 +17,7 @@ from pyjms._ids import IdGenerator
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import encode_message
-from pyjms.wire.openwire.commands import (
-    ActiveMQBytesMessage,
-    ActiveMQMessage,
-    ActiveMQTextMessage,
-    MessageId,
-    ProducerId,
-)
+from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.primitives import decode_text, encode_map, encode_text
 from pyjms_broker.api.message import StoredMessage
 
@@ -69,14 +63,14 @@ class Request(NamedTuple):
     fields: Mapping[str, Any]
 
 
-def read_request(message: ActiveMQMessage) -> Request:
+def read_request(message: commands.ActiveMQMessage) -> Request:
     """Parse a request.
 
     Raises:
         RangesError: bad_request, the message is not a valid request.
     """
     content = message.content
-    if not isinstance(message, ActiveMQTextMessage) or content is None:
+    if not isinstance(message, commands.ActiveMQTextMessage) or content is None:
         raise _bad_request("it is not a TextMessage")
     if len(content) > _MAX_REQUEST_SIZE:
         raise _bad_request(f"it is longer than {_MAX_REQUEST_SIZE} bytes")
@@ -127,14 +121,14 @@ class ReplyFactory:
     """Creates the reply messages, each with a message id of its own."""
 
     def __init__(self) -> None:
-        self._producer_id = ProducerId(IdGenerator().generate())
+        self._producer_id = commands.ProducerId(IdGenerator().generate())
         self._sequence = itertools.count(1)
 
     def text(
         self, values: Mapping[str, object], destination: Destination, correlation_id: str | None
-    ) -> ActiveMQTextMessage:
+    ) -> commands.ActiveMQTextMessage:
         """Return a JSON reply."""
-        message = ActiveMQTextMessage(content=encode_text(json.dumps(values)))
+        message = commands.ActiveMQTextMessage(content=encode_text(json.dumps(values)))
         self._stamp(message, destination, correlation_id)
         return message
 
@@ -144,19 +138,22 @@ class ReplyFactory:
         properties: Mapping[str, object],
         destination: Destination,
         correlation_id: str | None,
-    ) -> ActiveMQBytesMessage:
+    ) -> commands.ActiveMQBytesMessage:
         """Return a reply that holds part of a range."""
-        message = ActiveMQBytesMessage(
+        message = commands.ActiveMQBytesMessage(
             content=body, marshalled_properties=encode_map(dict(properties))
         )
         self._stamp(message, destination, correlation_id)
         return message
 
     def _stamp(
-        self, message: ActiveMQMessage, destination: Destination, correlation_id: str | None
+        self,
+        message: commands.ActiveMQMessage,
+        destination: Destination,
+        correlation_id: str | None,
     ) -> None:
         message.producer_id = self._producer_id
-        message.message_id = MessageId(None, self._producer_id, next(self._sequence))
+        message.message_id = commands.MessageId(None, self._producer_id, next(self._sequence))
         message.destination = destination
         message.correlation_id = correlation_id
         message.priority = 4
