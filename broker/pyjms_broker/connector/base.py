@@ -31,6 +31,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.connector.announcing import Announcer
 from pyjms_broker.connector.cluster import ClusterClients
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
+from pyjms_broker.connector.listening import ServerHost
 
 __all__ = [
     "MAXIMUM_CONNECTIONS",
@@ -73,7 +74,7 @@ class ServiceIdentity(Protocol):
     def connections(self) -> ConnectionRegistry: ...
 
 
-class BrokerHost(ServiceIdentity, Protocol):
+class BrokerHost(ServiceIdentity, ServerHost, Protocol):
     """The part of the broker service that connectors and their connections use."""
 
     @property
@@ -94,21 +95,6 @@ class BrokerHost(ServiceIdentity, Protocol):
     @property
     def connection_info_timeout(self) -> float:
         """How long a client may be silent before its ConnectionInfo, in seconds; 0: no limit."""
-
-    @property
-    def allow_anonymous_remote(self) -> bool:
-        """Whether connectors may be open to other machines though the broker has no users."""
-
-    @property
-    def reserved_file_handles(self) -> int:
-        """How many file handles of the process clients must leave to the stores."""
-
-    @property
-    def store_failed(self) -> bool:
-        """Whether the store can no longer promise anything, so that errors get no response.
-
-        (activemq-persistence K24)
-        """
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
         """Return the highest stored sequence number of a producer, -1 if it is unknown.

@@ -12,7 +12,7 @@ from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException, ResourceAllocationException
 from pyjms_broker.api.broker import Broker
 
-__all__ = ["ExposureHost", "check_exposure", "listen"]
+__all__ = ["ExposureHost", "ServerHost", "check_exposure", "listen"]
 
 logger = get_logger(__name__)
 
@@ -26,6 +26,21 @@ class ExposureHost(Protocol):
     @property
     def allow_anonymous_remote(self) -> bool:
         """Whether other machines may connect though the broker has no users."""
+
+
+class ServerHost(ExposureHost, Protocol):
+    """The part of the broker service that everything uses to which clients connect."""
+
+    @property
+    def reserved_file_handles(self) -> int:
+        """How many file handles of the process clients must leave to the stores."""
+
+    @property
+    def store_failed(self) -> bool:
+        """Whether a store can no longer promise anything, so that errors get no response.
+
+        (activemq-persistence K24)
+        """
 
 
 async def listen(

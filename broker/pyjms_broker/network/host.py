@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from pyjms.wire.openwire.commands import BrokerId
-from pyjms_broker.api.broker import Broker
-from pyjms_broker.connector.base import TransportConnector
+from pyjms_broker.connector.base import ServiceIdentity, TransportConnector
 from pyjms_broker.network.demand.table import DemandTable
 from pyjms_broker.region.region_broker import RegionBroker
 
@@ -30,14 +28,8 @@ class NetworkState(Protocol):
         """Tell them of its end."""
 
 
-class NetworkHost(Protocol):
+class NetworkHost(ServiceIdentity, Protocol):
     """The part of the broker service that network connectors use."""
-
-    @property
-    def broker_name(self) -> str: ...
-
-    @property
-    def broker_id(self) -> BrokerId: ...
 
     @property
     def connect_uri(self) -> str:
@@ -46,10 +38,6 @@ class NetworkHost(Protocol):
     @property
     def connectors(self) -> list[TransportConnector]:
         """The connectors, in their order."""
-
-    @property
-    def broker(self) -> Broker:
-        """The outermost filter of the filter chain."""
 
     @property
     def region_broker(self) -> RegionBroker:
