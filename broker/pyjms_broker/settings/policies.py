@@ -6,8 +6,7 @@ with `PolicyEntry`.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -43,12 +42,12 @@ from pyjms_broker.policy.slow_consumers import (
     SlowConsumerStrategy,
 )
 from pyjms_broker.settings.recovery import RecoverySettings
-from pyjms_broker.settings.values import DestinationName, Section, check_by
+from pyjms_broker.settings.values import BuiltSection, DestinationName, Section, check_by
 
 __all__ = ["STRATEGIES", "PolicySettings"]
 
 
-class _DeadLetterSettings(Section, DeadLetterAttributes):
+class _DeadLetterSettings(BuiltSection[DeadLetterStrategy], DeadLetterAttributes):
     pass
 
 
@@ -58,57 +57,42 @@ class SharedDeadLetterSettings(_DeadLetterSettings):
     type: Literal["shared"]
     dead_letter_queue: DestinationName | None = None
     """Name of the queue; null: ActiveMQ.DLQ."""
-
-    def build(self) -> DeadLetterStrategy:
-        """Create the strategy."""
-        return SharedDeadLetterStrategy(**_arguments(self))
+    made_by = SharedDeadLetterStrategy
 
 
 class IndividualDeadLetterSettings(_DeadLetterSettings, IndividualDeadLetterAttributes):
     """A dead-letter destination for each destination."""
 
     type: Literal["individual"]
-
-    def build(self) -> DeadLetterStrategy:
-        """Create the strategy."""
-        return IndividualDeadLetterStrategy(**_arguments(self))
+    made_by = IndividualDeadLetterStrategy
 
 
-class DiscardingDeadLetterSettings(Section):
+class DiscardingDeadLetterSettings(BuiltSection[DeadLetterStrategy]):
     """Messages that cannot be delivered are discarded."""
 
     type: Literal["discarding"]
-
-    def build(self) -> DeadLetterStrategy:
-        """Create the strategy."""
-        return DiscardingDeadLetterStrategy()
+    made_by = DiscardingDeadLetterStrategy
 
 
-class ConstantPendingLimitSettings(Section):
+class ConstantPendingLimitSettings(BuiltSection[PendingMessageLimitStrategy]):
     """The same limit for every topic consumer."""
 
     type: Literal["constant"]
     limit: int = Field(default=-1, ge=-1)
     """Maximum number of pending messages; -1: unlimited."""
-
-    def build(self) -> PendingMessageLimitStrategy:
-        """Create the strategy."""
-        return ConstantPendingMessageLimitStrategy(limit=self.limit)
+    made_by = ConstantPendingMessageLimitStrategy
 
 
-class PrefetchRatePendingLimitSettings(Section):
+class PrefetchRatePendingLimitSettings(BuiltSection[PendingMessageLimitStrategy]):
     """A multiple of the consumer's prefetch."""
 
     type: Literal["prefetch_rate"]
     multiplier: float = Field(default=0.5, ge=0)
     """Maximum number of pending messages, as a multiple of the prefetch."""
-
-    def build(self) -> PendingMessageLimitStrategy:
-        """Create the strategy."""
-        return PrefetchRatePendingMessageLimitStrategy(multiplier=self.multiplier)
+    made_by = PrefetchRatePendingMessageLimitStrategy
 
 
-class _EvictionSettings(Section):
+class _EvictionSettings(BuiltSection[MessageEvictionStrategy]):
     evict_expired_messages_high_watermark: int = Field(default=1000, ge=1)
     """Number of pending messages from which expired ones are evicted first."""
 
@@ -117,20 +101,14 @@ class OldestEvictionSettings(_EvictionSettings):
     """The oldest message is evicted first."""
 
     type: Literal["oldest"]
-
-    def build(self) -> MessageEvictionStrategy:
-        """Create the strategy."""
-        return OldestMessageEvictionStrategy(**_arguments(self))
+    made_by = OldestMessageEvictionStrategy
 
 
 class LowestPriorityEvictionSettings(_EvictionSettings):
     """The oldest message of the lowest priority is evicted first."""
 
     type: Literal["oldest_with_lowest_priority"]
-
-    def build(self) -> MessageEvictionStrategy:
-        """Create the strategy."""
-        return OldestMessageWithLowestPriorityEvictionStrategy(**_arguments(self))
+    made_by = OldestMessageWithLowestPriorityEvictionStrategy
 
 
 class UniquePropertyEvictionSettings(_EvictionSettings):
@@ -139,49 +117,36 @@ class UniquePropertyEvictionSettings(_EvictionSettings):
     type: Literal["unique_property"]
     property_name: str
     """Name of the property."""
-
-    def build(self) -> MessageEvictionStrategy:
-        """Create the strategy."""
-        return UniquePropertyMessageEvictionStrategy(**_arguments(self))
+    made_by = UniquePropertyMessageEvictionStrategy
 
 
-class _AbortSettings(Section):
+class _AbortSettings(BuiltSection[SlowConsumerStrategy]):
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_by(self.build)
         return self
-
-    @abstractmethod
-    def build(self) -> SlowConsumerStrategy:
-        """Create the strategy."""
 
 
 class AbortSlowConsumerSettings(_AbortSettings, AbortSlowConsumerAttributes):
     """Consumers are aborted that have no room in their prefetch while messages wait."""
 
     type: Literal["abort_slow"]
-
-    def build(self) -> SlowConsumerStrategy:
-        """Create the strategy."""
-        return AbortSlowConsumerStrategy(**_arguments(self))
+    made_by = AbortSlowConsumerStrategy
 
 
 class AbortSlowAckConsumerSettings(_AbortSettings, AbortSlowAckConsumerAttributes):
     """Consumers are aborted that do not acknowledge."""
 
     type: Literal["abort_slow_ack"]
-
-    def build(self) -> SlowConsumerStrategy:
-        """Create the strategy."""
-        return AbortSlowAckConsumerStrategy(**_arguments(self))
+    made_by = AbortSlowAckConsumerStrategy
 
 
-class ConditionalNetworkBridgeSettings(Section, ConditionalNetworkBridgeAttributes):
+class ConditionalNetworkBridgeSettings(
+    BuiltSection[ConditionalNetworkBridgeFilterFactory], ConditionalNetworkBridgeAttributes
+):
     """What bridges of a network forward from a queue."""
 
-    def build(self) -> ConditionalNetworkBridgeFilterFactory:
-        """Create the factory."""
-        return ConditionalNetworkBridgeFilterFactory(**_arguments(self))
+    made_by = ConditionalNetworkBridgeFilterFactory
 
 
 DeadLetterSettings = Annotated[
@@ -248,7 +213,3 @@ STRATEGIES = {
     "slow_consumer_strategy",
     "subscription_recovery_policy",
 }
-
-
-def _arguments(settings: Section) -> dict[str, Any]:
-    return {name: getattr(settings, name) for name in type(settings).model_fields if name != "type"}

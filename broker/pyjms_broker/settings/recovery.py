@@ -18,7 +18,7 @@ from pyjms_broker.policy.recovery import (
     TimedSubscriptionRecoveryPolicy,
 )
 from pyjms_broker.settings.extensions import RecoveryPolicySettings
-from pyjms_broker.settings.values import Bytes
+from pyjms_broker.settings.values import BuiltSection, Bytes
 
 __all__ = ["BUILT_IN_RECOVERY_POLICIES", "RecoverySettings", "load_message_query"]
 
@@ -40,60 +40,49 @@ def load_message_query(name: str) -> MessageQuery:
     return checked
 
 
-class NoRecoverySettings(RecoveryPolicySettings):
+class _BuiltIn(BuiltSection[SubscriptionRecoveryPolicy], RecoveryPolicySettings):
+    pass
+
+
+class NoRecoverySettings(_BuiltIn):
     """Nothing is kept."""
 
     type: Literal["none"]
-
-    def build(self) -> SubscriptionRecoveryPolicy:
-        """Create the policy."""
-        return NoSubscriptionRecoveryPolicy()
+    made_by = NoSubscriptionRecoveryPolicy
 
 
-class FixedCountRecoverySettings(RecoveryPolicySettings):
+class FixedCountRecoverySettings(_BuiltIn):
     """The last messages are kept."""
 
     type: Literal["fixed_count"]
     maximum_size: int = Field(default=100, ge=1)
     """Number of messages."""
-
-    def build(self) -> SubscriptionRecoveryPolicy:
-        """Create the policy."""
-        return FixedCountSubscriptionRecoveryPolicy(maximum_size=self.maximum_size)
+    made_by = FixedCountSubscriptionRecoveryPolicy
 
 
-class FixedSizedRecoverySettings(RecoveryPolicySettings):
+class FixedSizedRecoverySettings(_BuiltIn):
     """The last messages are kept that fit into a size."""
 
     type: Literal["fixed_sized"]
     maximum_size: Bytes = Field(default=65_536, ge=1)
     """Memory for the messages of one topic."""
-
-    def build(self) -> SubscriptionRecoveryPolicy:
-        """Create the policy."""
-        return FixedSizedSubscriptionRecoveryPolicy(maximum_size=self.maximum_size)
+    made_by = FixedSizedSubscriptionRecoveryPolicy
 
 
-class LastImageRecoverySettings(RecoveryPolicySettings):
+class LastImageRecoverySettings(_BuiltIn):
     """The last message is kept."""
 
     type: Literal["last_image"]
-
-    def build(self) -> SubscriptionRecoveryPolicy:
-        """Create the policy."""
-        return LastImageSubscriptionRecoveryPolicy()
+    made_by = LastImageSubscriptionRecoveryPolicy
 
 
-class TimedRecoverySettings(RecoveryPolicySettings):
+class TimedRecoverySettings(_BuiltIn):
     """Recent messages are kept for a time."""
 
     type: Literal["timed"]
     recover_duration: Duration = Field(default=60.0, gt=0)
     """Time for which a message is kept."""
-
-    def build(self) -> SubscriptionRecoveryPolicy:
-        """Create the policy."""
-        return TimedSubscriptionRecoveryPolicy(recover_duration=self.recover_duration)
+    made_by = TimedSubscriptionRecoveryPolicy
 
 
 class QueryBasedRecoverySettings(RecoveryPolicySettings):

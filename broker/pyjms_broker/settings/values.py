@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
@@ -12,7 +12,9 @@ from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination, named_kind, parse_destination
 from pyjms_broker.byte_sizes import Bytes
 
-__all__ = ["Bytes", "DestinationName", "Section", "arguments_of", "check_by"]
+__all__ = ["BuiltSection", "Bytes", "DestinationName", "Section", "arguments_of", "check_by"]
+
+_Built = TypeVar("_Built")
 
 
 class Section(BaseModel):
@@ -21,6 +23,19 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, arbitrary_types_allowed=True
     )
+
+
+class BuiltSection(Section, Generic[_Built]):
+    """A section that stands for an object, which is made of the values."""
+
+    made_by: ClassVar[Callable[..., Any]]
+    """Makes the object; its keyword arguments are the keys except `type`."""
+
+    def build(self) -> _Built:
+        """Create the object."""
+        names = type(self).model_fields.keys() - {"type"}
+        built: _Built = type(self).made_by(**{name: getattr(self, name) for name in names})
+        return built
 
 
 def _read_destination(value: object) -> Destination:
