@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from pyjms._logger import get_logger
@@ -24,6 +25,15 @@ logger: Final = get_logger(__name__)
 
 class SharedConnectionNotInitializedError(Exception):
     """There is no shared connection (yet): recovery makes one. Stays inside the container."""
+
+
+@contextmanager
+def _unless_closed(call: str) -> Iterator[None]:
+    """Ignore that a connection is closed, and so can be neither started nor stopped."""
+    try:
+        yield
+    except IllegalStateException as error:
+        logger.debug("Ignoring connection %s: already closed: %s", call, error)
 
 
 class ContainerConnection:
@@ -91,19 +101,15 @@ class ContainerConnection:
         """Let messages flow, on this connection and on those that replace it."""
         self._started = True
         if self._connection is not None:
-            try:
+            with _unless_closed("start"):
                 await self._connection.start()
-            except IllegalStateException as error:
-                logger.debug("Ignoring connection start: already closed: %s", error)
 
     async def stop(self) -> None:
         """Hold messages back."""
         self._started = False
         if self._connection is not None:
-            try:
+            with _unless_closed("stop"):
                 await self._connection.stop()
-            except IllegalStateException as error:
-                logger.debug("Ignoring connection stop: already closed: %s", error)
 
     async def release(self) -> None:
         """Close the connection, if there is one."""
