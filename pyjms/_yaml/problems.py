@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import difflib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -115,29 +116,27 @@ def _remove(values: Any, path: Path) -> bool:
     return False
 
 
+@dataclass(frozen=True, eq=False)
 class _Lines:
-    def __init__(
-        self, model: type[BaseModel], document: Document, translate: Translate, problems: Problems
-    ) -> None:
-        self._model = model
-        self._document = document
-        self._translate = translate
-        self._problems = problems
+    model: type[BaseModel]
+    document: Document
+    translate: Translate
+    problems: Problems
 
     def add(self, details: Mapping[str, Any]) -> None:
-        path = _written(details["loc"], self._document.values)
+        path = _written(details["loc"], self.document.values)
         if details["type"] == "extra_forbidden":
             for leaf in self._foreign_leaves(path, details["input"]):
                 self._add(leaf, self._unknown(leaf))
         elif details["type"] == "missing":
-            if not self._problems.lacks_files:
+            if not self.problems.lacks_files:
                 self._add(path, "the key is missing")
         else:
             self._add(path, self._wrong(path, details))
 
     def _add(self, path: Path, reason: str) -> None:
-        if not self._problems.is_known(path):
-            self._problems.add(self._document.problem(path, reason))
+        if not self.problems.is_known(path):
+            self.problems.add(self.document.problem(path, reason))
 
     def _foreign_leaves(self, path: Path, value: object) -> list[Path]:
         """Return the path itself, or the paths below it if `translate` knows one of them."""
@@ -146,12 +145,12 @@ class _Lines:
         below = [
             leaf for key, item in value.items() for leaf in self._foreign_leaves((*path, key), item)
         ]
-        return below if any(self._translate(leaf) for leaf in below) else [path]
+        return below if any(self.translate(leaf) for leaf in below) else [path]
 
     def _unknown(self, path: Path) -> str:
-        if sentence := self._translate(path):
+        if sentence := self.translate(path):
             return sentence
-        parent, known = path[:-1], _keys(self._model, path[:-1])
+        parent, known = path[:-1], _keys(self.model, path[:-1])
         near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.6)
         if near:
             return f"there is no such setting; did you mean {dotted((*parent, near[0]))}?"

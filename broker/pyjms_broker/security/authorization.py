@@ -7,6 +7,7 @@ consumer on its queue. The broker's own calls are not checked. (activemq-edges S
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn
 from weakref import WeakSet
 
@@ -39,29 +40,27 @@ _REMEMBERED: Final = 1000
 """Destinations that one connection is known to be allowed to write to."""
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class UserAccess:
     """The rights of one connection's user (`pyjms_broker.api.context.Access`)."""
 
-    def __init__(
-        self, rights: AuthorizationMap, user: SecurityContext, context: ConnectionContext
-    ) -> None:
-        self._rights = rights
-        self._user = user
-        self._context = context
-        self.writable: set[Destination] = set()
-        """Destinations that were checked: messages to them are not checked again."""
-        self.last_written: Destination | None = None
-        """The one of them that the last message went to."""
+    rights: AuthorizationMap
+    user: SecurityContext
+    context: ConnectionContext
+    writable: set[Destination] = field(default_factory=set, init=False)
+    """Destinations that were checked: messages to them are not checked again."""
+    last_written: Destination | None = field(default=None, init=False)
+    """The one of them that the last message went to."""
 
     def change_rights(self, rights: AuthorizationMap) -> None:
         """Apply other rights from now on."""
-        self._rights = rights
+        self.rights = rights
         self.writable.clear()
         self.last_written = None
 
     def may(self, right: Right, destination: Destination) -> bool:
         """Whether the user has a right."""
-        return self._rights.is_allowed(self._user.groups, right, destination)
+        return self.rights.is_allowed(self.user.groups, right, destination)
 
     def may_read(self, destination: Destination) -> bool:
         """Whether the user may receive from a destination."""
@@ -94,9 +93,9 @@ class UserAccess:
     def refuse(self, action: str, destination: Destination) -> NoReturn:
         """Raise ActiveMQ's error for what a user may not do; it is in the audit log."""
         name = destination.qualified_name
-        audited_client(self._context, f"{action} {name}", "refused", logging.WARNING)
+        audited_client(self.context, f"{action} {name}", "refused", logging.WARNING)
         raise JMSSecurityException(
-            f"User {self._user.user_name} is not authorized to {action}: {name}"
+            f"User {self.user.user_name} is not authorized to {action}: {name}"
         )
 
 
