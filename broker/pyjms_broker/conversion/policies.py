@@ -131,16 +131,14 @@ def _mirrored(draft: Draft, element: Element, path: Path) -> None:
 
 
 _NO_ATTRIBUTES: Final = Lost("it has no such attribute here")
+_KNOWN: Final[dict[str, Mapping[str, Spec | str]]] = {**STRATEGIES, **CHOICES}
 _STRATEGY_CHILDREN: Final[dict[str, Handler | Lost]] = {
     "deadLetterQueue": _dead_letter_queue,
     "query": Lost("it is a Java object", "write a query in Python (docs/extending.md)"),
 }
 _ENTRY_CHILDREN: Final[dict[str, Handler | Lost]] = {
     **POLICY_ENTRY_LOST,
-    **{
-        name: partial(_strategy, known, snake_case(name))
-        for name, known in {**STRATEGIES, **CHOICES}.items()
-    },
+    **{name: partial(_strategy, known, snake_case(name)) for name, known in _KNOWN.items()},
 }
 _MAP_CHILDREN: Final[dict[str, Handler | Lost]] = {
     "policyEntries": _entries,

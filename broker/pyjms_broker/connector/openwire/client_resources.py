@@ -57,7 +57,7 @@ __all__ = ["LAST_DELIVERED_UNKNOWN", "MAXIMUM_SHARED", "ClientResources", "Resou
 
 logger = get_logger(__name__)
 
-_Id = TypeVar("_Id", ProducerId, ConsumerId)
+_Id = TypeVar("_Id", bound=ProducerId | ConsumerId)
 
 LAST_DELIVERED_UNKNOWN = -2
 """The last delivered sequence id of a client that does not report it."""
