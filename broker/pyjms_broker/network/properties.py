@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, get_args, get_type_hints
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, parse_destination
@@ -74,18 +74,20 @@ def read_properties_of(text: str) -> NetworkConnectorAttributes:
         raise JMSException(f"The properties of the bridge have more than {_MOST} characters")
     given = parse_properties(text)
     values: dict[str, Any] = {}
+    kinds = get_type_hints(NetworkConnectorAttributes)
     for each in fields(NetworkConnectorAttributes):
         name = activemq_name(each.name)
         if name in given:
             try:
-                values[each.name] = _READERS[_kind(str(each.type))](given[name])
+                values[each.name] = _reader_of(kinds[each.name])(given[name])
             except ValueError as error:
                 raise JMSException(f"The value of {name} of the bridge: {error}") from error
     return NetworkConnectorAttributes(**values)
 
 
-def _kind(annotation: str) -> str:
-    return next(kind for kind in _READERS if kind in annotation)
+def _reader_of(kind: Any) -> Callable[[str], object]:
+    """Return the function that reads a value of a type, or of that type or None."""
+    return _READERS[next(each for each in (kind, *get_args(kind)) if each in _READERS)]
 
 
 def _boolean(text: str) -> bool:
@@ -97,9 +99,9 @@ def _destinations(text: str) -> tuple[Destination, ...]:
     return tuple(parse_destination(name.strip()) for name in names if name.strip())
 
 
-_READERS: Final[Mapping[str, Callable[[str], object]]] = {
-    "tuple[Destination": _destinations,
-    "bool,": _boolean,
-    "int": int,
-    "str": str,
+_READERS: Final[Mapping[Any, Callable[[str], object]]] = {
+    tuple[Destination, ...]: _destinations,
+    bool: _boolean,
+    int: int,
+    str: str,
 }
