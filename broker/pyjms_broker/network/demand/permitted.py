@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Topic
+from pyjms_broker.advisory.topics import CONSUMER_PREFIX, VIRTUAL_CONSUMER_PREFIX
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.demand.virtual import VIRTUAL_CONSUMERS
 from pyjms_broker.policy.wildcard import matches
 
 __all__ = ["PermittedDestinations", "advisory_topic"]
 
 _TEMPORARY = f"{ADVISORY_PREFIX}TempQueue,{ADVISORY_PREFIX}TempTopic"
-_CONSUMERS = f"{ADVISORY_PREFIX}Consumer."
 _WORD = {True: "Topic", False: "Queue"}
 
 
@@ -50,12 +49,12 @@ def advisory_topic(attributes: NetworkConnectorAttributes) -> Topic:
     names = attributes.destination_filter
     if not names:
         included = attributes.dynamically_included_destinations
-        topics = [f"{_CONSUMERS}{_WORD[each.is_topic]}.{each.physical_name}" for each in included]
+        topics = [f"{CONSUMER_PREFIX}{_WORD[each.is_topic]}.{each.physical_name}" for each in included]
         if not included:
-            topics = [f"{_CONSUMERS}>"]
+            topics = [f"{CONSUMER_PREFIX}>"]
         if attributes.use_virtual_dest_subs:
             # the end of a consumer is reported on the topic of the virtual destination's pattern
-            topics.append(f"{VIRTUAL_CONSUMERS}>")
+            topics.append(f"{VIRTUAL_CONSUMER_PREFIX}>")
         names = ",".join(dict.fromkeys(topics))
     if attributes.bridge_temp_destinations:
         names = f"{_TEMPORARY},{names}"

@@ -11,17 +11,17 @@ from typing import Final
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
+from pyjms_broker.advisory.topics import VIRTUAL_CONSUMER_PREFIX
 from pyjms_broker.api.copying import copy_command
 
-__all__ = ["VIRTUAL_CONSUMERS", "for_virtual", "is_about_virtual_destinations", "virtual_id"]
+__all__ = ["for_virtual", "is_about_virtual_destinations", "virtual_id"]
 
-VIRTUAL_CONSUMERS: Final = "ActiveMQ.Advisory.VirtualDestination.Consumer."
 _MARK: Final = "virtual:"
 
 
 def is_about_virtual_destinations(topic: Destination | None) -> bool:
     """Whether advisories on `topic` are about consumers that virtual destinations feed."""
-    return topic is not None and topic.physical_name.startswith(VIRTUAL_CONSUMERS)
+    return topic is not None and topic.physical_name.startswith(VIRTUAL_CONSUMER_PREFIX)
 
 
 def virtual_id(consumer_id: ConsumerId) -> ConsumerId:
