@@ -37,6 +37,7 @@ from pyjms_broker.service.configuration import BrokerConfiguration, ServiceConfi
 from pyjms_broker.service.filter_chain import build_filter_chain, create_region
 from pyjms_broker.service.hooks import run_hooks, run_stop_hooks
 from pyjms_broker.service.persistence import KahaDBPersistenceFactory
+from pyjms_broker.service.state import BrokerState
 from pyjms_broker.service.store_failures import IOExceptionHandler, StoreMonitor
 from pyjms_broker.service.stores import BrokerStores, started
 from pyjms_broker.service.uri import read_broker_uri
@@ -49,6 +50,7 @@ __all__ = ["BrokerService"]
 logger = get_logger(__name__)
 
 _FORBIDDEN_IN_NAMES = re.compile(r"[^a-zA-Z0-9._:-]")
+_STOP_TIMEOUT = 10
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -109,11 +111,9 @@ class BrokerService(BrokerConfiguration):
         self._region: RegionBroker | None = None
         self._monitor: StoreMonitor | None = None
         self._own_stop: BackgroundTask | None = None
-        self._started_before = False
-        self._opening: anyio.CancelScope | None = None
-        self._is_inherited = False
-        self._stopped: anyio.Event | None = None
-        self._stopping = False
+        self._state = BrokerState.CREATED
+        self._opening: anyio.CancelScope | None = None  # while STARTING
+        self._stopped: anyio.Event | None = None  # of this run, or the last one
 
     @classmethod
     def from_uri(cls, uri: str) -> BrokerService:
@@ -194,7 +194,7 @@ class BrokerService(BrokerConfiguration):
     @property
     def started(self) -> bool:
         """Whether the broker accepts connections."""
-        return self._stopped is not None and not self._stopped.is_set() and self._opening is None
+        return self._state in (BrokerState.RUNNING, BrokerState.STOPPING)
 
     @property
     def uptime(self) -> float:
@@ -267,17 +267,17 @@ class BrokerService(BrokerConfiguration):
             ResourceAllocationException: an address cannot be bound.
             JMSException: the store cannot be opened.
         """
-        if self._is_inherited:
+        if self._state is BrokerState.INHERITED:
             raise inherited_error(f"Broker '{self.broker_name}'")
-        if self._stopped is not None and not self._stopped.is_set():
+        if self._state.is_in_use:
             return
         inherits(self)
-        if self._started_before and not self.restart_allowed:
+        if self._state is BrokerState.STOPPED and not self.restart_allowed:
             raise IllegalStateException(
                 f"Restart of broker '{self.broker_name}' is not allowed",
                 hint="set restart_allowed, or create a new BrokerService",
             )
-        self._started_before = True
+        self._state = BrokerState.STARTING
         self.restart_requested = False
         self._stopped = anyio.Event()
         self._region = None
@@ -289,38 +289,39 @@ class BrokerService(BrokerConfiguration):
                 raise IllegalStateException(
                     f"Broker '{self.broker_name}' was stopped while it was starting"
                 )
-            self._opening = None
+            self._state = BrokerState.RUNNING
         except BaseException:
-            self._opening = None
-            await self.stop()
+            await self._end(_STOP_TIMEOUT)
             raise
 
-    async def stop(self, timeout: float | None = 10) -> None:
+    async def stop(self, timeout: float | None = _STOP_TIMEOUT) -> None:
         """Close the connectors, then the regions and the stores. Idempotent; not cancellable.
 
         Connections have `timeout` seconds in total to read what is queued for them, None for no
         limit. A start that is still in progress is cancelled. (activemq-broker B9)
         """
-        stopped = self._stopped
-        if stopped is None or stopped.is_set():
-            return
-        if self._opening is not None:
-            self._opening.cancel()
-        if self._stopping or self._opening is not None:
-            await stopped.wait()
-            return
-        self._stopping = True
+        if self._state is BrokerState.RUNNING:
+            await self._end(timeout)
+        elif self._state.is_in_use:
+            if self._state is BrokerState.STARTING and self._opening is not None:
+                self._opening.cancel()
+            await self.wait_until_stopped()
+
+    async def _end(self, timeout: float | None) -> None:
+        self._state = BrokerState.STOPPING
         try:
             with anyio.CancelScope(shield=True):
                 await self._close(timeout)
         finally:
-            self._stopping = False
-            stopped.set()
+            self._state = BrokerState.STOPPED
+            if self._stopped is not None:
+                self._stopped.set()
         logger.info("Broker %s stopped", self.broker_name)
 
     def forked(self) -> None:
         """Do not run, in a child process: the broker is its parent's."""
-        self._is_inherited = self._stopped is not None
+        if self._state is not BrokerState.CREATED:
+            self._state = BrokerState.INHERITED
         self._stopped = None
 
     async def wait_until_stopped(self) -> None:
