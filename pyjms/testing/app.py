@@ -22,7 +22,7 @@ from pyjms.jms.message import Message
 from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.handler.interceptors import HandlerInterceptor
 from pyjms.settings import PyjmsSettings, load_settings
-from pyjms.testing.broker import EmbeddedBroker
+from pyjms.support.embedded_broker import EmbeddedBroker
 from pyjms.testing.chaos import Chaos
 from pyjms.testing.clock import is_virtual, real_time
 from pyjms.testing.recorder import Recorder

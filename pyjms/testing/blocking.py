@@ -20,7 +20,7 @@ from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import shared_loop
 from pyjms.sync.template import JmsTemplate
 from pyjms.testing.app import JmsTestApp
-from pyjms.testing.broker import embedded_broker
+from pyjms.support.embedded_broker import embedded_broker
 from pyjms.testing.recorder import HandlerCall, Recorder
 from pyjms.testing.remote import RemoteBroker
 

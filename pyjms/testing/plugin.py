@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyjms.core.template import JmsTemplate
     from pyjms.testing.app import JmsTestApp
     from pyjms.testing.blocking import BlockingJmsTestApp
-    from pyjms.testing.broker import EmbeddedBroker
+    from pyjms.support.embedded_broker import EmbeddedBroker
     from pyjms.testing.chaos import Chaos
     from pyjms.testing.clock import VirtualClock
     from pyjms.testing.remote import RemoteBroker
@@ -82,7 +82,7 @@ async def jms_broker(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedBr
 
     With `jms_chaos` its messages are stored in a folder of the test: they survive a restart.
     """
-    from pyjms.testing.broker import embedded_broker  # noqa: PLC0415
+    from pyjms.support.embedded_broker import embedded_broker  # noqa: PLC0415
     from pyjms.testing.clock import real_time  # noqa: PLC0415
 
     folder = None

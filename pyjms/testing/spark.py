@@ -29,7 +29,7 @@ from pyjms.spark.pipeline.reporting.events import PipelineEvent, PipelineFailed
 from pyjms.spark.session import spark_session
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import shared_loop
-from pyjms.testing.broker import EmbeddedBroker, embedded_broker
+from pyjms.support.embedded_broker import EmbeddedBroker, embedded_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

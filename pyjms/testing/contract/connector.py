@@ -17,7 +17,7 @@ import pytest
 from anyio.abc import ByteStream
 
 from pyjms import _clock
-from pyjms.testing.broker import embedded_broker
+from pyjms.support.embedded_broker import embedded_broker
 
 __all__ = ["ConnectorContract", "ContractConnector"]
 

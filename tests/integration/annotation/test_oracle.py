@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms.testing.broker import EmbeddedBroker
+from pyjms.support.embedded_broker import EmbeddedBroker
 from tests.kit.annotated_listeners import DECIDED_OTHERWISE, check, replay
 from tests.kit.data import spring_oracle
 

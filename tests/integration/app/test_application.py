@@ -31,7 +31,7 @@ from pyjms.aio import JmsTemplate as AioTemplate
 from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
 from pyjms.testing.app import JmsTestApp
-from pyjms.testing.broker import EmbeddedBroker
+from pyjms.support.embedded_broker import EmbeddedBroker
 from tests.kit.waiting import until
 
 

@@ -16,7 +16,7 @@ from pyjms import (
     jms_listener,
 )
 from pyjms.aio import JmsTemplate as AioTemplate
-from pyjms.testing.broker import EmbeddedBroker
+from pyjms.support.embedded_broker import EmbeddedBroker
 from pyjms_broker import BrokerService
 from tests.kit.waiting import until
 

@@ -25,7 +25,7 @@ from pyjms import (
     on_shutdown,
 )
 from pyjms._wakeup import LoopHandle
-from pyjms.testing.broker import EmbeddedBroker
+from pyjms.support.embedded_broker import EmbeddedBroker
 from pyjms.testing.clock import VirtualClock
 
 
