@@ -1,9 +1,11 @@
 """Transports: how commands travel between two peers.
 
 `create_transport(url)` returns a client's transport. A package that adds one registers a
-factory under the entry point `pyjms.transports`; see docs/extending.md.
+factory under the entry point `pyjms.transports`; see docs/extending.md. `spawn` and `end_tasks` start
+and end background tasks of transports, discovery agents and connectors, on asyncio and trio.
 """
 
+from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.transport.base import Channel, Transport, TransportFilter, TransportListener
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.registry import create_transport, known_schemes
@@ -11,6 +13,7 @@ from pyjms.transport.tcp import TcpTransport
 from pyjms.transport.uri import TransportURI
 
 __all__ = [
+    "BackgroundTask",
     "Channel",
     "TcpOptions",
     "TcpTransport",
@@ -19,5 +22,7 @@ __all__ = [
     "TransportListener",
     "TransportURI",
     "create_transport",
+    "end_tasks",
     "known_schemes",
+    "spawn",
 ]
