@@ -16,11 +16,11 @@ from pyjms.container.core import ApplicationContainer
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms.jms.message import Message
 from pyjms.settings import PyjmsSettings
+from pyjms.support.embedded_broker import embedded_broker
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import shared_loop
 from pyjms.sync.template import JmsTemplate
 from pyjms.testing.app import JmsTestApp
-from pyjms.support.embedded_broker import embedded_broker
 from pyjms.testing.recorder import HandlerCall, Recorder
 from pyjms.testing.remote import RemoteBroker
 

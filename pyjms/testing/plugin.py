@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pyjms.core.template import JmsTemplate
+    from pyjms.support.embedded_broker import EmbeddedBroker
     from pyjms.testing.app import JmsTestApp
     from pyjms.testing.blocking import BlockingJmsTestApp
-    from pyjms.support.embedded_broker import EmbeddedBroker
     from pyjms.testing.chaos import Chaos
     from pyjms.testing.clock import VirtualClock
     from pyjms.testing.remote import RemoteBroker

@@ -27,9 +27,9 @@ from pyjms.spark.pipeline.definition.decorator import pipeline_marks
 from pyjms.spark.pipeline.definition.pipeline import Pipeline
 from pyjms.spark.pipeline.reporting.events import PipelineEvent, PipelineFailed
 from pyjms.spark.session import spark_session
+from pyjms.support.embedded_broker import EmbeddedBroker, embedded_broker
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import shared_loop
-from pyjms.support.embedded_broker import EmbeddedBroker, embedded_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

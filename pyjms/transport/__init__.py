@@ -1,8 +1,8 @@
 """Transports: how commands travel between two peers.
 
 `create_transport(url)` returns a client's transport. A package that adds one registers a
-factory under the entry point `pyjms.transports`; see docs/extending.md. `spawn` and `end_tasks` start
-and end background tasks of transports, discovery agents and connectors, on asyncio and trio.
+factory under the entry point `pyjms.transports`; see docs/extending.md. `spawn` and `end_tasks`
+start and end background tasks of transports, discovery agents and connectors, on asyncio and trio.
 """
 
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn

@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,9 @@ SURFACES = {
 DOCUMENTS = sorted(
     [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.py")]
 )
-IMPORT = re.compile(r"^ *from (pyjms[\w.]*) import (\([^)]*\)|[^\n#]+)", re.MULTILINE)
+IMPORT = re.compile(
+    r"^ *from ((?:pyjms|pyjms_broker)\b[\w.]*) import (\([^)]*\)|[^\n#]+)", re.MULTILINE
+)
 
 
 @pytest.mark.parametrize("module", SURFACES)
@@ -87,4 +90,8 @@ def test_documents_and_examples_import_public_names_only() -> None:
         each for each in sorted(found) if any(part.startswith("_") for part in each[1].split("."))
     ] == []
     exported = {module: importlib.import_module(module).__all__ for _, module, _ in found}
-    assert [each for each in sorted(found) if each[2] not in exported[each[1]]] == []
+    assert [
+        (path, module, name)
+        for path, module, name in sorted(found)
+        if name not in exported[module] and find_spec(f"{module}.{name}") is None
+    ] == []

@@ -30,8 +30,8 @@ from pyjms.aio import ConnectionFactory
 from pyjms.aio import JmsTemplate as AioTemplate
 from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
-from pyjms.testing.app import JmsTestApp
 from pyjms.support.embedded_broker import EmbeddedBroker
+from pyjms.testing.app import JmsTestApp
 from tests.kit.waiting import until
 
 

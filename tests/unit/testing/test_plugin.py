@@ -19,8 +19,8 @@ from pyjms import (
     jms_listener,
 )
 from pyjms.aio import ConnectionFactory, JmsTemplate
-from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 from pyjms.support.embedded_broker import EmbeddedBroker, embedded_broker
+from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 from pyjms.testing.clock import VirtualClock
 from tests.kit.forked_python import run_python
 

@@ -49,7 +49,9 @@ def advisory_topic(attributes: NetworkConnectorAttributes) -> Topic:
     names = attributes.destination_filter
     if not names:
         included = attributes.dynamically_included_destinations
-        topics = [f"{CONSUMER_PREFIX}{_WORD[each.is_topic]}.{each.physical_name}" for each in included]
+        topics = [
+            f"{CONSUMER_PREFIX}{_WORD[each.is_topic]}.{each.physical_name}" for each in included
+        ]
         if not included:
             topics = [f"{CONSUMER_PREFIX}>"]
         if attributes.use_virtual_dest_subs:
