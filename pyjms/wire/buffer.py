@@ -51,7 +51,10 @@ class ReceiveBuffer:
             return None
         if left >= _SIZE_BYTES:
             start = at + _SIZE_BYTES
-            end = start + self._size(data[at:start], limit)
+            size = int.from_bytes(data[at:start], "big", signed=True)
+            if size < 1 or size > limit:
+                raise _invalid(size, limit)
+            end = start + size
             if end <= len(data):
                 self._at = end
                 return data[start:end]
@@ -98,5 +101,9 @@ class ReceiveBuffer:
     def _size(head: bytes | bytearray, limit: int) -> int:
         size = int.from_bytes(head, "big", signed=True)
         if size < 1 or size > limit:
-            raise RemoteProtocolError(f"Invalid frame size {size}; 1 to {limit} bytes are allowed")
+            raise _invalid(size, limit)
         return size
+
+
+def _invalid(size: int, limit: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"Invalid frame size {size}; 1 to {limit} bytes are allowed")

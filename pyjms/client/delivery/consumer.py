@@ -360,7 +360,8 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         if self.info.prefetch_size == 0:
             self.pulls.on_message()
         if self._listener is not None:
-            self._wake()
+            if not self.is_queued:
+                self._wake()
             return
         if self.receivers.waiting:
             self.receivers.wake()

@@ -62,13 +62,24 @@ _PLAIN_MESSAGE_ID: Final = b"\0\0\1\x6e\0"
 class FastReader(StructureMemo):
     """The fast reader of one connection, with its memo of ids and destinations."""
 
-    __slots__ = ("_ack_ids", "_ack_key", "_ack_prefix", "_ids", "_prefix")
+    __slots__ = (
+        "_ack_ids",
+        "_ack_key",
+        "_ack_prefix",
+        "_dispatch_ids",
+        "_dispatch_prefix",
+        "_ids",
+        "_prefix",
+    )
 
     def __init__(self) -> None:
         super().__init__()
         # the latest message's bytes up to its sequence number; the next one begins with the same
         self._prefix = b""
         self._ids: tuple[Any, Any, Any, Any, Any] = (None, None, None, None, None)
+        # likewise of the latest dispatch, up to its message's type: its consumer and destination
+        self._dispatch_prefix = b""
+        self._dispatch_ids: tuple[Any, Any] = (None, None)
         # likewise of the latest acknowledgement: up to its message's number, and that message's id
         self._ack_prefix = b""
         self._ack_key = b""
@@ -97,14 +108,25 @@ class FastReader(StructureMemo):
 
     def _dispatch(self, frame: bytes) -> MessageDispatch | None:
         command_id, response_required = _HEAD.unpack_from(frame, 1)
-        at = self._end(frame, 6, CONSUMER_ID)
-        consumer_id = self._value(frame, 6, at)
-        end = self._end_of_destination(frame, at)
-        destination = self._value(frame, at, end)
-        cls = MESSAGES.get(frame[end + 1])
-        if consumer_id is None or destination is None or cls is None or frame[end] != 1:
+        prefix = self._dispatch_prefix
+        if prefix and frame.startswith(prefix, 6):
+            consumer_id, destination = self._dispatch_ids
+            at = 6 + len(prefix)
+        else:
+            end = self._end(frame, 6, CONSUMER_ID)
+            consumer_id = self._value(frame, 6, end)
+            at = self._end_of_destination(frame, end)
+            destination = self._value(frame, end, at)
+            if consumer_id is None or destination is None or frame[at] != 1:
+                return None
+            at += 1
+            if at <= _LONGEST_PREFIX:
+                self._dispatch_prefix = frame[6:at]
+                self._dispatch_ids = (consumer_id, destination)
+        cls = MESSAGES.get(frame[at])
+        if cls is None:
             return None
-        message = self._message(frame, end + 2, len(frame) - 4, cls)
+        message = self._message(frame, at + 1, len(frame) - 4, cls)
         if message is None:
             return None
         return MessageDispatch(

@@ -234,8 +234,10 @@ class OpenWireFormat:
 
     def _receive_frame(self, frame: bytes) -> Command:
         command: Structure | None = None
-        if self._fast_reader is not None:
+        if self._fast_reader is not None:  # there is one once the format is negotiated
             command = self._fast_reader.read_frame(frame)
+            if command is not None:
+                return command
         if command is None:
             reader = self._reader(frame)
             command = reader.read_frame()

@@ -142,6 +142,9 @@ def decode_text(data: bytes) -> str | None:
     Raises:
         RemoteProtocolError: `data` is not such a body.
     """
+    text = data[4:]
+    if text.isascii() and len(text) == int.from_bytes(data[:4], "big", signed=True):
+        return str(text, "ascii")  # most texts, at a fifth of the cost
     return _guarded(data, _read_text)
 
 

@@ -12,6 +12,7 @@ import pytest
 from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.jms.destination import Queue
+from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQTextMessage,
@@ -74,6 +75,36 @@ async def test_a_burst_is_one_range(brokers: FakeBrokers) -> None:
         dispatch(brokers, made, 6)
         await _clock.sleep(0.001)
         assert acks(brokers)[1:] == [(AckType.STANDARD, 6, 6, 1)]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_quick_calls_make_a_long_burst_with_an_end(brokers: FakeBrokers) -> None:
+    async with consumer(lambda _: None) as made:
+        for number in range(1, 701):
+            dispatch(brokers, made, number)
+        await _clock.sleep(0.001)
+        counts = [int(str(count)) for *_, count in acks(brokers)]
+        assert sum(counts) == 700
+        assert 200 < max(counts) <= 512
+
+
+class SlowClock(VirtualClock):
+    """A clock that goes on by 0.4 ms whenever it is read."""
+
+    def now(self) -> float:
+        self._now += 0.0004
+        return super().now()
+
+
+async def test_a_burst_ends_after_a_millisecond(brokers: FakeBrokers) -> None:
+    async with SlowClock(autojump=True), consumer(lambda _: None) as made:
+        for number in range(1, 201):
+            dispatch(brokers, made, number)
+        await _clock.sleep(0.001)
+        counts = [int(str(count)) for *_, count in acks(brokers)]
+        assert sum(counts) == 200
+        assert set(counts[:-1]) <= {32, 64, 96}
+        assert len(counts) > 2
 
 
 @pytest.mark.usefixtures("clock")
