@@ -70,16 +70,22 @@ class MessageAudit:
         self._depth = depth
         self._maximum_producers = maximum_producers
         self._windows: dict[ProducerId | None, SequenceWindow] = {}
+        # the latest message's producer, an object that the wire format reuses, and its window
+        self._producer: ProducerId | None = None
+        self._window: SequenceWindow | None = None
 
     def is_duplicate(self, message_id: MessageId | None) -> bool:
         """Whether the message was received before; records it."""
         if message_id is None:
             return False
-        window = self._windows.get(message_id.producer_id)
-        if window is not None:
-            return window.add(message_id.producer_sequence_id)
-        self._add(message_id.producer_id, message_id.producer_sequence_id)
-        return False
+        producer, window = message_id.producer_id, self._window
+        if window is None or producer is not self._producer:
+            window = self._windows.get(producer)
+            if window is None:
+                self._add(producer, message_id.producer_sequence_id)
+                return False
+            self._producer, self._window = producer, window
+        return window.add(message_id.producer_sequence_id)
 
     def forget(self, message_id: MessageId | None) -> None:
         """Expect the message to be dispatched again."""
@@ -92,6 +98,7 @@ class MessageAudit:
     def _add(self, producer: ProducerId | None, sequence: int) -> None:
         if len(self._windows) >= self._maximum_producers:
             del self._windows[next(iter(self._windows))]
+            self._window = None
         self._windows[producer] = SequenceWindow(sequence, self._depth)
 
 

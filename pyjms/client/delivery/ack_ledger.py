@@ -228,7 +228,8 @@ class AutoAckLedger(AckLedger):
             self._acknowledge(dispatch, dispatch, 1)
             return
         if self._last is not None:
-            if dispatch.destination == self._last.destination:
+            last = self._last.destination
+            if dispatch.destination is last or dispatch.destination == last:
                 self._last = dispatch
                 self._count += 1
                 return
