@@ -226,9 +226,8 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
 
     def interrupted(self) -> None:
         """Drop what the lost broker has dispatched: the next one dispatches it again."""
-        dropped = [*self._buffer, *self.redeliverer.pop_waiting()]
+        dropped = [*self._buffer, *self.redeliverer.pop_waiting(), *self.ledger.interrupted()]
         self._buffer.clear()
-        dropped += self.ledger.interrupted()
         for dispatch in dropped:
             self.forget(dispatch)
 
