@@ -29,8 +29,8 @@ SURFACES = {
         GROUP DiscoveryAgent DiscoveryListener check_agent create_agent known_agents
         register_agent""",
     "pyjms.transport.openwire": """
-        Correlator InactivityMonitor InterruptionListener OpenWireOptions OpenWireTransport
-        ReconnectingTransport RequestChannel RequestTransport ResponseCorrelator
+        Correlator InactivityMonitor InterruptionListener InterruptionListeners OpenWireOptions
+        OpenWireTransport ReconnectingTransport RequestChannel RequestTransport ResponseCorrelator
         WireFormatNegotiator accepted_transport client_transport from_throwable
         read_client_options read_server_options ssl_transport tcp_transport""",
     "pyjms.wire.format": "SharingWireFormat WireFormat",
