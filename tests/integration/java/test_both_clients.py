@@ -185,7 +185,7 @@ async def test_java_makes_objects_of_trusted_packages_only_and_we_make_none(
     java: Any, name: str
 ) -> None:
     async with await ConnectionFactory(
-        f"{java.url}?jms.trustedPackages=java.util"
+        f"{java.url}?jms.trustAllPackages=false"
     ).create_connection() as connection:
         await connection.start()
         session = await connection.create_session()
@@ -197,8 +197,10 @@ async def test_java_makes_objects_of_trusted_packages_only_and_we_make_none(
         assert received.data == A_LIST
     with pytest.raises(JavaError, match=r"Forbidden class java\.util\.ArrayList!"):
         java("receive", name, 1)
-    (found,) = java("receive", name, 1, options="jms.trustedPackages=java.util")
+    (found,) = java("receive", name, 1, options="jms.trustAllPackages=true")
     assert found["body"][0] == "object"
+    with pytest.raises(JavaError, match="Invalid connect parameters"):  # not in the URL
+        java("receive", name, 1, options="jms.trustedPackages=java.util")
 
 
 async def test_we_ask_and_java_answers(java: Any, name: str) -> None:

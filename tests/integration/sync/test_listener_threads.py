@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from queue import SimpleQueue
+
+import pytest
 
 from pyjms import ConnectionFactory, JMSException, Message, Queue, TextMessage
 from tests.kit.waiting import LONGEST_WAIT
@@ -40,3 +43,29 @@ def test_a_session_listener_ends_no_other_listeners_thread() -> None:
             for listener in (print, None):
                 session.set_message_listener(listener)
     assert outcomes.sent == ["a", "b"]
+
+
+@pytest.mark.parametrize(("query", "at_once"), [("", 2), ("&jms.alwaysSessionAsync=false", 1)])
+def test_listeners_of_two_sessions_run_at_once_unless_they_take_turns(
+    query: str, at_once: int
+) -> None:
+    factory = ConnectionFactory(f"vm://turns-{at_once}?broker.persistent=false{query}")
+    together = threading.Barrier(2)
+    handled: SimpleQueue[bool] = SimpleQueue()
+
+    def listen(_: Message) -> None:
+        try:  # the other listener arrives only if it runs meanwhile
+            together.wait(LONGEST_WAIT if at_once == 2 else 0.05)
+        except threading.BrokenBarrierError:
+            handled.put(False)
+        else:
+            handled.put(True)
+
+    with factory.create_connection() as connection:
+        for name in ("a", "b"):
+            session = connection.create_session()
+            session.create_producer(Queue(name)).send(session.create_text_message(name))
+            session.create_consumer(Queue(name)).set_message_listener(listen)
+        connection.start()
+        met = [handled.get(timeout=LONGEST_WAIT) for _ in "ab"]
+    assert met == [at_once == 2] * 2
