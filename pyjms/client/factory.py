@@ -57,9 +57,9 @@ class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         Raises:
             ConfigurationException: the URL is malformed, or an option of it unknown.
             UnsupportedOperationException: the URL has a scheme of ActiveMQ that is not supported.
-            TypeError: a keyword is not an option, a duration is not a number, or both `user` and
+            TypeError: a keyword is not an option or has the wrong type, or both `user` and
                 `user_name` are given.
-            ValueError: a duration is not finite, or negative.
+            ValueError: a number is out of range.
         """
         if user is not None and user_name is not None:
             raise TypeError("user and user_name are the same: give one of them")
@@ -139,7 +139,7 @@ class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         """
         if user_name is None:
             user_name, password = self.user_name, self.password
-        self.options.check_durations()
+        self.options.check()
         transport = create_transport(self.uri)
         connection = self._connection_class(
             transport,

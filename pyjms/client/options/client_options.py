@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, TypedDict, TypeVar
+from typing import Any, Final, TypedDict, TypeVar, cast
 
 from pyjms._clock import FOR_EVER, check_seconds
 from pyjms._logger import get_logger
@@ -161,13 +161,25 @@ class ClientOptions:
     prefetch_policy: PrefetchPolicy = field(default_factory=PrefetchPolicy)
     redelivery_policy_map: RedeliveryPolicyMap = field(default_factory=RedeliveryPolicyMap)
 
-    def check_durations(self) -> None:
-        """Check the options that are seconds.
+    def check(self) -> None:
+        """Check the types of all options, and the range of those that are numbers.
 
         Raises:
-            TypeError: one is not a number.
-            ValueError: one is not finite, or negative where that has no meaning.
+            TypeError: one has the wrong type: the text "false" would count as true.
+            ValueError: a duration is not finite, or negative where that has no meaning; a ratio is
+                less than 1.
         """
+        for name, kind in _TYPES.items():
+            value = getattr(self, name)
+            # a bool is an int as well
+            if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+                expected = "str or None" if name in _TEXTS else cast("type", kind).__name__
+                raise TypeError(f"{name} must be {expected}, not {type(value).__name__}")
+        if self.max_inflated_data_size_ratio < 1:
+            raise ValueError(
+                "max_inflated_data_size_ratio must be 1 or more, not "
+                f"{self.max_inflated_data_size_ratio}"
+            )
         for name in _DURATIONS:
             value = getattr(self, name)
             optional = name in _OPTIONAL_DURATIONS
@@ -176,6 +188,15 @@ class ClientOptions:
                 check_seconds(name, value, least=least, otherwise=FOR_EVER if optional else "")
 
 
+_TEXTS: Final = {f.name for f in fields(ClientOptions) if f.type == "str | None"}
+_TYPES: Final[dict[str, type | tuple[type, ...]]] = {
+    **dict.fromkeys(_TEXTS, (str, type(None))),
+    **{f.name: bool for f in fields(ClientOptions) if f.type == "bool"},
+    **{f.name: int for f in fields(ClientOptions) if f.type == "int"},
+    "blob_transfer_policy": BlobTransferPolicy,
+    "prefetch_policy": PrefetchPolicy,
+    "redelivery_policy_map": RedeliveryPolicyMap,
+}
 _DURATIONS: Final = {f.name for f in fields(ClientOptions) if str(f.type).startswith("float")}
 _OPTIONAL_DURATIONS: Final = {f.name for f in fields(ClientOptions) if f.type == "float | None"}
 
@@ -309,15 +330,15 @@ def apply_keywords(given: Mapping[str, object], options: ClientOptions) -> None:
     """Set the options `given` as keywords.
 
     Raises:
-        TypeError: one is not an option, or a duration is not a number.
-        ValueError: a duration is not finite, or negative.
+        TypeError: one is not an option, or has the wrong type.
+        ValueError: one is out of range.
     """
     unknown = given.keys() - {f.name for f in fields(ClientOptions)}
     if unknown:
         raise TypeError(f"ConnectionFactory has no option {min(unknown)!r}")
     for name, value in given.items():
         setattr(options, name, value)
-    options.check_durations()
+    options.check()
     _log_without_effect(map(_camel, given))
 
 

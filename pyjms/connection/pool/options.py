@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, TypedDict
 
 from pyjms._clock import FOR_EVER, check_seconds
@@ -27,6 +27,7 @@ class PoolKeywords(TypedDict, total=False):
     time_between_expiration_check: float
 
 
+_KINDS: Final = {"bool": bool, "int": int}
 _SECONDS: Final = ("idle_timeout", "expiry_timeout", "time_between_expiration_check")
 _SECONDS_OR_NONE: Final = ("connection_timeout", "block_if_full_timeout")
 
@@ -71,9 +72,13 @@ class PoolOptions:
         """Check all options.
 
         Raises:
-            TypeError: a time is not a number.
+            TypeError: one has the wrong type: the text "false" would count as true.
             ValueError: a number is out of range.
         """
+        for each in fields(self):
+            value, kind = getattr(self, each.name), _KINDS.get(str(each.type))
+            if kind is not None and type(value) is not kind:
+                raise TypeError(f"{each.name} must be {kind.__name__}, not {type(value).__name__}")
         if self.max_connections < 1:
             raise ValueError(f"max_connections must be 1 or higher, not {self.max_connections}")
         if self.max_sessions_per_connection == 0:

@@ -7,7 +7,7 @@ import logging
 import re
 from dataclasses import fields
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -191,6 +191,33 @@ def test_options_without_a_meaning_here_are_accepted_with_one_line(
         "trustAllPackages (serialized Java objects are bytes here, and never read), useDedicatedTaskRunner ("
         in text
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "words"),
+    [
+        ("always_sync_send", "false", TypeError, "must be bool, not str"),
+        ("use_compression", None, TypeError, "must be bool, not NoneType"),
+        ("audit_depth", True, TypeError, "must be int, not bool"),
+        ("producer_window_size", "1024", TypeError, "must be int, not str"),
+        ("client_id", 7, TypeError, "must be str or None, not int"),
+        ("prefetch_policy", 10, TypeError, "must be PrefetchPolicy, not int"),
+        ("redelivery_policy_map", {}, TypeError, "must be RedeliveryPolicyMap, not dict"),
+        ("send_timeout", "5", TypeError, "send_timeout"),
+        ("send_timeout", -1.0, ValueError, "send_timeout"),
+        ("max_inflated_data_size_ratio", 0, ValueError, "must be 1 or more, not 0"),
+    ],
+)
+async def test_a_keyword_of_a_wrong_type_is_refused(
+    name: str, value: Any, error: type[Exception], words: str
+) -> None:
+    keywords: Any = {name: value}
+    with pytest.raises(error, match=words):
+        ConnectionFactory("mock://x", **keywords)
+    factory = ConnectionFactory("mock://x")
+    setattr(factory.options, name, value)
+    with pytest.raises(error, match=words):
+        await factory.create_connection()
 
 
 def test_a_keyword_for_brokers_in_java_only_is_logged_as_the_option_is(

@@ -59,9 +59,11 @@ async def test_defaults(provider: Any) -> None:
         ({"explicit_producer_cache_size": -1}, ValueError),
         ({"idle_timeout": -1}, ValueError),
         ({"block_if_full_timeout": "5s"}, TypeError),
+        ({"max_connections": "2"}, TypeError),
+        ({"block_if_full": "false"}, TypeError),
         ({"idle_time": 5}, TypeError),
     ],
-    ids=["connections", "sessions", "producers", "negative", "text", "unknown"],
+    ids=["connections", "sessions", "producers", "negative", "text", "number", "bool", "unknown"],
 )
 async def test_an_impossible_option_is_refused(provider: Any, option: Any, error: Any) -> None:
     with pytest.raises(error, match=next(iter(option))):
