@@ -10,6 +10,7 @@ from pyjms import (
     Connection,
     ConnectionFactory,
     DeliveryMode,
+    JMSException,
     JmsTemplate,
     Message,
     MessageConsumer,
@@ -75,6 +76,11 @@ async def marks_keep_types() -> None:
     assert_type(await hook_with_brackets(), int)
 
 
+class Callback:
+    def on_success(self) -> None: ...
+    def on_exception(self, error: JMSException, /) -> None: ...
+
+
 def the_blocking_face_keeps_signatures() -> None:
     factory = ConnectionFactory("tcp://localhost:61616", user_name="u", password="p")
     connection = factory.create_connection()
@@ -88,6 +94,9 @@ def the_blocking_face_keeps_signatures() -> None:
         session.create_text_message("x"), destination=Queue("q"), time_to_live=2.0
     )
     session.create_producer(None).send(Queue("q"), session.create_text_message("x"), priority=7)
+    session.create_producer(None).send(Queue("q"), session.create_message(), Callback())
+    session.create_producer(Queue("q")).send(session.create_message(), callback=Callback())
+    session.create_producer(Queue("q")).send(session.create_message(), callback=print)  # type: ignore[call-overload]
     session.create_producer(None).send("q", session.create_message())  # type: ignore[call-overload]
     with connection, session as same:
         assert_type(same, Session)
