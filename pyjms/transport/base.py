@@ -31,10 +31,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["Channel", "Transport", "TransportFilter", "TransportListener"]
+from pyjms.errors import ConnectionFailedException
+
+__all__ = ["Channel", "ClosedUnused", "Transport", "TransportFilter", "TransportListener"]
 
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
+
+
+class ClosedUnused(ConnectionFailedException):
+    """The peer has closed the connection without having sent anything, as a port check does."""
 
 
 class TransportListener(Protocol[C_contra]):

@@ -33,7 +33,7 @@ from pyjms._fork import inherits, let_go_of_socket
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation, RemoteProtocolError
-from pyjms.transport.base import Transport
+from pyjms.transport.base import ClosedUnused, Transport
 from pyjms.transport.options import (
     TcpOptions,
     apply_options,
@@ -372,15 +372,16 @@ class TcpTransport(Transport[C]):
     def _as_failure(self, error: BaseException) -> Exception:
         if isinstance(error, ProtocolViolation | ConnectionFailedException):
             return error
+        kind = ConnectionFailedException if self.received_bytes else ClosedUnused
         if isinstance(error, anyio.EndOfStream):
             reason = "the peer closed the connection"
         elif isinstance(error, anyio.BrokenResourceError | anyio.ClosedResourceError | OSError):
             reason = str(error.__cause__ or error) or "the connection broke"
         else:
             logger.error("A listener of %s failed", self._remote, exc_info=error)
-            reason = f"a listener failed: {error!r}"
+            kind, reason = ConnectionFailedException, f"a listener failed: {error!r}"
         hint = "" if self.received_bytes else self._refusal_hint
-        failure = ConnectionFailedException(f"{self._remote}: {reason}", hint=hint)
+        failure = kind(f"{self._remote}: {reason}", hint=hint)
         failure.__cause__ = failure.linked_exception = error
         return failure
 

@@ -10,6 +10,7 @@ import ssl
 from typing import NamedTuple
 
 from pyjms.errors import ConnectionFailedException
+from pyjms.transport.base import ClosedUnused
 
 __all__ = ["closed_early", "tls_failure"]
 
@@ -123,8 +124,15 @@ def tls_failure(
     return failure
 
 
-def closed_early(remote: str, *, server_side: bool) -> ConnectionFailedException:
-    """Return the exception for a peer that closed the connection during the handshake."""
+def closed_early(
+    remote: str, *, server_side: bool, is_unused: bool = False
+) -> ConnectionFailedException:
+    """Return the exception for a peer that closed the connection during the handshake.
+
+    `is_unused`: it had not sent anything.
+    """
+    if server_side and is_unused:
+        return ClosedUnused(f"{remote}: the client closed the connection before the TLS handshake")
     if server_side:
         return ConnectionFailedException(
             f"{remote}: TLS: the client closed the connection during the handshake",

@@ -87,7 +87,12 @@ async def _shake_hands(raw: ByteStream, layer: TlsLayer) -> LayeredStream:
     while not layer.handshake(data):
         if layer.has_outgoing:
             await raw.send(layer.outgoing())
-        data = await raw.receive(_CHUNK)
+        try:
+            data = await raw.receive(_CHUNK)
+        except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
+            raise closed_early(
+                layer.remote, server_side=layer.server_side, is_unused=not received
+            ) from error
         received += len(data)
         if received > MAXIMUM_HANDSHAKE:
             raise ConnectionFailedException(

@@ -21,6 +21,7 @@ from anyio.abc import ByteStream
 from pyjms import _clock
 from pyjms._distribution import install_command
 from pyjms.errors import ConfigurationException, ConnectionFailedException
+from pyjms.transport.base import ClosedUnused
 from pyjms.transport.layers import LayeredStream, StackedLayers
 from pyjms.transport.websocket.layer import (
     FRAMES_LOG,
@@ -156,7 +157,12 @@ async def accept_websocket(
         events: list[Event] = []
         begun = False
         while not events and protocol.handshake_exc is None:
-            data = await raw.receive(_CHUNK)
+            try:
+                data = await raw.receive(_CHUNK)
+            except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
+                if begun:
+                    raise
+                raise ClosedUnused(f"{remote}: the client left without a request") from error
             if not begun and not data[:1].isupper():  # a method of HTTP is; it would wait for more
                 raise ConnectionFailedException(
                     f"{remote}: the client sent something else than an HTTP request",

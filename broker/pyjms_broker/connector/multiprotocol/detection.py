@@ -11,6 +11,7 @@ from anyio.abc import ByteStream
 
 from pyjms import _clock
 from pyjms.errors import ConnectionFailedException, RemoteProtocolError
+from pyjms.transport.base import ClosedUnused
 from pyjms.transport.layers import LayeredStream
 
 __all__ = ["OPENWIRE", "STOMP", "detect", "protocol_of"]
@@ -79,7 +80,8 @@ async def detect(
             while (protocol := protocol_of(data)) is None:
                 data += await stream.receive(_ENOUGH)
         except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
-            raise ConnectionFailedException(f"{remote}: the client has disconnected") from error
+            kind = ConnectionFailedException if data else ClosedUnused
+            raise kind(f"{remote}: the client has disconnected") from error
         except RemoteProtocolError as error:
             if error.reason.endswith("HTTP"):
                 await stream.send(_ANSWER_TO_HTTP)

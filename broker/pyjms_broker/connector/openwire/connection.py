@@ -59,7 +59,12 @@ from pyjms_broker.connector.openwire.client_resources import ClientResources
 from pyjms_broker.connector.openwire.connection_state import DeferredResponse
 from pyjms_broker.connector.openwire.deferred_acks import DeferredAcks
 from pyjms_broker.connector.openwire.pending_responses import PendingResponses
-from pyjms_broker.connector.openwire.throwables import log_unexpected, refuse, to_throwable
+from pyjms_broker.connector.openwire.throwables import (
+    level_of_end,
+    log_unexpected,
+    refuse,
+    to_throwable,
+)
 
 __all__ = ["BrokerConnection", "CommandHandler", "CommandResult"]
 
@@ -175,7 +180,8 @@ class BrokerConnection:
             )
 
     def _start_failed(self, error: BaseException) -> None:
-        logger.info("%s could not connect: %s", self.remote_address, self._reason(error))
+        level = level_of_end(error)
+        logger.log(level, "%s could not connect: %s", self.remote_address, self._reason(error))
         self.stop_soon()
 
     def stop_reading(self) -> None:
@@ -266,7 +272,8 @@ class BrokerConnection:
 
     def on_exception(self, error: Exception) -> None:
         if not self._closed:
-            logger.info("%s disconnected: %s", self.remote_address, self._reason(error))
+            level = level_of_end(error)
+            logger.log(level, "%s disconnected: %s", self.remote_address, self._reason(error))
         self.release(error)
         self.stop_soon(error)
 

@@ -6,14 +6,16 @@ JMSException is a bug of the broker: the client gets its class and text, the log
 
 from __future__ import annotations
 
+import logging
 from typing import NoReturn
 
 from pyjms import errors
 from pyjms._logger import get_logger
 from pyjms.errors import JMSException, UnsupportedOperationException, XAException
+from pyjms.transport.base import ClosedUnused
 from pyjms.wire.openwire.commands import Command, Throwable
 
-__all__ = ["java_name", "log_unexpected", "refuse", "to_throwable"]
+__all__ = ["java_name", "level_of_end", "log_unexpected", "refuse", "to_throwable"]
 
 logger = get_logger(__name__)
 
@@ -66,6 +68,11 @@ def log_unexpected(error: Exception, operation: str) -> None:
     """Log the traceback of an exception that no client caused; JMSExceptions are responses."""
     if not isinstance(error, JMSException):
         logger.error("%s failed", operation, exc_info=error)
+
+
+def level_of_end(error: BaseException) -> int:
+    """Return at which level the end of a connection is logged: port checks are no event."""
+    return logging.DEBUG if isinstance(error, ClosedUnused) else logging.INFO
 
 
 def _convert(error: BaseException, causes: int) -> Throwable:
