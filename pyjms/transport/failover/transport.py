@@ -83,6 +83,7 @@ class FailoverTransport(ReconnectingTransport):
 
     async def start(self) -> None:
         """Connect to one of the brokers; waits until there is one, or the policy gives up."""
+        self._check_usable()
         self._lost_at = _clock.now()
         self._begin(ReconnectPolicy(self._options, is_first=True), None)
         await self._settled.wait()
@@ -93,11 +94,14 @@ class FailoverTransport(ReconnectingTransport):
     async def stop(self) -> None:
         self._is_stopped = True
         self._current = None
-        await end_tasks(self._connecting, self._maintenance, self._watch)
-        await self._connector.stop()
-        if self._peer is not None:
-            await self._peer.stop()
-        self._end(in_flight.stopped(self.remote_address))
+        try:
+            await end_tasks(self._connecting, self._maintenance, self._watch)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._connector.stop()
+                if self._peer is not None:
+                    await self._peer.stop()
+            self._end(in_flight.stopped(self.remote_address))
 
     @property
     def remote_address(self) -> str:
@@ -282,6 +286,8 @@ class FailoverTransport(ReconnectingTransport):
 
     def _leave(self) -> None:
         """Give the current broker up for another one."""
+        if self._is_stopped:
+            return
         peer = self._peer
         self._interrupt(
             ConnectionFailedException(f"{self.remote_address} is left for another broker")
@@ -298,14 +304,8 @@ class FailoverTransport(ReconnectingTransport):
         )
         name = f"pyjms {self.remote_address}"
         self._watch = spawn(self._deadlines.run, name=f"{name} deadlines", on_error=self._give_up)
-        self._connecting = spawn(
-            self._connect,
-            policy,
-            lost,
-            at_once,
-            name=f"{name} reconnecting",
-            on_error=self._give_up,
-        )
+        connect = partial(self._connect, policy, lost, at_once)
+        self._connecting = spawn(connect, name=f"{name} reconnecting", on_error=self._give_up)
 
     async def _connect(self, policy: ReconnectPolicy, lost: Peer | None, at_once: bool) -> None:
         if lost is not None:
@@ -321,6 +321,8 @@ class FailoverTransport(ReconnectingTransport):
             JMSException: it refuses the client, or was lost meanwhile.
         """
         await self._replay.introduce(peer.transport)
+        if self._is_stopped:  # the task is about to be cancelled
+            raise in_flight.stopped(self.remote_address)
         self._replay.run(peer)
         self._use(peer)
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
+from pyjms.errors import ConnectionFailedException
+from pyjms.transport import create_transport
+from pyjms.transport.mock import RecordingListener
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.cut_transfers import factory_of
@@ -89,3 +97,49 @@ async def test_closing_while_a_start_waits_for_a_broker_ends_it(proxy: CuttingPr
             await connection.start()
         await connection.close()
         proxy.is_open = True
+
+
+ODD_MOMENTS = 60
+"""Turns of the event loop that connecting and logging in take, and some more."""
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+@pytest.mark.parametrize("options", ["", "&backup=true&priorityBackup=true"], ids=["one", "backup"])
+@pytest.mark.parametrize("how", ["cancelled", "stopped", "stop cancelled"])
+async def test_a_transport_that_is_stopped_at_an_odd_moment_leaves_nothing(
+    how: str, options: str
+) -> None:
+    async with EmbeddedTestBroker() as first, EmbeddedTestBroker() as second:
+        urls = f"{await first.tcp_url()},{await second.tcp_url()}"
+        before: int | None = None
+        for turns in range(ODD_MOMENTS):
+            transport = create_transport(f"failover:({urls})?initialReconnectDelay=1{options}")
+            transport.listener = RecordingListener()
+            async with anyio.create_task_group() as group:
+                group.start_soon(start_quietly, transport)
+                for _ in range(turns):
+                    await anyio.lowlevel.checkpoint()
+                if how == "stopped":
+                    await transport.stop()
+                group.cancel_scope.cancel()
+            if how != "stopped":
+                with anyio.CancelScope() as scope:
+                    if how == "stop cancelled":
+                        scope.cancel()
+                    await transport.stop()
+            if before is None:
+                await until(lambda: client_tasks() == [])
+                before = descriptors()  # with what the first one has loaded
+        await until(lambda: client_tasks() == [])
+        await until(lambda: descriptors() <= (before or 0))
+        gc.collect()
+
+
+async def start_quietly(transport: Any) -> None:
+    """Start a transport that may be stopped meanwhile."""
+    with suppress(ConnectionFailedException):
+        await transport.start()
