@@ -86,7 +86,7 @@ def check_supported(uri: TransportURI) -> None:
     Raises:
         UnsupportedOperationException: there is one; it says why, and what to use instead.
     """
-    if uri.scheme != "discovery":  # which has agents inside
+    if uri.scheme not in {"discovery", "fanout"}:  # which have agents inside
         for component in uri.components:
             check_supported(component)
     refusal = UNSUPPORTED.get(uri.scheme)

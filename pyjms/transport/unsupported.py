@@ -32,7 +32,7 @@ UNSUPPORTED: dict[str, Refusal] = {
     "udp": _DATAGRAMS,
     "multicast": Refusal(
         "it sends each message to all brokers of a network, without any acknowledgement",
-        "use tcp://host:port, and a topic to reach many consumers",
+        "use discovery:(multicast://default) to find brokers, and a topic to reach many consumers",
     ),
     "http": _HTTP,
     "https": Refusal(_HTTP.reason, "use ssl://host:port"),

@@ -87,7 +87,7 @@ class BrokerList:
         )
 
     def found(self, services: Iterable[str]) -> None:
-        """Use the brokers that a discovery agent has found as those of the URL.
+        """Use the brokers that a discovery agent has found as those of the URL, without options.
 
         Addresses that cannot be used are skipped, and logged once. Where none is left, the last
         ones stay: a broker that is not heard of may run nevertheless.
@@ -99,7 +99,7 @@ class BrokerList:
             except ConfigurationException as error:
                 self._warn(text, f"is skipped: {error}")
             else:
-                found.append(self._complete(uri))
+                found.append(self._complete(replace(uri, options={})))
         if found:
             self._configured = found
             self._priority = self._priority or found[:1]

@@ -17,7 +17,14 @@ from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.options import Options, boolean, check_known, integer, read_options
 from pyjms.transport.uri import TransportURI, could_not_create
 
-__all__ = ["DiscoveryTransport", "discovery_transport", "failover_transport", "static_brokers"]
+__all__ = [
+    "DiscoveryTransport",
+    "discovery_agent",
+    "discovery_transport",
+    "failover_transport",
+    "finds_brokers",
+    "static_brokers",
+]
 
 
 def failover_transport(uri: TransportURI, create: CreateTransport) -> RequestTransport:
@@ -57,9 +64,8 @@ def discovery_transport(uri: TransportURI, create: CreateTransport) -> RequestTr
     Raises:
         ConfigurationException: an option, the agent, or the URL of a broker, is wrong.
     """
-    agents = uri.components if uri.scheme == "discovery" else ()
-    if len(agents) == 1 and agents[0].scheme in known_agents():
-        return _found_by(agents[0], uri, create)
+    if uri.scheme == "discovery" and finds_brokers(uri):
+        return _found_by(uri.components[0], uri, create)
     options = dict(uri.options) if uri.scheme == "discovery" else {}
     return failover_transport(
         TransportURI("failover", options=options, components=static_brokers(uri)), create
@@ -69,16 +75,28 @@ def discovery_transport(uri: TransportURI, create: CreateTransport) -> RequestTr
 def _found_by(agent: TransportURI, uri: TransportURI, create: CreateTransport) -> RequestTransport:
     discovered, rest = uri.split_options("discovered.")
     options, nested = read_failover_options(rest)
-    own = {name: text for name, text in agent.options.items() if name in _STATIC}
-    check_known(replace(agent, options=own), set(), ignored=dict.fromkeys(own, _OF_BRIDGES))
-    bare = {name: text for name, text in agent.options.items() if name not in own}
     brokers = BrokerList((), options, {**nested, **discovered})
     for each in brokers.priorities():
         create(each)
     connector = Connector(brokers, options, create)
-    return DiscoveryTransport(
-        connector, options, brokers, create_agent(replace(agent, options=bare))
-    )
+    return DiscoveryTransport(connector, options, brokers, discovery_agent(agent))
+
+
+def finds_brokers(uri: TransportURI) -> bool:
+    """Whether what a URL names is one agent that finds brokers, other than `static`."""
+    return len(uri.components) == 1 and uri.components[0].scheme in known_agents()
+
+
+def discovery_agent(uri: TransportURI) -> DiscoveryAgent:
+    """Return the agent of a client; options that agents of bridges have are ignored and logged.
+
+    Raises:
+        ConfigurationException: an option is unknown or has a bad value.
+    """
+    own = {name: text for name, text in uri.options.items() if name in _STATIC}
+    check_known(replace(uri, options=own), set(), ignored=dict.fromkeys(own, _OF_BRIDGES))
+    bare = {name: text for name, text in uri.options.items() if name not in own}
+    return create_agent(replace(uri, options=bare))
 
 
 def static_brokers(uri: TransportURI) -> tuple[TransportURI, ...]:
@@ -92,7 +110,8 @@ def static_brokers(uri: TransportURI) -> tuple[TransportURI, ...]:
         if len(uri.components) != 1 or uri.components[0].scheme != "static":
             raise could_not_create(
                 f"{uri} names no agent that finds brokers",
-                hint=f"only the agent static is supported: {uri.scheme}:(static:(tcp://host:1))",
+                hint=f"list them, as in {uri.scheme}:(static:(tcp://host:1)), or use the agent "
+                f"{' or '.join(known_agents())}",
             )
         agent = uri.components[0]
     own = dict.fromkeys(_STATIC, _OF_BRIDGES)

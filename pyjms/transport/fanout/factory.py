@@ -7,10 +7,11 @@ from typing import Final
 
 from pyjms.transport.failover.brokers import BrokerList
 from pyjms.transport.failover.connector import Connector
-from pyjms.transport.failover.factory import static_brokers
+from pyjms.transport.failover.factory import discovery_agent, finds_brokers, static_brokers
 from pyjms.transport.failover.options import FAILOVER, INFINITE, FailoverOptions
 from pyjms.transport.failover.transport import FailoverTransport
 from pyjms.transport.fanout.branch import Branch
+from pyjms.transport.fanout.discovering import DiscoveringFanout
 from pyjms.transport.fanout.transport import FanoutTransport
 from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.options import Options, boolean, check_known, integer, read_options
@@ -53,32 +54,39 @@ def fanout_transport(
 ) -> RequestTransport:
     """Return a transport for `fanout:(static:(uri,uri))?options`, not started.
 
-    `create` makes the transports of the brokers, whose URLs are checked by it at once.
+    Or for the brokers that an agent finds: `fanout:(multicast://default)?options`; options
+    `discovered.*` are for their URLs. `create` makes the transports of the brokers, whose URLs are
+    checked by it at once.
 
     Raises:
-        ConfigurationException: an option, or the URL of a broker, is wrong; there are fewer
-            brokers than `minAckCount`.
+        ConfigurationException: an option, the agent, or the URL of a broker, is wrong; there are
+            fewer brokers than `minAckCount`.
         UnsupportedOperationException: a broker's scheme is not supported.
     """
-    check_known(uri, {*_RECONNECTION, *_FANOUT}, ignored={})
-    components = static_brokers(uri)
-    options = read_options(uri.options, _FANOUT)
+    discovered, rest = uri.split_options("discovered.") if finds_brokers(uri) else ({}, uri)
+    check_known(rest, {*_RECONNECTION, *_FANOUT}, ignored={})
+    options = read_options(rest.options, _FANOUT)
     needed = options.setdefault("min_ack_count", 2)
+    reconnection = FailoverOptions(
+        **read_options(rest.options, _RECONNECTION),
+        randomize=False,
+        update_uris_supported=False,
+        reconnect_supported=False,
+    )
+
+    def branch(component: TransportURI) -> Branch:
+        create(component)
+        brokers = BrokerList((component,), reconnection, {})
+        connector = Connector(brokers, reconnection, create)
+        return Branch(component, FailoverTransport(connector, reconnection))
+
+    if finds_brokers(uri):
+        agent = discovery_agent(uri.components[0])
+        return DiscoveringFanout(agent, discovered, branch, str(uri.components[0]), **options)
+    components = static_brokers(rest)
     if needed > len(components):
         raise could_not_create(
             f"{uri} names {len(components)} brokers, but minAckCount is {needed}",
             hint="name more brokers, or set a lower minAckCount",
         )
-    reconnection = FailoverOptions(
-        **read_options(uri.options, _RECONNECTION),
-        randomize=False,
-        update_uris_supported=False,
-        reconnect_supported=False,
-    )
-    branches = []
-    for component in components:
-        create(component)
-        brokers = BrokerList((component,), reconnection, {})
-        connector = Connector(brokers, reconnection, create)
-        branches.append(Branch(component, FailoverTransport(connector, reconnection)))
-    return FanoutTransport(branches, **options)
+    return FanoutTransport([branch(each) for each in components], **options)

@@ -10,7 +10,7 @@
     producers, destinations, transactions      are back
 
 A request to several brokers is done when `min_ack_count` of them have executed it, and fails when
-so many no longer can. What a broker missed while it was lost, it does not get later.
+so many no longer can (`requests`). What a broker missed while it was lost, it does not get later.
 (activemq-edges U6)
 """
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -29,6 +28,7 @@ from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.failover import in_flight
 from pyjms.transport.fanout.branch import Branch
+from pyjms.transport.fanout.requests import FanoutRequest, FanoutRequests
 from pyjms.transport.openwire.reconnecting import ReconnectingTransport
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -51,20 +51,6 @@ logger: Final = get_logger(__name__)
 _OF_CONSUMERS = (ConsumerInfo, MessageAck, MessagePull)
 
 
-@dataclass
-class _Request:
-    """A request to several brokers, and who waits for it."""
-
-    command: Command
-    on_response: Callable[[Response | Exception], None]
-    needed: int
-    sent: list[tuple[Branch, Command]] = field(default_factory=list)
-    outstanding: int = 0
-    executed: int = 0
-    error: Exception | None = None
-    is_done: bool = False
-
-
 class FanoutTransport(ReconnectingTransport):
     """One client at several brokers. Belongs to one loop. ActiveMQ: FanoutTransport."""
 
@@ -72,11 +58,11 @@ class FanoutTransport(ReconnectingTransport):
         self, branches: Sequence[Branch], *, min_ack_count: int = 2, fan_out_queues: bool = False
     ) -> None:
         """Use `branches`, at least `min_ack_count`, none of them started."""
-        self._branches = branches
+        self._branches = list(branches)
         self._min_ack_count = min_ack_count
         self._fan_out_queues = fan_out_queues
         self._primary: Branch | None = None
-        self._requests: dict[int, _Request] = {}  # by `id()` of the command
+        self._requests = FanoutRequests()
         self._changed = anyio.Event()
         self._error: Exception | None = None
         self._is_started = False
@@ -88,23 +74,32 @@ class FanoutTransport(ReconnectingTransport):
 
     async def start(self) -> None:
         """Connect to all brokers; waits until `min_ack_count` are connected, or cannot be."""
-        self._starting = [
-            spawn(branch.start, name=f"pyjms fanout {branch.uri}") for branch in self._branches
-        ]
+        for branch in self._branches:
+            self._start_branch(branch)
+        await self._wait_for_enough()
+
+    async def _wait_for_enough(self) -> None:
         while self._error is None and not self._has_enough:
             await self._changed.wait()
         if self._error is not None:
             raise in_flight.failed_again(self._error)
         self._is_started = True
 
+    def _start_branch(self, branch: Branch) -> None:
+        self._starting = [task for task in self._starting if not task.done]
+        self._starting.append(spawn(branch.start, name=f"pyjms fanout {branch.uri}"))
+
     async def stop(self) -> None:
         self._error = self._error or in_flight.stopped(self.remote_address)
         self._is_started = False
         self._notify()
-        await end_tasks(*self._starting)
-        for branch in self._branches:
-            branch.owner = None
-            await branch.transport.stop()
+        try:
+            await end_tasks(*self._starting)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for branch in self._branches:
+                    branch.owner = None
+                    await branch.transport.stop()
 
     @property
     def remote_address(self) -> str:
@@ -136,24 +131,27 @@ class FanoutTransport(ReconnectingTransport):
     ) -> None:
         self._check_usable()
         copies = self._copies(command)
-        request = _Request(command, on_response, min(self._min_ack_count, len(copies)), copies)
-        request.outstanding = len(copies)
-        self._requests[id(command)] = request
+        is_for_all = self._is_for_all(command) and not in_flight.is_done_by_loss(command)
+        needed = self._min_ack_count if is_for_all else min(self._min_ack_count, len(copies))
+        request = self._requests.add(command, on_response, needed, dict(copies))
         for branch, each in copies:
-            answered = partial(self._on_response, request)
             try:
-                branch.transport.request_soon(each, answered)
-            except ConnectionFailedException as error:
-                answered(error)
+                self._request(branch, request, each)
             except Exception:
-                self._requests.pop(id(command), None)
+                self._requests.pop(command)
                 raise
 
+    def _request(self, branch: Branch, request: FanoutRequest, command: Command) -> None:
+        answered = partial(self._requests.responded, request, branch)
+        try:
+            branch.transport.request_soon(command, answered)
+        except ConnectionFailedException as error:
+            answered(error)
+
     def abandon(self, command: Command) -> None:
-        request = self._requests.pop(id(command), None)
+        request = self._requests.pop(command)
         if request is not None:
-            request.is_done = True
-            for branch, each in request.sent:
+            for branch, each in request.waiting.items():
                 branch.transport.abandon(each)
 
     def flush(self) -> None:
@@ -220,15 +218,20 @@ class FanoutTransport(ReconnectingTransport):
 
     def _targets(self, command: Command) -> Sequence[Branch]:
         assert self._primary is not None
+        if not self._is_for_all(command):
+            return [self._primary]
+        if isinstance(command, ActiveMQMessage) and self._has_enough:
+            return self._connected()
+        return self._alive()
+
+    def _is_for_all(self, command: Command) -> bool:
+        """Whether `command` is for all brokers, not for the primary one alone."""
         if isinstance(command, ActiveMQMessage):
             destination = command.destination
-            if not self._fan_out_queues and not (destination and destination.is_topic):
-                return [self._primary]
-            return self._connected() if self._has_enough else self._alive()
-        of_consumers = isinstance(command, _OF_CONSUMERS) or (
-            isinstance(command, RemoveInfo) and isinstance(command.object_id, ConsumerId)
-        )
-        return [self._primary] if of_consumers else self._alive()
+            return self._fan_out_queues or bool(destination and destination.is_topic)
+        if isinstance(command, RemoveInfo):
+            return not isinstance(command.object_id, ConsumerId)
+        return not isinstance(command, _OF_CONSUMERS)
 
     def _connected(self) -> list[Branch]:
         return [branch for branch in self._branches if branch.is_connected]
@@ -239,6 +242,11 @@ class FanoutTransport(ReconnectingTransport):
     def _awaited(self) -> list[Branch]:
         """Return those for which a sender waits."""
         return [b for b in self._branches if b.is_connected or b is self._primary]
+
+    @property
+    def _may_go_on(self) -> bool:
+        """Whether there can still be enough brokers."""
+        return len(self._alive()) >= self._min_ack_count
 
     @property
     def _has_enough(self) -> bool:
@@ -262,7 +270,7 @@ class FanoutTransport(ReconnectingTransport):
         is_primary = branch is self._primary
         if branch.has_failed and error is not None and self._error is None:
             logger.warning("%s is left out: %s", branch.uri, error)
-            if len(self._alive()) < self._min_ack_count or is_primary:
+            if is_primary or not self._may_go_on:
                 self._error = error
                 if self._is_started:
                     self.listener.on_exception(error)
@@ -272,26 +280,6 @@ class FanoutTransport(ReconnectingTransport):
             else:
                 self.interruptions.transport_interrupted(error)
         self._notify()
-
-    def _on_response(self, request: _Request, outcome: Response | Exception) -> None:
-        request.outstanding -= 1
-        if isinstance(outcome, Exception):
-            request.error = request.error or outcome
-        else:
-            request.executed += 1
-        if request.is_done:
-            return
-        if request.executed >= request.needed:
-            assert isinstance(outcome, Response)
-            self._finish(request, outcome)
-        elif request.executed + request.outstanding < request.needed:
-            assert request.error is not None
-            self._finish(request, request.error)
-
-    def _finish(self, request: _Request, outcome: Response | Exception) -> None:
-        request.is_done = True
-        self._requests.pop(id(request.command), None)
-        request.on_response(outcome)
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, anyio.Event()

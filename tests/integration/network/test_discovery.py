@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from pyjms._wakeup import spawn
 from pyjms.aio import ConnectionFactory
 from pyjms.errors import ConfigurationException, JMSException
-from pyjms.jms.destination import Queue
+from pyjms.jms.destination import Queue, Topic
 from pyjms.transport import create_transport
 from pyjms.transport.discovery import DiscoveryAgent, DiscoveryListener, register_agent
 from pyjms.transport.mock import RecordingListener
@@ -26,11 +27,12 @@ from tests.kit.java import JavaProgram, java_program
 from tests.kit.multicast import MemoryNetwork, memory_multicast, real_multicast
 from tests.kit.networks import Network, forwarded
 from tests.kit.processes import BrokerProcess
-from tests.kit.waiting import until
+from tests.kit.waiting import LONGEST_WAIT, until
 
 __all__ = ["java_program", "memory_multicast", "real_multicast"]
 
 ORDERS = Queue("orders")
+PRICES = Topic("prices")
 _groups = itertools.count(1)
 
 
@@ -165,13 +167,107 @@ async def test_a_client_goes_to_what_is_found(network: Network, telling: list[Te
     assert telling[-1].is_stopped
 
 
+class Subscriber:
+    """A subscriber of prices at one broker."""
+
+    def __init__(self, stack: AsyncExitStack, broker: BrokerService) -> None:
+        self._stack = stack
+        self.broker = broker
+        self.consumer: Any = None
+
+    async def open(self) -> Subscriber:
+        factory = ConnectionFactory(self.broker.connect_uri)
+        connection = await self._stack.enter_async_context(await factory.create_connection())
+        await connection.start()
+        self.consumer = await (await connection.create_session()).create_consumer(PRICES)
+        return self
+
+    async def next(self, seconds: float = LONGEST_WAIT) -> str | None:
+        message = await self.consumer.receive(seconds)
+        return None if message is None else message.text
+
+
+async def joined(producer: Any, session: Any, subscriber: Subscriber) -> None:
+    """Publish until a broker that was found has joined; drop what was published."""
+    while True:
+        await producer.send(session.create_text_message("probe"))
+        if await subscriber.next(0.05) == "probe":
+            return
+
+
+@pytest.mark.fact("activemq-edges U6")
+async def test_a_client_at_all_brokers_that_are_found(
+    network: Network, telling: list[Telling], caplog: Any
+) -> None:
+    brokers = [tcp_broker(network, name) for name in "abc"]
+    await network.start(*brokers)
+    urls = [f"{each.connect_uri}?maximumConnections=10" for each in brokers]  # not used
+    factory = ConnectionFactory("fanout:(telling://x)?initialReconnectDelay=1&maxReconnectDelay=5")
+
+    async def tell() -> None:
+        await until(lambda: telling)
+        for service in ("vm://other", "tcp://a b", "amqp://a:1", *urls[:2], *urls[:2]):
+            listener_of(telling).service_added(service)
+
+    async with AsyncExitStack() as stack:
+        first, second, third = [await Subscriber(stack, each).open() for each in brokers]
+        task = spawn(tell, name="tell")
+        connection = await stack.enter_async_context(await factory.create_connection())
+        await task.wait()
+        assert "vm://other is not used" in caplog.text
+        await connection.start()
+        found = listener_of(telling)
+        session = await connection.create_session()
+        producer = await session.create_producer(PRICES)
+        transacted = await connection.create_session(True)
+        in_transaction = await transacted.create_producer(PRICES)
+        await producer.send(session.create_text_message("1"))
+        assert [await first.next(), await second.next()] == ["1", "1"]
+        await in_transaction.send(transacted.create_text_message("2"))
+        found.service_added(urls[2])  # it gets to know the producers and the transaction
+        await joined(producer, session, third)
+        await transacted.commit()
+        await producer.send(session.create_text_message("3"))
+        for subscriber, texts in ((first, ["2", "3"]), (second, ["2", "3"]), (third, ["3"])):
+            heard = [text async for text in until_heard(subscriber, "3")]
+            assert [text for text in heard if text != "probe"] == texts
+        # one leaves: nobody waits for it
+        for index in (1, 2):
+            found.service_removed(urls[index])
+        await brokers[1].stop()
+        await producer.send(session.create_text_message("4"))
+        assert [await first.next(), await third.next()] == ["4", "4"]
+        # fewer than minAckCount: a send waits until another one is found
+        await brokers[2].stop()
+        sending = spawn(producer.send, session.create_text_message("5"), name="send")
+        other = tcp_broker(network, "d")
+        await network.start(other)
+        assert not sending.done
+        found.service_added(other.connect_uri)
+        await sending.wait()
+        assert sending.error is None
+        assert await first.next() == "5"
+    assert telling[-1].is_stopped
+
+
+async def until_heard(subscriber: Subscriber, last: str) -> AsyncIterator[str | None]:
+    """Yield what a subscriber gets, up to a text."""
+    text = None
+    while text != last:
+        text = await subscriber.next()
+        yield text
+
+
 @pytest.mark.parametrize(
     ("url", "why"),
     [
         ("discovery:(multicast://10.0.0.1)", "no multicast address"),
         ("discovery:(multicast://default)?nonsense=1", "nonsense"),
-        ("discovery:(zeroconf://x)", "only the agent static"),
-        ("fanout:(multicast://default)", "only the agent static is supported"),
+        ("discovery:(zeroconf://x)", "or use the agent multicast"),
+        ("fanout:(zeroconf://x)", "or use the agent multicast"),
+        ("fanout:(multicast://10.0.0.1)", "no multicast address"),
+        ("fanout:(multicast://default)?nonsense=1", "nonsense"),
+        ("failover:(multicast://default)", "discovery:"),
         ("peer://", "names no group"),
         ("peer:///name", "names no group"),
         ("peer://group/name?nonsense=1", "nonsense"),
@@ -208,6 +304,15 @@ async def test_the_file_says_where_a_connector_is_announced(
         load_broker_settings(path, environ={})
 
 
+def client_ids(broker: BrokerService) -> set[str | None]:
+    """Return the client ids of what is connected to a broker's first connector."""
+    return {
+        state.info.client_id
+        for connection in broker.connectors[0].connections
+        for state in connection.resources.connections.values()  # type: ignore[attr-defined]
+    }
+
+
 def group() -> str:
     """Return the name of a group that no other test has, on this machine."""
     return f"g{os.getpid()}-{next(_groups)}"
@@ -237,6 +342,11 @@ async def test_brokers_of_a_multicast_group_join(
     await until(lambda: all(len(each.networks.bridges) == 1 for each in brokers[::2]))
     async with await ConnectionFactory(f"discovery:({uri})").create_connection() as connection:
         await connection.start()
+    factory = ConnectionFactory(f"fanout:({uri})?jms.clientID=fan")
+    async with await factory.create_connection() as connection:
+        await connection.start()
+        for each in brokers[::2]:
+            await until(lambda: "fan" in client_ids(each))  # noqa: B023 - called at once
 
 
 @pytest.mark.fact("activemq-edges U2")
@@ -284,10 +394,9 @@ async def test_activemq_and_ours_find_each_other(
         await until(lambda: any(each.serves_broker for each in bridges))  # type: ignore[attr-defined]
         here = await network.client(ours)
         await here.consumer(ORDERS)
-        async with await ConnectionFactory(
-            f"discovery:({uri})?randomize=false"
-        ).create_connection():
-            pass
+        for scheme in ("discovery", "fanout"):  # the latter connects to both brokers
+            async with await ConnectionFactory(f"{scheme}:({uri})").create_connection() as client:
+                await client.start()
         theirs.stop()
         await until(lambda: not connector.bridges)
     finally:
