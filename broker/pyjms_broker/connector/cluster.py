@@ -154,8 +154,11 @@ class ClusterClients:
         self._others.append(url)
         self._tell_all()
 
-    def broker_left(self, info: BrokerInfo) -> None:
-        """Note that a bridge to a broker has ended; remove the broker if that is wished."""
+    def broker_left(self, info: BrokerInfo, *, tell: bool = True) -> None:
+        """Note that a bridge to a broker has ended; remove the broker if that is wished.
+
+        `tell`: whether the clients hear of it.
+        """
         url = info.broker_url or ""
         if url not in self._bridges:
             return
@@ -163,7 +166,8 @@ class ClusterClients:
         if self._bridges[url] > 0:
             return
         del self._bridges[url]
-        if self._attributes.update_cluster_clients_on_remove and self._remove(url):
+        on_remove = self._attributes.update_cluster_clients_on_remove
+        if on_remove and self._remove(url) and tell:
             self._tell_all()
 
     def _is_listed(self, info: BrokerInfo, url: str) -> bool:

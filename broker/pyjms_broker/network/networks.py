@@ -31,6 +31,7 @@ class Networks:
         self._started: dict[NetworkBridge, None] = {}
         self.connectors: list[NetworkConnector] = []
         self._duplex = DuplexBridges(host)
+        self._is_stopping = False
 
     @property
     def duplex_bridges(self) -> list[ReverseBridge]:
@@ -113,19 +114,24 @@ class Networks:
             connector.cluster.broker_joined(bridge.remote)
 
     def ended(self, bridge: NetworkBridge) -> None:
-        """Tell them of its end."""
+        """Tell them of its end.
+
+        Clients hear nothing of it when this broker stops: the other brokers are where they go.
+        """
         self._started.pop(bridge, None)
         self._host.broker.network_bridge_stopped(bridge.remote)
         for connector in self._host.connectors:
-            connector.cluster.broker_left(bridge.remote)
+            connector.cluster.broker_left(bridge.remote, tell=not self._is_stopping)
 
     def start(self) -> None:
         """Start all network connectors, in the background."""
+        self._is_stopping = False
         for connector in self.connectors:
             connector.start()
 
     async def stop(self) -> None:
-        """End all bridges. Idempotent."""
+        """End all bridges: the broker stops. Idempotent."""
+        self._is_stopping = True
         for connector in self.connectors:
             await connector.stop()
         await self._duplex.stop()

@@ -7,24 +7,23 @@ delivered.
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
-import yaml
 
 from pyjms import JmsApplication, Message, PyjmsSettings, jms_listener
 from tests.kit.cut_transfers import FAST
 from tests.kit.java_brokers import SEGMENT_SIZE, activemq_command
 from tests.kit.processes import accepted_url, started
+from tests.kit.shared_store import free_ports, sharing_commands
 from tests.kit.waiting import LONGEST_WAIT
 
 __all__ = ["activemq_command"]
@@ -93,46 +92,11 @@ def end_in_order(child: subprocess.Popen[str], command: list[str]) -> None:
         child.stdin.close()
 
 
-@contextmanager
-def free_ports() -> Iterator[list[int]]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    yield [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-
-
-def our_commands(folder: Path, ports: list[int]) -> list[list[str]]:
-    store = {
-        "type": "kahadb",
-        "directory": str(folder / "store"),
-        "lock_acquire_sleep_interval": "50ms",
-    }
-    commands = []
-    for port in ports:
-        path = folder / f"broker-{port}.yaml"
-        connectors = [{"uri": f"tcp://127.0.0.1:{port}"}]
-        path.write_text(
-            yaml.safe_dump(
-                {
-                    "broker_name": f"b{port}",
-                    "data_directory": str(folder / f"data-{port}"),
-                    "persistence": store,
-                    "connectors": connectors,
-                    "policies": [{"destination": ">", "persist_jms_redelivered": True}],
-                }
-            ),
-            encoding="utf-8",
-        )
-        commands.append([sys.executable, "-m", "pyjms_broker", "start", "--config", str(path)])
-    return commands
-
-
 @pytest.fixture(params=["ours", pytest.param("activemq", marks=pytest.mark.activemq)])
 async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Pair]:
-    with free_ports() as ports:
-        pass
+    ports = free_ports()
     if request.param == "ours":
-        commands = our_commands(tmp_path, ports)
+        commands = sharing_commands(tmp_path, ports)
     else:
         program = request.getfixturevalue("activemq_command")
         data = str(tmp_path / "data")

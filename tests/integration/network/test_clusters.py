@@ -52,8 +52,14 @@ async def client(*services: BrokerService, options: str = "randomize=false") -> 
 
 
 @pytest.mark.fact("activemq-edges NW10", "activemq-edges U8")
-async def test_a_client_goes_to_a_broker_that_it_was_told_of(network: Network) -> None:
-    first, second = [cluster_broker(network, each) for each in "ab"]
+@pytest.mark.parametrize("on_remove", [True, False])
+async def test_a_client_goes_to_a_broker_that_it_was_told_of(
+    network: Network, on_remove: bool
+) -> None:
+    """Also if brokers leave the list: one that stops does not take the others off it."""
+    first, second = [
+        cluster_broker(network, each, update_cluster_clients_on_remove=on_remove) for each in "ab"
+    ]
     await network.start(second)
     join(first, second)
     await network.start(first)

@@ -1,0 +1,129 @@
+"""Java clients with `failover:` and several of our brokers: a network, and a shared store."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+from pyjms_broker.connector.cluster import ClusterAttributes
+from pyjms_broker.network import NetworkConnectorAttributes
+from pyjms_broker.service import BrokerService
+from tests.kit.java import JavaProgram
+from tests.kit.networks import Network, network
+from tests.kit.processes import accepted_url, started
+from tests.kit.shared_store import free_ports, sharing_commands
+from tests.kit.waiting import until
+
+__all__ = ["network"]
+
+pytestmark = pytest.mark.activemq
+
+OPTIONS = "initialReconnectDelay=20&maxReconnectDelay=100&useExponentialBackOff=false"
+CLIENTS = 4
+COUNT = 150
+PROGRAM = Path(__file__).with_name("program")
+
+
+def cluster_broker(network: Network, name: str) -> BrokerService:
+    service = network.broker(name)
+    door = service.add_connector("tcp://127.0.0.1:0")
+    door.cluster.attributes = ClusterAttributes(
+        update_cluster_clients=True,
+        rebalance_cluster_clients=True,
+        update_cluster_clients_on_remove=True,
+    )
+    return service
+
+
+def clients_of(service: BrokerService) -> int:
+    """Return the number of clients of the broker's port that are no bridges."""
+    (door,) = service.connectors
+    return sum(not each.serves_broker for each in door.connections)  # type: ignore[attr-defined]
+
+
+async def line_of(java: Any) -> str:
+    """Return what the program says next."""
+    return str(await anyio.to_thread.run_sync(java.stdout.readline)).strip()
+
+
+async def exchange(java: Any, text: str) -> None:
+    """Let each client send to the next one."""
+    java.stdin.write(f"{text}\n")
+    java.stdin.flush()
+    assert await line_of(java) == f"got {text}"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.fact("activemq-edges NW10")
+async def test_java_clients_spread_over_a_network_and_outlive_its_brokers(
+    network: Network, java_program: JavaProgram, tmp_path: Path
+) -> None:
+    first, second = [cluster_broker(network, name) for name in "ab"]
+    await network.start(second, first)
+    url = f"failover:({first.connect_uri})?{OPTIONS}"
+    log = tmp_path / "java.log"
+    with started([*java_program(PROGRAM), "Cluster", url, str(CLIENTS)], log) as java:
+        assert await line_of(java) == "connected", log.read_text(encoding="utf-8")
+        assert (clients_of(first), clients_of(second)) == (CLIENTS, 0)
+        second.add_network_connector(
+            f"static:({first.connect_uri})",
+            NetworkConnectorAttributes(name="join", duplex=True),
+        ).start()
+        await until(lambda: clients_of(first) == clients_of(second) == CLIENTS // 2)
+        await exchange(java, "over the bridges")
+        await first.stop()
+        await until(lambda: clients_of(second) == CLIENTS)
+        await exchange(java, "at the broker that is left")
+        java.stdin.close()
+        assert await anyio.to_thread.run_sync(java.wait) == 0, log.read_text(encoding="utf-8")
+
+
+def wait_for(java: Any, line: str) -> None:
+    for said in java.stdout:
+        if said.strip() == line:
+            return
+    pytest.fail(f"the clients ended before {line!r}")
+
+
+@pytest.mark.timeout(120)
+def test_java_clients_live_through_kills_of_two_brokers_with_one_store(
+    java_program: JavaProgram, tmp_path: Path
+) -> None:
+    """Each time the other broker, which waits for the store, takes over."""
+    ports = free_ports()
+    commands = sharing_commands(tmp_path, ports)
+    url = f"failover:({','.join(f'tcp://127.0.0.1:{port}' for port in ports)})?{OPTIONS}"
+    log = tmp_path / "java.log"
+    with ExitStack() as stack:
+        starts = iter(range(100))
+
+        def start(index: int) -> tuple[Any, Path]:
+            broker_log = tmp_path / f"broker-{index}-{next(starts)}.log"
+            return stack.enter_context(started(commands[index], broker_log)), broker_log
+
+        master = start(0)
+        accepted_url(*master)
+        slave = start(1)
+        serving = 0
+        command = [*java_program(PROGRAM), "Failover", url, str(COUNT)]
+        java = stack.enter_context(started(command, log))
+        for sent in ("sent 40", "sent 90"):
+            wait_for(java, sent)
+            master[0].kill()
+            master[0].wait()
+            master, slave = slave, start(serving)
+            serving = 1 - serving
+            accepted_url(*master)
+        found = json.loads(java.stdout.read().splitlines()[-1])
+        assert java.wait() == 0, log.read_text(encoding="utf-8")
+    everything = list(range(1, COUNT + 1))
+    found["batches"] += found["in doubt"]
+    for kind in ("plain", "batches", "durable"):
+        assert sorted(set(found[kind])) == everything, kind
+    assert sorted(found["plain"]) == everything  # what was sent again was recognized
+    assert "Exception in thread" not in log.read_text(encoding="utf-8")
