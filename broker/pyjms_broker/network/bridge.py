@@ -15,7 +15,12 @@ from typing import TypeAlias
 import anyio
 
 from pyjms._logger import get_logger
-from pyjms.errors import ConfigurationException, ConnectionFailedException, JMSException
+from pyjms.errors import (
+    ConfigurationException,
+    ConnectionFailedException,
+    InvalidClientIDException,
+    JMSException,
+)
 from pyjms.transport import create_transport
 from pyjms.transport.openwire import from_throwable
 from pyjms.wire.openwire.commands import (
@@ -157,10 +162,21 @@ class NetworkBridge:
                 f"Network connector {attributes.name}: {self._where} leads to this broker itself",
                 hint="name other brokers only",
             )
+        if self.remote_name == host.broker_name:
+            logger.warning(
+                "Network connector %s: %s is a broker named %s, as this one is; give each broker "
+                "of a network a name of its own, of which the bridges' client ids are made",
+                attributes.name,
+                remote.transport.remote_address,
+                self.remote_name,
+            )
         await self._introduce(remote)
         token = attributes.client_id_token
         client_id = token.join((attributes.name, host.broker_name, "outbound"))
-        await remote.open(client_id, *self._remote_login())
+        try:
+            await remote.open(client_id, *self._remote_login())
+        except InvalidClientIDException as error:
+            raise self._explained(error) from error
         self._local = local = LocalEnd(local_transport(host), self._on_local, self.fail)
         await local.start()
         client_id = token.join(
@@ -336,13 +352,23 @@ class NetworkBridge:
         elif isinstance(command, ActiveMQMessage) and command.type == ADVISORY_TYPE:
             self.on_advisory(command)  # ActiveMQ forwards them over a duplex connection
         elif isinstance(command, ConnectionErrorCommand):
-            self.fail(from_throwable(command.exception))
+            self.fail(self._explained(from_throwable(command.exception)))
         elif isinstance(command, ShutdownInfo):
             self.fail(ConnectionFailedException(f"Broker {self.remote_name} stops"))
         elif isinstance(command, BrokerSubscriptionInfo):
             self.on_subscriptions(command)
         elif self._inbound is not None:
             self._inbound.take(command)
+
+    def _explained(self, error: Exception) -> Exception:
+        """Return an error of the remote broker, with what it means if the client id is in use."""
+        if not isinstance(error, InvalidClientIDException):
+            return error
+        return InvalidClientIDException(
+            error.reason,
+            hint=f"another broker of the network may be named {self._host.broker_name}, too; or "
+            f"{self.remote_name} has not noticed yet that an earlier bridge has ended",
+        )
 
     def on_subscriptions(self, command: BrokerSubscriptionInfo) -> None:
         """Learn of all durable subscriptions of the remote broker."""
