@@ -1,9 +1,10 @@
 """The fanout transport over the brokers that an agent finds.
 
 A broker that is found later gets to know the client, except for its consumers, and takes part from
-then on. One that is not announced any more is left out once it is not connected any more, unless it is the primary
-broker. What was found in the network is not trusted: see `read_address`; a limited number of
-brokers is used, and one that cannot be reached makes room for the next. (activemq-edges U6, U7)
+then on. One that is no longer announced is left out once its connection is lost, unless it is the
+primary broker. What was found in the network is not trusted: see `read_address`; a limited number
+of brokers is used, and one that cannot be reached makes room for the next.
+(activemq-edges U6, U7)
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class DiscoveringFanout(FanoutTransport):
         self._join(branch)
 
     def service_removed(self, service: str) -> None:
-        """Leave out a broker that is not announced any more; while it is connected it takes part."""
+        """Leave out a broker that is no longer announced, once it is not connected."""
         if service in self._found:
             self._withdrawn.add(service)
             self._leave_out_withdrawn()
