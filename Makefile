@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Processes that share the tests out (0: no sharing): more than processors, since a third of the
 # tests' time is spent waiting. Each has its own ports and folders; tests that
-# share a costly resource run in one of them (tests/kit/parallel.py).
+# share a costly resource run in one of them (tests/kit/runs/parallel.py).
 WORKERS ?= $(shell expr 2 + `getconf _NPROCESSORS_ONLN`)
 PYTEST := $(BIN)/python -m pytest
 # A test that hangs ends its worker, and so the run: pytest-xdist may hang behind a new worker.
@@ -60,11 +60,11 @@ integration: venv
 
 # The Java programs of these tests and the artifacts of Maven: each test makes what is absent, too.
 java: venv
-	$(BIN)/python -m tests.kit.java
+	$(BIN)/python -m tests.kit.servers.java_programs
 
 # Programs of users on every Python of this machine; those that are not there are skipped.
 pythons: venv
-	$(BIN)/python -m tests.kit.other_pythons
+	$(BIN)/python -m tests.kit.processes.other_pythons
 
 check: venv
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from pyjms.testing.spark_names import run_pipeline, spark
-from tests.kit.event_loops import one_loop_each
-from tests.kit.parallel import (
+from tests.kit.runs.event_loops import one_loop_each
+from tests.kit.runs.parallel import (
     FileOrGroupScheduling,
     add_groups,
     each_with_other_folders,
     longest_first,
 )
-from tests.kit.plain_logs import format_logs_plainly
-from tests.kit.temporary_folders import keep_temporary_folders_in_memory
+from tests.kit.runs.plain_logs import format_logs_plainly
+from tests.kit.runs.temporary_folders import keep_temporary_folders_in_memory
 
 
 @pytest.fixture(params=["asyncio", "trio"])

@@ -1,10 +1,10 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.openwire_attacker import (
+from tests.kit.brokers.openwire_attacker import (
     gone,
     peer,
     serves,
     service,
 )
-from tests.kit.stomp import stomp, stomp_broker
+from tests.kit.stomp.client import stomp, stomp_broker
 from tests.kit.tls import files, make_files, tls_broker

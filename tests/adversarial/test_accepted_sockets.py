@@ -27,7 +27,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms_broker.service import BrokerService
-from tests.kit.openwire_attacker import Connect
+from tests.kit.brokers.openwire_attacker import Connect
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: closing sends a reset."""

@@ -14,7 +14,7 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ExceptionResponse
 from pyjms_broker.service import BrokerService
-from tests.kit.openwire_attacker import Connect
+from tests.kit.brokers.openwire_attacker import Connect
 
 HELLO = b"\0\0\0\x10\1ActiveMQ\0\0\0\x0c\0\0\0"
 

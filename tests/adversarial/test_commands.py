@@ -39,7 +39,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.connector.openwire.client_resources import MAXIMUM_SHARED
 from pyjms_broker.service import BrokerService
-from tests.kit.openwire_attacker import Connect
+from tests.kit.brokers.openwire_attacker import Connect
 
 Q = Queue("q")
 

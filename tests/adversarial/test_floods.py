@@ -31,7 +31,7 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
 )
 from pyjms_broker.service import BrokerService
-from tests.kit.openwire_attacker import Connect
+from tests.kit.brokers.openwire_attacker import Connect
 from tests.kit.waiting import until
 
 KIB = 1024

@@ -9,8 +9,8 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms.transport.writer import HIGH_WATER
-from tests.kit.stomp import StompBroker, StompClient
-from tests.kit.stomp_fuzz import PARTS
+from tests.kit.stomp.client import StompBroker, StompClient
+from tests.kit.stomp.codec_fuzz import PARTS
 
 KIB = 1024
 

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit import stomp_body_fuzz, stomp_fuzz, stomp_socket_fuzz
+from tests.kit.stomp import body_fuzz, codec_fuzz, socket_fuzz
 
 SMALL, MILLION = 3000, 1_000_000
 
 
 def test_bodies() -> None:
-    assert stomp_body_fuzz.run(SMALL)
+    assert body_fuzz.run(SMALL)
 
 
 async def test_frames_over_sockets() -> None:
-    assert await stomp_socket_fuzz.run(SMALL)
+    assert await socket_fuzz.run(SMALL)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_a_million_inputs_for_the_codec() -> None:
-    assert stomp_fuzz.run(MILLION)
+    assert codec_fuzz.run(MILLION)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_a_million_bodies() -> None:
-    assert stomp_body_fuzz.run(MILLION)
+    assert body_fuzz.run(MILLION)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_million_frames_over_sockets() -> None:
-    assert await stomp_socket_fuzz.run(MILLION)
+    assert await socket_fuzz.run(MILLION)

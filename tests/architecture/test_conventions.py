@@ -14,7 +14,7 @@ import pytest
 
 import pyjms
 from pyjms._distribution import DISTRIBUTION
-from tests.kit.parallel import SOURCE_TREE
+from tests.kit.runs.parallel import SOURCE_TREE
 from tests.kit.source_tree import FILES, ROOT, relative, tree
 
 pytestmark = pytest.mark.xdist_group(SOURCE_TREE)

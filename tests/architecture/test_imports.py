@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.parallel import SOURCE_TREE
+from tests.kit.runs.parallel import SOURCE_TREE
 from tests.kit.source_tree import cycles, import_graph
 
 pytestmark = pytest.mark.xdist_group(SOURCE_TREE)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 
 import pytest
 
-from tests.kit.parallel import SOURCE_TREE
-from tests.kit.source_tree import FILES, functions, modules_by_package, relative
+from tests.kit.runs.parallel import SOURCE_TREE
+from tests.kit.source_tree import FILES, ROOT, functions, modules_by_package, relative
 
 pytestmark = pytest.mark.xdist_group(SOURCE_TREE)
 
@@ -36,6 +37,16 @@ def test_modules_are_short() -> None:
 def test_packages_are_small() -> None:
     sizes = {package: len(modules) for package, modules in modules_by_package().items()}
     assert {package: size for package, size in sizes.items() if size > PACKAGE_LIMIT} == {}
+
+
+def test_folders_of_tests_are_small() -> None:
+    modules = {
+        path.relative_to(ROOT)
+        for path in (ROOT / "tests").rglob("*.py")
+        if path.stem not in {"__init__", "conftest"}
+    }
+    sizes = Counter(path.parent.as_posix() for path in modules)
+    assert {folder: size for folder, size in sizes.items() if size > PACKAGE_LIMIT} == {}
 
 
 def test_functions_are_short() -> None:

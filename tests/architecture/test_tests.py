@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.kit.event_loops import EVERY_LOOP, one_loop_each
-from tests.kit.parallel import (
+from tests.kit.runs.event_loops import EVERY_LOOP, one_loop_each
+from tests.kit.runs.parallel import (
     SECONDS,
     SOURCE_TREE,
     SPARK_FILES,

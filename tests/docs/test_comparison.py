@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.kit.processes import ROOT
+from tests.kit.processes.children import ROOT
 
 PAGE = ROOT / "docs" / "comparison.md"
 ROWS = [

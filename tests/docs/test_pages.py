@@ -14,7 +14,7 @@ import yaml
 
 from pyjms import PyjmsSettings, jms_listener, load_settings
 from pyjms.testing.app import JmsTestApp
-from tests.kit.processes import ROOT, environment
+from tests.kit.processes.children import ROOT, environment
 
 DOCS = ROOT / "docs"
 FILE = re.compile(r"^```\w+\n# (\S+\.\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

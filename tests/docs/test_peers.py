@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.kit.peers import BROKERS, DIFFERENCES
+from tests.kit.servers.peers import BROKERS, DIFFERENCES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "peers.md"
 KINDS = {

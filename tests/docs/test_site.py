@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.processes import ROOT, environment
+from tests.kit.processes.children import ROOT, environment
 
 DOCS = ROOT / "docs"
 CONFIGURATION = ROOT / "config" / "site" / "mkdocs.yml"

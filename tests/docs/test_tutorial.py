@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.processes import ROOT, die_with_parent, our_broker
-from tests.kit.user_programs import Running, installed, program_environment
+from tests.kit.processes.children import ROOT, die_with_parent, our_broker
+from tests.kit.processes.user_programs import Running, installed, program_environment
 
 __all__ = ["installed", "our_broker"]
 

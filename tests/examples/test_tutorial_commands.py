@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.broker_commands import broker_process, free_port, listening_at, stopped
-from tests.kit.processes import ROOT, die_with_parent, environment
-from tests.kit.user_programs import TIMEOUT, Running
+from tests.kit.brokers.commands import broker_process, free_port, listening_at, stopped
+from tests.kit.processes.children import ROOT, die_with_parent, environment
+from tests.kit.processes.user_programs import TIMEOUT, Running
 
 QUEUE_TEXTS = [f"received: {text} to the queue" for text in ("one", "two", "three")]
 TOPIC_TEXTS = [f"received: {text} to the topic" for text in ("one", "two", "three")]

@@ -13,7 +13,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from tests.kit.forked_python import run_python
+from tests.kit.processes.forked_python import run_python
 
 __all__ = ["install", "recipe_files", "run_recipe"]
 

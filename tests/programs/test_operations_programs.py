@@ -17,9 +17,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.kit.interpreters import VERSIONS
-from tests.kit.processes import accepted_url, started
-from tests.kit.user_programs import TIMEOUT, Make, Running
+from tests.kit.processes.children import accepted_url, started
+from tests.kit.processes.interpreters import VERSIONS
+from tests.kit.processes.user_programs import TIMEOUT, Make, Running
 
 pytestmark = [pytest.mark.pythons, pytest.mark.parametrize("version", VERSIONS)]
 

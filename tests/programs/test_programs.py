@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.interpreters import VERSIONS
-from tests.kit.user_programs import Make
+from tests.kit.processes.interpreters import VERSIONS
+from tests.kit.processes.user_programs import Make
 
 pytestmark = [pytest.mark.pythons, pytest.mark.parametrize("version", VERSIONS)]
 

@@ -1,4 +1,4 @@
 """Fixtures of the unit tests."""
 
+from tests.kit.clients.jms_provider import provider
 from tests.kit.data import oracle
-from tests.kit.jms_provider import provider

@@ -14,7 +14,7 @@ from pyjms_broker.store.jobs import (
     MemoryJobSchedulerStore,
     ScheduledJob,
 )
-from tests.kit.store_factories import FACTORIES, StoreFactory
+from tests.kit.stores.factories import FACTORIES, StoreFactory
 
 
 @pytest.mark.fact(

@@ -1,6 +1,6 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.broker_comparison import (
+from tests.kit.brokers.comparison import (
     broker_url,
     connect,
     name,

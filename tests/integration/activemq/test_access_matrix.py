@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.access_matrix import OPERATIONS, expected, found, java_arguments
-from tests.kit.java import JavaProgram
-from tests.kit.java_brokers import ACTIVEMQ
-from tests.kit.processes import accepted_url, started
+from tests.kit.brokers.access_matrix import OPERATIONS, expected, found, java_arguments
+from tests.kit.processes.children import accepted_url, started
+from tests.kit.servers.java_brokers import ACTIVEMQ
+from tests.kit.servers.java_programs import JavaProgram
 
 
 @pytest.fixture

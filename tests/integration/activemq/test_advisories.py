@@ -17,8 +17,8 @@ from pyjms.wire.openwire.commands import (
     Throwable,
 )
 from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
-from tests.kit.policy_brokers import activemq_with_policies, connect, policy_broker
-from tests.kit.raw_client import RawClient
+from tests.kit.brokers.policies import activemq_with_policies, connect, policy_broker
+from tests.kit.clients.raw import RawClient
 
 __all__ = ["activemq_with_policies", "connect", "policy_broker"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.command_line import objects, pyjms
+from tests.kit.processes.command_line import objects, pyjms
 
 pytestmark = pytest.mark.activemq
 

@@ -19,7 +19,7 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
     XATransactionId,
 )
-from tests.kit.raw_client import RawClient
+from tests.kit.clients.raw import RawClient
 
 pytestmark = pytest.mark.activemq
 

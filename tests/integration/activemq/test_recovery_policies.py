@@ -10,8 +10,8 @@ from pyjms import _clock
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import decode_map, decode_text, encode_map
-from tests.kit.policy_brokers import activemq_with_policies, connect, policy_broker
-from tests.kit.raw_client import RawClient
+from tests.kit.brokers.policies import activemq_with_policies, connect, policy_broker
+from tests.kit.clients.raw import RawClient
 
 __all__ = ["activemq_with_policies", "connect", "policy_broker"]
 

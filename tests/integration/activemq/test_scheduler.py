@@ -18,7 +18,7 @@ from pyjms.core.template import JmsTemplate
 from pyjms.errors import JMSException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, Topic
-from tests.kit.destination_names import destination_name
+from tests.kit.brokers.destination_names import destination_name
 
 pytestmark = pytest.mark.activemq
 TOPIC = Topic("ActiveMQ.Scheduler.Management")

@@ -13,9 +13,9 @@ import pytest
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import ConsumerControl, ConsumerId, MessagePull
-from tests.kit.java_brokers import ACTIVEMQ
-from tests.kit.processes import accepted_url, started
-from tests.kit.raw_client import RawClient
+from tests.kit.clients.raw import RawClient
+from tests.kit.processes.children import accepted_url, started
+from tests.kit.servers.java_brokers import ACTIVEMQ
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.activemq

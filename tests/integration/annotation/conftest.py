@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.redelivery import pyjms_broker_url
+from tests.kit.clients.redelivery import pyjms_broker_url

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pyjms.support.embedded_broker import EmbeddedBroker
-from tests.kit.annotated_listeners import DECIDED_OTHERWISE, check, replay
 from tests.kit.data import spring_oracle
+from tests.kit.listeners.annotated import DECIDED_OTHERWISE, check, replay
 
 
 async def test_annotated_listeners_do_what_spring_s_did(

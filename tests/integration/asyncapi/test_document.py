@@ -17,7 +17,7 @@ from pyjms import JmsApplication, PyjmsSettings, jms_listener
 from pyjms.asyncapi.document import asyncapi_document
 from pyjms.asyncapi.page import html_page
 from tests.integration.asyncapi import shop_of_documents as shop
-from tests.kit.forked_python import run_python
+from tests.kit.processes.forked_python import run_python
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = json.loads((ROOT / "tests" / "data" / "asyncapi-3.0.0.json").read_text("utf-8"))

@@ -1,6 +1,6 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.raw_client import (
+from tests.kit.clients.raw import (
     broker_with,
     connect,
     raw_client,

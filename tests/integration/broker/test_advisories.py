@@ -29,7 +29,7 @@ from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
 from pyjms_broker.service import BrokerService
-from tests.kit.raw_client import BrokerWith, Connect
+from tests.kit.clients.raw import BrokerWith, Connect
 
 A = "ActiveMQ.Advisory."
 TEMPORARIES = Topic(f"{A}TempQueue,{A}TempTopic")

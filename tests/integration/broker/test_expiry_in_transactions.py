@@ -12,7 +12,7 @@ from pyjms.wire.openwire.commands import AckType, TransactionType
 from pyjms.wire.openwire.primitives import decode_text
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
-from tests.kit.region import ManualClock, clock
+from tests.kit.brokers.region import ManualClock, clock
 
 __all__ = ["clock"]
 

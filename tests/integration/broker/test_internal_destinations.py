@@ -16,8 +16,8 @@ from pyjms.errors import (
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms_broker.service import BrokerService
 from pyjms_broker.virtual.composite import CompositeQueue, FilteredDestination
-from tests.kit.internal_messages import store_internal
-from tests.kit.raw_client import Connect
+from tests.kit.brokers.internal_messages import store_internal
+from tests.kit.clients.raw import Connect
 
 MARKS = "PyJMS.Ranges.Marks"
 INTERNAL = [

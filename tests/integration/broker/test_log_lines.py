@@ -13,7 +13,7 @@ from pyjms.aio import ConnectionFactory
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms_broker.service import BrokerService
-from tests.kit.ranges import RangesClient
+from tests.kit.stores.ranges import RangesClient
 
 FORGED = "x\nERROR forged\r\x1b[2J\x9b31m\u2028"
 ESCAPED = r"x\nERROR forged\r\x1b[2J\x9b31m\u2028"

@@ -17,7 +17,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.primitives import decode_map, decode_text
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.raw_client import Connect
+from tests.kit.clients.raw import Connect
 
 
 def body(message: object) -> str | None:

@@ -17,7 +17,7 @@ from pyjms_broker.testing import EmbeddedTestBroker
 from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
 from pyjms_broker.virtual.mirrored import MirroredQueue
 from pyjms_broker.virtual.topic import VirtualTopic
-from tests.kit.raw_client import BrokerWith, Connect
+from tests.kit.clients.raw import BrokerWith, Connect
 
 T = Topic("VirtualTopic.t")
 A, B = Queue("Consumer.A.VirtualTopic.t"), Queue("Consumer.B.VirtualTopic.t")

@@ -14,7 +14,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.primitives import decode_text
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.raw_client import Connect
+from tests.kit.clients.raw import Connect
 
 
 @pytest.mark.fact("activemq-broker X5")

@@ -6,8 +6,8 @@ import pytest
 
 from pyjms_broker.service import BrokerService
 from pyjms_broker.web import WebConfiguration
-from tests.kit.broker_comparison import name
-from tests.kit.managed_broker import ManagedBroker, managed_broker
+from tests.kit.brokers.comparison import name
+from tests.kit.brokers.managed import ManagedBroker, managed_broker
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from pyjms import ConnectionFactory
-from tests.kit.command_line import pyjms
-from tests.kit.java import JAR_FOLDER, JARS, QUIET
+from tests.kit.processes.command_line import pyjms
+from tests.kit.servers.java_programs import JAR_FOLDER, JARS, QUIET
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from pyjms.support.dead_letters import ORIGINAL_DESTINATION
 from pyjms_broker.cli.management.selectors import as_selector
 from pyjms_broker.cli.start import serve
 from pyjms_broker.service import BrokerService
-from tests.kit.command_line import objects, pyjms
-from tests.kit.managed_broker import ManagedBroker
+from tests.kit.brokers.managed import ManagedBroker
+from tests.kit.processes.command_line import objects, pyjms
 from tests.kit.waiting import until
 
 

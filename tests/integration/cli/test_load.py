@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.command_line import objects, pyjms
+from tests.kit.processes.command_line import objects, pyjms
 
 
 @pytest.mark.fact("activemq-edges CL8")

@@ -8,9 +8,9 @@ import pytest
 
 from pyjms_broker.service import BrokerService
 from pyjms_broker.web import WebConfiguration
-from tests.kit.command_line import objects, pyjms
-from tests.kit.managed_broker import ManagedBroker, managed_broker
-from tests.kit.security import simple, user
+from tests.kit.brokers.managed import ManagedBroker, managed_broker
+from tests.kit.brokers.security import simple, user
+from tests.kit.processes.command_line import objects, pyjms
 
 
 def broker(managed: ManagedBroker, *arguments: str, **environment: str) -> Any:

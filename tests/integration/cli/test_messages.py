@@ -14,7 +14,7 @@ import pytest
 from pyjms.client.factory import ConnectionFactory
 from pyjms.jms.bodies import MapMessage, StreamMessage
 from pyjms.jms.destination import Queue
-from tests.kit.command_line import objects, pyjms
+from tests.kit.processes.command_line import objects, pyjms
 
 MAIN = [sys.executable, "-c", "from pyjms.cli.main import main; main()"]
 IGNORING = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "

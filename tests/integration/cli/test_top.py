@@ -13,8 +13,8 @@ from pyjms_broker.cli.management.jolokia import JolokiaClient
 from pyjms_broker.cli.top.application import TopApp
 from pyjms_broker.cli.top.order import COLUMNS, Choice
 from pyjms_broker.cli.top.sampling import Sampler
-from tests.kit.command_line import pyjms
-from tests.kit.managed_broker import ManagedBroker
+from tests.kit.brokers.managed import ManagedBroker
+from tests.kit.processes.command_line import pyjms
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 

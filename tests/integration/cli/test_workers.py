@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pyjms import CachingConnectionFactory, ConnectionFactory, JmsTemplate
-from tests.kit.processes import die_with_parent, our_broker
-from tests.kit.user_programs import TIMEOUT, Running, installed, program_environment
+from tests.kit.processes.children import die_with_parent, our_broker
+from tests.kit.processes.user_programs import TIMEOUT, Running, installed, program_environment
 
 __all__ = ["installed", "our_broker"]
 

@@ -1,4 +1,4 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.blocking import no_blocking_calls
-from tests.kit.embedded_client import broker, client, clock
+from tests.kit.clients.embedded import broker, client, clock
+from tests.kit.runs.blocking import no_blocking_calls

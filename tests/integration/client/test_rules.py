@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.client_rules import NOT_HERE, RULES, check_rule
+from tests.kit.clients.rules import NOT_HERE, RULES, check_rule
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pyjms_broker.service import BrokerService
-from tests.kit.console import Console, console_of, furnished
-from tests.kit.networks import network
-from tests.kit.raw_client import RawClient
+from tests.kit.brokers.networks import network
+from tests.kit.clients.raw import RawClient
+from tests.kit.web.console import Console, console_of, furnished
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms_broker.service import BrokerService
-from tests.kit.console import Console, console_of, notice_of
-from tests.kit.security import simple, user
+from tests.kit.brokers.security import simple, user
+from tests.kit.web.console import Console, console_of, notice_of
 
 
 @pytest.fixture

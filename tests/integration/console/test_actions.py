@@ -8,8 +8,8 @@ import pytest
 
 from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.service import BrokerService
-from tests.kit.console import HOSTILE, Console, console_of, notice_of
-from tests.kit.raw_client import RawClient
+from tests.kit.clients.raw import RawClient
+from tests.kit.web.console import HOSTILE, Console, console_of, notice_of
 
 ORDERS = {"kind": "queue", "name": "orders"}
 DEAD = {"kind": "queue", "name": "ActiveMQ.DLQ"}

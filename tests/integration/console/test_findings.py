@@ -15,9 +15,9 @@ from pyjms_broker.console.model.segments import kept_segments
 from pyjms_broker.region.queue.queue import Queue as BrokerQueue
 from pyjms_broker.service import BrokerService
 from pyjms_broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
-from tests.kit.console import Console, console_of
-from tests.kit.raw_client import RawClient
+from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until
+from tests.kit.web.console import Console, console_of
 
 
 async def test_a_blocked_producer_and_a_full_memory_are_warnings() -> None:

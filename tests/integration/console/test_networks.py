@@ -8,9 +8,9 @@ from html import unescape
 import pytest
 
 from pyjms.jms.destination import Queue
-from tests.kit.console import Console, console_of, notice_of
-from tests.kit.networks import Network, forwarded
+from tests.kit.brokers.networks import Network, forwarded
 from tests.kit.waiting import until
+from tests.kit.web.console import Console, console_of, notice_of
 
 
 def row_of(text: str, header: str) -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms_broker.service import BrokerService
-from tests.kit.console import HOSTILE, Console, notice_of
-from tests.kit.raw_client import RawClient
+from tests.kit.clients.raw import RawClient
+from tests.kit.web.console import HOSTILE, Console, notice_of
 
 PAGES = (
     *("", "queues", "topics", "subscribers", "connections", "network", "scheduled"),

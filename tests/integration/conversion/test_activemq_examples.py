@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from pyjms_broker.cli.main import app
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from tests.kit.client_checks import exchange_message
+from tests.kit.brokers.multicast import memory_multicast
+from tests.kit.clients.checks import exchange_message
 from tests.kit.data import DATA
-from tests.kit.multicast import memory_multicast
 
 __all__ = ["memory_multicast"]
 

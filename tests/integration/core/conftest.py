@@ -1,8 +1,8 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.data import oracle
-from tests.kit.embedded_template import (
+from tests.kit.clients.embedded_template import (
     broker,
     factory,
     template,
 )
+from tests.kit.data import oracle

@@ -12,7 +12,7 @@ from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.single import SingleConnectionFactory
 from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.core.template import JmsTemplate
-from tests.kit.embedded_urls import broker, url
+from tests.kit.clients.embedded_urls import broker, url
 
 __all__ = ["broker", "url"]
 

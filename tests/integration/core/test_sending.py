@@ -23,7 +23,7 @@ from pyjms.jms.message import Message
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.embedded_urls import broker, url
+from tests.kit.clients.embedded_urls import broker, url
 from tests.kit.waiting import until
 
 __all__ = ["broker", "url"]

@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.cutting_proxy import CuttingProxy, cutting_proxy
+from tests.kit.failures.cutting_proxy import CuttingProxy, cutting_proxy
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import JMSException
 from pyjms.transport.uri import TransportURI
-from tests.kit.cut_branches import cut_while_transferring_in_branches
-from tests.kit.cut_transfers import FAST, check, cut_while_transferring, factory_of
-from tests.kit.cutting_proxy import TO_CLIENT, CuttingProxy, cutting_proxy
-from tests.kit.java_brokers import SEGMENT_SIZE, JavaBroker, activemq_command
+from tests.kit.failures.cut_branches import cut_while_transferring_in_branches
+from tests.kit.failures.cut_transfers import FAST, check, cut_while_transferring, factory_of
+from tests.kit.failures.cutting_proxy import TO_CLIENT, CuttingProxy, cutting_proxy
+from tests.kit.servers.java_brokers import SEGMENT_SIZE, JavaBroker, activemq_command
 from tests.kit.waiting import LONGEST_WAIT
 
 __all__ = ["activemq_command"]

@@ -19,8 +19,8 @@ from pyjms.transport import create_transport
 from pyjms.transport.mock import RecordingListener
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.cut_transfers import factory_of
-from tests.kit.cutting_proxy import TO_CLIENT, CuttingProxy, cutting_proxy
+from tests.kit.failures.cut_transfers import factory_of
+from tests.kit.failures.cutting_proxy import TO_CLIENT, CuttingProxy, cutting_proxy
 from tests.kit.waiting import LONGEST_WAIT, until
 
 

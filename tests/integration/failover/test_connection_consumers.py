@@ -15,8 +15,8 @@ from pyjms.aio import (
     TransactionRolledBackException,
 )
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.cut_transfers import FAST, factory_of
-from tests.kit.cutting_proxy import CuttingProxy
+from tests.kit.failures.cut_transfers import FAST, factory_of
+from tests.kit.failures.cutting_proxy import CuttingProxy
 from tests.kit.waiting import LONGEST_WAIT
 
 TEXTS = [f"m{number}" for number in range(12)]

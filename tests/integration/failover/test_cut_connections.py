@@ -19,8 +19,8 @@ from pyjms.aio import (
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConnectionFailedException, JMSException, TransactionRolledBackException
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.cut_transfers import FAST, check, cut_while_transferring, factory_of, texts
-from tests.kit.cutting_proxy import TO_CLIENT, CuttingProxy
+from tests.kit.failures.cut_transfers import FAST, check, cut_while_transferring, factory_of, texts
+from tests.kit.failures.cutting_proxy import TO_CLIENT, CuttingProxy
 from tests.kit.waiting import LONGEST_WAIT, until
 
 

@@ -19,8 +19,8 @@ from pyjms.errors import (
 from pyjms.jms.destination import Queue, Topic
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.cut_transfers import FAST, texts
-from tests.kit.cutting_proxy import CuttingProxy, cutting_proxy
+from tests.kit.failures.cut_transfers import FAST, texts
+from tests.kit.failures.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.kit.waiting import LONGEST_WAIT
 
 Q = Queue("q")

@@ -8,8 +8,8 @@ import pytest
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.message import Message
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.cut_transfers import factory_of
-from tests.kit.cutting_proxy import CuttingProxy
+from tests.kit.failures.cut_transfers import factory_of
+from tests.kit.failures.cutting_proxy import CuttingProxy
 from tests.kit.waiting import LONGEST_WAIT, until
 
 

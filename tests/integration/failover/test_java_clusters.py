@@ -13,9 +13,9 @@ import pytest
 from pyjms_broker.connector.cluster import ClusterAttributes
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service import BrokerService
-from tests.kit.java import JavaProgram
-from tests.kit.networks import Network, network
-from tests.kit.processes import accepted_url, started
+from tests.kit.brokers.networks import Network, network
+from tests.kit.processes.children import accepted_url, started
+from tests.kit.servers.java_programs import JavaProgram
 from tests.kit.shared_store import free_ports, sharing_commands
 from tests.kit.waiting import until
 

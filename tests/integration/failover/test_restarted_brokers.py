@@ -28,8 +28,8 @@ from pyjms.listener.container.simple import SimpleMessageListenerContainer
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.cutting_proxy import CuttingProxy, cutting_proxy
-from tests.kit.small_stores import SMALL_SEGMENTS
+from tests.kit.failures.cutting_proxy import CuttingProxy, cutting_proxy
+from tests.kit.stores.small import SMALL_SEGMENTS
 from tests.kit.waiting import LONGEST_WAIT
 
 _names = itertools.count(1)

@@ -12,9 +12,9 @@ from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import TransactionRolledBackException, XAException
 from pyjms.jms.transaction.xa import Xid
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.cut_branches import cut_while_transferring_in_branches, xa_factory_of
-from tests.kit.cut_transfers import check, texts
-from tests.kit.cutting_proxy import TO_BROKER, TO_CLIENT, CuttingProxy
+from tests.kit.failures.cut_branches import cut_while_transferring_in_branches, xa_factory_of
+from tests.kit.failures.cut_transfers import check, texts
+from tests.kit.failures.cutting_proxy import TO_BROKER, TO_CLIENT, CuttingProxy
 from tests.kit.waiting import LONGEST_WAIT
 
 RBROLLBACK = XAException.XA_RBROLLBACK

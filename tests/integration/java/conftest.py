@@ -1,6 +1,6 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.java_client import (
+from tests.kit.servers.java_client import (
     java,
     java_command,
     jvm,

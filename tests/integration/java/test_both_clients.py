@@ -15,7 +15,7 @@ from pyjms.enums import DeliveryMode
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.listener.container.default import DefaultMessageListenerContainer
-from tests.kit.java_client import JavaError
+from tests.kit.servers.java_client import JavaError
 
 pytestmark = pytest.mark.activemq
 

@@ -1,8 +1,7 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.blocking import no_blocking_calls
 from tests.kit.data import oracle
-from tests.kit.embedded_listener import (
+from tests.kit.listeners.embedded import (
     broker,
     build,
     clock,
@@ -11,3 +10,4 @@ from tests.kit.embedded_listener import (
     left,
     template,
 )
+from tests.kit.runs.blocking import no_blocking_calls

@@ -21,7 +21,7 @@ from pyjms.jms.destination import Topic
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.embedded_listener import Diary
+from tests.kit.listeners.embedded import Diary
 
 
 async def send(template, destination, *texts):

@@ -15,7 +15,7 @@ from pyjms.errors import ListenerExecutionFailedException
 from pyjms.jms.destination import Topic
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.embedded_listener import Diary
+from tests.kit.listeners.embedded import Diary
 
 ALWAYS = 10**9
 MODES = {

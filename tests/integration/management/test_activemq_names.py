@@ -23,8 +23,8 @@ from pyjms_broker.policy.slow_consumers import (
     AbortSlowConsumerStrategy,
 )
 from pyjms_broker.service import BrokerService
-from tests.kit.java import JavaProgram, java_program
-from tests.kit.raw_client import BrokerWith, broker_with
+from tests.kit.clients.raw import BrokerWith, broker_with
+from tests.kit.servers.java_programs import JavaProgram, java_program
 
 __all__ = ["broker_with", "java_program"]
 

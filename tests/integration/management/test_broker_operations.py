@@ -18,7 +18,7 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.model import View
 from pyjms_broker.service import BrokerService
-from tests.kit.raw_client import BrokerWith, Connect, broker_with
+from tests.kit.clients.raw import BrokerWith, Connect, broker_with
 
 __all__ = ["broker_with"]
 

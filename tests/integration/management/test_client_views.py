@@ -8,7 +8,7 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import ProducerId, ProducerInfo, SessionId, SessionInfo
 from pyjms_broker.management.model import View
 from pyjms_broker.service import BrokerService
-from tests.kit.raw_client import Connect
+from tests.kit.clients.raw import Connect
 
 Q = Queue("orders")
 

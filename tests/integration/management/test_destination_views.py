@@ -19,7 +19,7 @@ from pyjms_broker.management.errors import (
 )
 from pyjms_broker.management.model import View
 from pyjms_broker.service import BrokerService
-from tests.kit.raw_client import Connect
+from tests.kit.clients.raw import Connect
 
 Q = Queue("orders")
 

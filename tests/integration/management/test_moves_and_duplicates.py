@@ -17,8 +17,8 @@ from pyjms_broker.management.model import View
 from pyjms_broker.service import BrokerService
 from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from pyjms_broker.store.jdbc.settings import JDBCSettings
-from tests.kit.raw_client import RawClient
-from tests.kit.store_factories import FACTORIES
+from tests.kit.clients.raw import RawClient
+from tests.kit.stores.factories import FACTORIES
 
 Opened = Callable[[], AbstractAsyncContextManager["Moving"]]
 

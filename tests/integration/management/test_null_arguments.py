@@ -11,7 +11,7 @@ from pyjms.errors import JMSException
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.model import View
 from pyjms_broker.service import BrokerService
-from tests.kit.console import furnished
+from tests.kit.web.console import furnished
 
 LEFT_OUT = {"stop", "restart", "stopGracefully", "start", "terminateJVM", "addConnector"}
 """They end the broker, or open a port; their arguments are tested by themselves."""

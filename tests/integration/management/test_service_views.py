@@ -22,8 +22,8 @@ from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.policy.slow_consumers import AbortSlowConsumerStrategy
 from pyjms_broker.service import BrokerService
-from tests.kit.raw_client import BrokerWith, RawClient, broker_with
-from tests.kit.small_stores import SMALL_SEGMENTS
+from tests.kit.clients.raw import BrokerWith, RawClient, broker_with
+from tests.kit.stores.small import SMALL_SEGMENTS
 
 __all__ = ["broker_with"]
 

@@ -19,7 +19,7 @@ from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.raw_client import BrokerWith, RawClient, broker_with
+from tests.kit.clients.raw import BrokerWith, RawClient, broker_with
 
 __all__ = ["broker_with"]
 

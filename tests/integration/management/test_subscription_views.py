@@ -14,8 +14,8 @@ from pyjms_broker.management.model import View
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.service import BrokerService
-from tests.kit.raw_client import Connect, RawClient
-from tests.kit.small_stores import SMALL_SEGMENTS
+from tests.kit.clients.raw import Connect, RawClient
+from tests.kit.stores.small import SMALL_SEGMENTS
 
 ATTRIBUTES = """
     ClientId ConnectionId SessionId SubscriptionId DestinationName DestinationQueue

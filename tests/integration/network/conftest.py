@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.networks import network
+from tests.kit.brokers.networks import network

@@ -16,8 +16,8 @@ from pyjms_broker.connector.cluster import ClusterAttributes, ClusterClients
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from tests.kit.networks import Network
-from tests.kit.raw_client import RawClient
+from tests.kit.brokers.networks import Network
+from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until
 
 

@@ -21,14 +21,14 @@ from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import RemoveInfo, ShutdownInfo
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service import BrokerService
-from tests.kit.cutting_proxy import (
+from tests.kit.brokers.networks import Network
+from tests.kit.failures.cutting_proxy import (
     DIRECTIONS,
     TO_BROKER,
     CuttingProxy,
     cutting_proxy,
     of_type,
 )
-from tests.kit.networks import Network
 from tests.kit.waiting import LONGEST_WAIT, until
 
 AT_ONCE = "initialReconnectDelay=5&useExponentialBackOff=false&minConnectTime=0"

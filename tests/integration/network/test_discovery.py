@@ -23,10 +23,10 @@ from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes
 from pyjms_broker.network.discovered import MAXIMUM_FOUND
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from tests.kit.java import JavaProgram, java_program
-from tests.kit.multicast import MemoryNetwork, memory_multicast, real_multicast
-from tests.kit.networks import Network, forwarded
-from tests.kit.processes import BrokerProcess
+from tests.kit.brokers.multicast import MemoryNetwork, memory_multicast, real_multicast
+from tests.kit.brokers.networks import Network, forwarded
+from tests.kit.processes.children import BrokerProcess
+from tests.kit.servers.java_programs import JavaProgram, java_program
 from tests.kit.waiting import LONGEST_WAIT, until
 
 __all__ = ["java_program", "memory_multicast", "real_multicast"]

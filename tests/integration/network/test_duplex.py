@@ -12,9 +12,9 @@ from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import BrokerInfo, ConnectionInfo
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.network.properties import read_properties_of, written_properties
-from tests.kit.networks import Network, forwarded
-from tests.kit.raw_client import RawClient
-from tests.kit.security import simple, user
+from tests.kit.brokers.networks import Network, forwarded
+from tests.kit.brokers.security import simple, user
+from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until
 
 ORDERS = Queue("orders")

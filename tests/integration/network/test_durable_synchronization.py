@@ -8,7 +8,7 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service import BrokerService
-from tests.kit.networks import Network, forwarded
+from tests.kit.brokers.networks import Network, forwarded
 from tests.kit.waiting import until
 
 NEWS = Topic("news")

@@ -21,8 +21,8 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service import BrokerService
-from tests.kit.networks import Network, forwarded
-from tests.kit.raw_client import RawClient
+from tests.kit.brokers.networks import Network, forwarded
+from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until
 
 ORDERS = Queue("orders")

@@ -13,10 +13,10 @@ from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service import BrokerService
-from tests.kit.java import JavaProgram, java_program
-from tests.kit.networks import Network, forwarded
-from tests.kit.processes import accepted_url, started
-from tests.kit.raw_client import RawClient
+from tests.kit.brokers.networks import Network, forwarded
+from tests.kit.clients.raw import RawClient
+from tests.kit.processes.children import accepted_url, started
+from tests.kit.servers.java_programs import JavaProgram, java_program
 from tests.kit.waiting import until
 
 __all__ = ["java_program"]

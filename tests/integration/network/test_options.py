@@ -13,8 +13,8 @@ from pyjms.testing.clock import VirtualClock
 from pyjms_broker.network import NetworkConnectorAttributes, read_remotes
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from tests.kit.networks import Network, forwarded
-from tests.kit.security import simple, user
+from tests.kit.brokers.networks import Network, forwarded
+from tests.kit.brokers.security import simple, user
 from tests.kit.waiting import until
 
 ORDERS = Queue("orders")

@@ -14,9 +14,9 @@ from anyio.lowlevel import checkpoint
 from pyjms.aio import ConnectionFactory, DeliveryMode, Queue
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
-from tests.kit.java import JavaProgram, java_program
-from tests.kit.java_brokers import JavaBroker
-from tests.kit.processes import BrokerProcess
+from tests.kit.processes.children import BrokerProcess
+from tests.kit.servers.java_brokers import JavaBroker
+from tests.kit.servers.java_programs import JavaProgram, java_program
 from tests.kit.waiting import LONGEST_WAIT
 
 __all__ = ["java_program"]

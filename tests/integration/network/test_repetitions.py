@@ -24,8 +24,8 @@ from pyjms_broker.network.properties import written_properties
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.service import BrokerService
-from tests.kit.networks import Network, forwarded
-from tests.kit.raw_client import RawClient
+from tests.kit.brokers.networks import Network, forwarded
+from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until
 
 ORDERS = Queue("orders")

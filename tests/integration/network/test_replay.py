@@ -14,7 +14,7 @@ from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
 from pyjms_broker.service import BrokerService
-from tests.kit.networks import Network, forwarded
+from tests.kit.brokers.networks import Network, forwarded
 from tests.kit.waiting import until
 
 ORDERS = Queue("orders")

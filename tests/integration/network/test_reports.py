@@ -12,7 +12,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerInfo, Destinatio
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.network import NetworkConnectorAttributes
-from tests.kit.networks import Network, forwarded
+from tests.kit.brokers.networks import Network, forwarded
 from tests.kit.waiting import until
 
 ORDERS = Queue("orders")

@@ -8,8 +8,8 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms_broker.settings.plugins.authorization import AuthorizationSettings
-from tests.kit.networks import Network, forwarded
-from tests.kit.security import simple, user
+from tests.kit.brokers.networks import Network, forwarded
+from tests.kit.brokers.security import simple, user
 from tests.kit.waiting import until
 
 ORDERS = Queue("orders")

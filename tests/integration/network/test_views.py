@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyjms.jms.destination import Queue
 from pyjms_broker.service import BrokerService
-from tests.kit.networks import Network, forwarded
+from tests.kit.brokers.networks import Network, forwarded
 from tests.kit.waiting import until
 
 BROKER = "org.apache.activemq:type=Broker,brokerName="

@@ -24,7 +24,7 @@ from pyjms import (
 from pyjms.errors import ResourceAllocationException
 from pyjms.testing.app import JmsTestApp
 from pyjms_broker import BrokerService
-from tests.kit.forked_python import run_python
+from tests.kit.processes.forked_python import run_python
 
 
 def settings(jms_app: JmsTestApp, **sections: Any) -> PyjmsSettings:

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from pyjms import ApplicationContainer, PyjmsSettings, jms_listener
 from pyjms.observability.logs import JsonFormatter, MessageContext, message_context
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
-from tests.kit.forked_python import run_python
+from tests.kit.processes.forked_python import run_python
 
 ROOT = Path(__file__).resolve().parents[3]
 log = logging.getLogger("shop")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.broker_commands import broker_process, listening_at, stopped
-from tests.kit.client_checks import exchange_message
+from tests.kit.brokers.commands import broker_process, listening_at, stopped
+from tests.kit.clients.checks import exchange_message
 from tests.kit.data import DATA
 
 _XML = DATA / "activemq-conf" / "debian-main.xml"

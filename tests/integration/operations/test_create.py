@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from pyjms_broker.cli.create import create_instance
 from pyjms_broker.cli.main import app
 from pyjms_broker.settings import load_broker_settings
-from tests.kit.broker_commands import broker_process, free_port, listening_at, stopped
-from tests.kit.client_checks import exchange_message
+from tests.kit.brokers.commands import broker_process, free_port, listening_at, stopped
+from tests.kit.clients.checks import exchange_message
 from tests.kit.data import DATA
 
 

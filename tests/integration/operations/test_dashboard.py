@@ -10,8 +10,8 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms_broker.api.context import ConnectionContext
-from tests.kit.processes import ROOT
-from tests.kit.web import web_broker
+from tests.kit.processes.children import ROOT
+from tests.kit.web.sites import web_broker
 
 DASHBOARD: dict[str, Any] = json.loads(
     (ROOT / "config" / "grafana-dashboard.json").read_text(encoding="utf-8")

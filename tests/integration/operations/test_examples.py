@@ -11,9 +11,9 @@ from pathlib import Path
 from pyjms_broker.cli.create import create_instance
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from tests.kit.broker_commands import broker_process, listening_at, stopped
-from tests.kit.client_checks import exchange_message
-from tests.kit.processes import ROOT
+from tests.kit.brokers.commands import broker_process, listening_at, stopped
+from tests.kit.clients.checks import exchange_message
+from tests.kit.processes.children import ROOT
 from tests.kit.tls import CertificateFiles
 
 CONFIG = ROOT / "config"

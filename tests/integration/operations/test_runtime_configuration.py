@@ -20,10 +20,10 @@ from pyjms_broker.cli.broker_source import service_from_uri
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.broker_commands import broker_process, listening_at, stopped
-from tests.kit.client_checks import exchange_message
-from tests.kit.raw_client import RawClient
-from tests.kit.security import SecuredBroker
+from tests.kit.brokers.commands import broker_process, listening_at, stopped
+from tests.kit.brokers.security import SecuredBroker
+from tests.kit.clients.checks import exchange_message
+from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until_stored
 
 pytestmark = pytest.mark.fact("activemq-broker 1.1/runtimeConfigurationPlugin")

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Engine, create_engine
 
 from pyjms.outbox import metadata
-from tests.kit.broker_comparison import name
-from tests.kit.postgresql import postgresql_fixture
+from tests.kit.brokers.comparison import name
+from tests.kit.servers.postgresql import postgresql_fixture
 
 
 @pytest.fixture

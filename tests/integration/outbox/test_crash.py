@@ -16,7 +16,7 @@ from pyjms.aio import ConnectionFactory
 from pyjms.outbox import metadata, record, send
 from pyjms.outbox.inbox import OUTBOX_ID
 from pyjms.outbox.tables import OUTBOX
-from tests.kit.processes import die_with_parent, environment
+from tests.kit.processes.children import die_with_parent, environment
 
 PROGRAM = Path(__file__).with_name("relay_program.py")
 COUNT = 40

@@ -27,8 +27,8 @@ from pyjms.outbox.inbox import OUTBOX_ID
 from pyjms.outbox.rows import OutboxRows
 from pyjms.outbox.tables import OUTBOX
 from pyjms.testing.app import JmsTestApp
-from tests.kit.command_line import pyjms as command
-from tests.kit.queues import messages_in, texts_in
+from tests.kit.clients.queues import messages_in, texts_in
+from tests.kit.processes.command_line import pyjms as command
 
 
 class Order(BaseModel):

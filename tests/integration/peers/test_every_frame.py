@@ -19,10 +19,10 @@ from pyjms.client.xa import XAConnectionFactory
 from pyjms.errors import JMSException, TransactionRolledBackException, XAException
 from pyjms.jms.transaction.xa import Xid
 from pyjms.transport.uri import TransportURI
-from tests.kit.cut_transfers import FAST, texts
-from tests.kit.cutting_proxy import DIRECTIONS, CuttingProxy, cutting_proxy
-from tests.kit.java_brokers import ARTEMIS_SETTINGS
-from tests.kit.peers import Peer, maven_broker
+from tests.kit.failures.cut_transfers import FAST, texts
+from tests.kit.failures.cutting_proxy import DIRECTIONS, CuttingProxy, cutting_proxy
+from tests.kit.servers.java_brokers import ARTEMIS_SETTINGS
+from tests.kit.servers.peers import Peer, maven_broker
 from tests.kit.waiting import LONGEST_WAIT
 
 pytestmark = pytest.mark.timeout(600)

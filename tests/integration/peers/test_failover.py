@@ -9,11 +9,11 @@ import pytest
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.transport.uri import TransportURI
-from tests.kit.cut_branches import cut_while_transferring_in_branches
-from tests.kit.cut_transfers import check, cut_while_transferring, texts
-from tests.kit.cutting_proxy import CuttingProxy, cutting_proxy
-from tests.kit.java_brokers import ARTEMIS_SETTINGS
-from tests.kit.peers import Peer, maven_broker
+from tests.kit.failures.cut_branches import cut_while_transferring_in_branches
+from tests.kit.failures.cut_transfers import check, cut_while_transferring, texts
+from tests.kit.failures.cutting_proxy import CuttingProxy, cutting_proxy
+from tests.kit.servers.java_brokers import ARTEMIS_SETTINGS
+from tests.kit.servers.peers import Peer, maven_broker
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -12,7 +12,7 @@ from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMess
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
 from pyjms.jms.types import Byte, Char, Float, Long, Short
-from tests.kit.peers import Peer
+from tests.kit.servers.peers import Peer
 
 WORDS = "grüß dich, 世界 \U0001f600 \0 €"
 LONG_TEXT = WORDS * 4000

@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.postgresql import postgresql_fixture
+from tests.kit.servers.postgresql import postgresql_fixture

@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.ranges import make_broker, prioritized
+from tests.kit.stores.ranges import make_broker, prioritized

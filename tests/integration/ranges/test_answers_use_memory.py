@@ -12,7 +12,7 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination, Queue
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
-from tests.kit.ranges import Broker, MakeBroker, RangesClient
+from tests.kit.stores.ranges import Broker, MakeBroker, RangesClient
 from tests.kit.waiting import until
 
 MEGABYTE = 1 << 20

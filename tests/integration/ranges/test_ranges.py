@@ -16,8 +16,8 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.region.queue.queue import Queue as BrokerQueue
-from tests.kit.internal_messages import store_internal
-from tests.kit.ranges import MakeBroker
+from tests.kit.brokers.internal_messages import store_internal
+from tests.kit.stores.ranges import MakeBroker
 from tests.kit.waiting import until
 
 RANGES = Queue("PyJMS.Ranges")

@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.broker_comparison import name
+from tests.kit.brokers.comparison import name

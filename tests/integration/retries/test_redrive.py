@@ -10,8 +10,8 @@ import pyjms
 from pyjms import InvalidSelectorException, RetryPolicy, jms_listener
 from pyjms.aio import JmsTemplate, redrive
 from pyjms.testing.app import JmsTestApp
-from tests.kit.command_line import pyjms as command
-from tests.kit.queues import messages_in, texts_in
+from tests.kit.clients.queues import messages_in, texts_in
+from tests.kit.processes.command_line import pyjms as command
 
 
 class Listener:

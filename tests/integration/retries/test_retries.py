@@ -21,7 +21,7 @@ from pyjms import (
 )
 from pyjms.aio import ConnectionFactory, DefaultMessageListenerContainer, JmsTemplate, Session
 from pyjms.testing.app import JmsTestApp
-from tests.kit.queues import messages_in, texts_in
+from tests.kit.clients.queues import messages_in, texts_in
 
 
 def settings(**sections: Any) -> PyjmsSettings:

@@ -1,5 +1,5 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.security import secured
-from tests.kit.stomp import stomp_broker
+from tests.kit.brokers.security import secured
+from tests.kit.stomp.client import stomp_broker
 from tests.kit.tls import files, make_files

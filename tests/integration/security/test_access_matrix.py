@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.access_matrix import (
+from tests.kit.brokers.access_matrix import (
     DESTINATIONS,
     OPERATIONS,
     RIGHTS,
@@ -12,7 +12,7 @@ from tests.kit.access_matrix import (
     expected,
     found,
 )
-from tests.kit.security import StartSecured
+from tests.kit.brokers.security import StartSecured
 
 
 @pytest.mark.fact("activemq-edges SE4")

@@ -13,8 +13,8 @@ from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
 from pyjms_broker.management import Management
 from pyjms_broker.security.audit import acting_as
 from pyjms_broker.settings.plugins.authorization import AuditSettings, AuthorizationSettings
-from tests.kit.raw_client import RawClient
-from tests.kit.security import SecuredBroker, StartSecured, simple, user
+from tests.kit.brokers.security import SecuredBroker, StartSecured, simple, user
+from tests.kit.clients.raw import RawClient
 
 USERS = simple(user("alice", "admins", "alice-secret"))
 RIGHTS = AuthorizationSettings.model_validate(

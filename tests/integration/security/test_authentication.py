@@ -20,8 +20,8 @@ from pyjms_broker.security.passwords import ScryptHash, hash_password
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.settings.plugins.security import PropertiesAuthenticationSettings
-from tests.kit.raw_client import RawClient
-from tests.kit.security import StartSecured, simple, user
+from tests.kit.brokers.security import StartSecured, simple, user
+from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until
 
 REFUSED = r"User name \[{}\] or password is invalid\."

@@ -16,8 +16,8 @@ from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.settings.plugins.authorization import AuthorizationSettings
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.raw_client import RawClient
-from tests.kit.security import SecuredBroker, StartSecured, simple, user
+from tests.kit.brokers.security import SecuredBroker, StartSecured, simple, user
+from tests.kit.clients.raw import RawClient
 
 USERS = simple(user("r", "readers"), user("w", "writers"), user("a", "admins"), user("n"))
 ALL = {"read": "*", "write": "*", "admin": "*"}

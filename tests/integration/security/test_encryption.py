@@ -19,8 +19,8 @@ from pyjms_broker.settings.plugins.security import (
     PropertiesAuthenticationSettings,
     SimpleAuthenticationSettings,
 )
-from tests.kit.java import JAR_FOLDER, QUIET
-from tests.kit.security import StartSecured
+from tests.kit.brokers.security import StartSecured
+from tests.kit.servers.java_programs import JAR_FOLDER, QUIET
 
 ENVIRON = {"ACTIVEMQ_ENCRYPTION_PASSWORD": "activemq"}
 DES = "ENC(DNEoBPQ++L1k2YGuX/g/hssdqtnrMjX/)"

@@ -17,7 +17,7 @@ from pyjms_broker.settings.plugins.jaas import (
     JaasDualAuthenticationSettings,
 )
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.security import SecuredBroker, StartSecured
+from tests.kit.brokers.security import SecuredBroker, StartSecured
 from tests.kit.tls import CertificateFiles
 
 JAAS = "org.apache.activemq.jaas."

@@ -9,9 +9,9 @@ import pytest
 
 from pyjms.errors import JMSSecurityException
 from pyjms_broker.settings.plugins.jaas import JaasAuthenticationSettings
-from tests.kit.broker_commands import free_port
-from tests.kit.security import SecuredBroker, StartSecured
-from tests.kit.slapd import ADMIN, ADMIN_PASSWORD, directory, program
+from tests.kit.brokers.commands import free_port
+from tests.kit.brokers.security import SecuredBroker, StartSecured
+from tests.kit.servers.slapd import ADMIN, ADMIN_PASSWORD, directory, program
 from tests.kit.tls import CertificateFiles
 
 pytestmark = [pytest.mark.ldap, pytest.mark.fact("activemq-edges SE3")]

@@ -6,8 +6,8 @@ import pytest
 
 from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.settings.plugins.authorization import AuthorizationSettings
-from tests.kit.security import simple, user
-from tests.kit.web import web_broker
+from tests.kit.brokers.security import simple, user
+from tests.kit.web.sites import web_broker
 
 BROKER = "org.apache.activemq:type=Broker,brokerName=managed"
 FIRST = f"{BROKER},destinationType=Queue,destinationName=first"

@@ -10,8 +10,8 @@ from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.plugins.message_authorization import MessageAuthorizationPlugin
-from tests.kit.raw_client import RawClient
-from tests.kit.security import StartSecured, simple, user
+from tests.kit.brokers.security import StartSecured, simple, user
+from tests.kit.clients.raw import RawClient
 
 USERS = simple(user("admin", "admins"), user("shop", "users"))
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.kit.access_matrix import (
+from tests.kit.brokers.access_matrix import (
     ADMIN,
     DESTINATIONS,
     READ,
@@ -16,7 +16,7 @@ from tests.kit.access_matrix import (
     WRITE,
     verb_of,
 )
-from tests.kit.stomp import StartStomp, StompClient
+from tests.kit.stomp.client import StartStomp, StompClient
 
 READS, WRITES, CREATES = ("read from", READ), ("write to", WRITE), ("create", ADMIN)
 Ask = Callable[[StompClient, str], Awaitable[str]]

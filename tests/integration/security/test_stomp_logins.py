@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyjms_broker.security.passwords import hash_password
-from tests.kit.security import simple, user
-from tests.kit.stomp import StartStomp
+from tests.kit.brokers.security import simple, user
+from tests.kit.stomp.client import StartStomp
 
 
 @pytest.mark.parametrize("password", ["secret", "hash"])

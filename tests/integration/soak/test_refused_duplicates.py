@@ -15,7 +15,7 @@ from pyjms_broker.policy.dead_letter import IndividualDeadLetterStrategy
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.service import BrokerService
-from tests.kit.cutting_proxy import TO_BROKER, CuttingProxy, cutting_proxy, of_type
+from tests.kit.failures.cutting_proxy import TO_BROKER, CuttingProxy, cutting_proxy, of_type
 from tests.kit.soak.account import Account, Finding
 from tests.kit.soak.clients.links import Links
 from tests.kit.soak.clients.readers import note, read

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.kit.messages import send_texts_fixture, take_texts_fixture
+from tests.kit.clients.messages import send_texts_fixture, take_texts_fixture
 from tests.kit.spark.brokers import broker, broker_child
 from tests.kit.spark.runs import (
     driver,

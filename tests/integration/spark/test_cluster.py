@@ -21,7 +21,7 @@ import pyspark
 import pytest
 
 from pyjms.spark.java import find_java
-from tests.kit.parallel import SPARK_CLUSTER
+from tests.kit.runs.parallel import SPARK_CLUSTER
 from tests.kit.spark.brokers import SparkBroker
 from tests.kit.spark.runs import RunDriver
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.kit.parallel import SPARK_DRIVERS
+from tests.kit.runs.parallel import SPARK_DRIVERS
 from tests.kit.spark.brokers import BrokerChild, SparkBroker
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group(SPARK_DRIVERS)]

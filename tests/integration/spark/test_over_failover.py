@@ -19,8 +19,8 @@ from pyjms.spark.jms.spool.segments import Spool
 from pyjms.spark.jms.streaming import BatchLimit
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.cut_transfers import FAST, POINTS, texts
-from tests.kit.cutting_proxy import TO_BROKER, TO_CLIENT, CuttingProxy, cutting_proxy
+from tests.kit.failures.cut_transfers import FAST, POINTS, texts
+from tests.kit.failures.cutting_proxy import TO_BROKER, TO_CLIENT, CuttingProxy, cutting_proxy
 from tests.kit.waiting import LONGEST_WAIT
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -34,7 +34,7 @@ from pyjms.spark.pipeline.reporting.events import (
 )
 from pyjms.spark.pipeline.reporting.status import STATUS_FILE, read_status
 from pyjms.testing.spark import PipelineRun
-from tests.kit.parallel import SPARK_DRIVERS
+from tests.kit.runs.parallel import SPARK_DRIVERS
 from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.stomp import StompBroker, StompClient
+from tests.kit.stomp.client import StompBroker, StompClient
 
 ORDERS = "/queue/orders"
 

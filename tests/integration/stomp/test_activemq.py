@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.java import JavaProgram
-from tests.kit.processes import accepted_url, started
-from tests.kit.stomp_scripts import QUIET, Player, read_scripts
+from tests.kit.processes.children import accepted_url, started
+from tests.kit.servers.java_programs import JavaProgram
+from tests.kit.stomp.scripts import QUIET, Player, read_scripts
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "stomp"
 PROGRAM = Path(__file__).resolve().parent / "activemq_program"

@@ -14,7 +14,7 @@ from pyjms.errors import ConnectionFailedException
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.stomp import StompClient, real_time_limit
+from tests.kit.stomp.client import StompClient, real_time_limit
 from tests.kit.tls import CertificateFiles
 
 Start = Callable[..., AbstractAsyncContextManager[TransportConnector]]

@@ -16,7 +16,7 @@ from pyjms.wire.openwire.commands import ConsumerControl
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.stomp import StartStomp, StompBroker, StompClient
+from tests.kit.stomp.client import StartStomp, StompBroker, StompClient
 from tests.kit.tls import CertificateFiles
 
 ORDERS = "/queue/orders"

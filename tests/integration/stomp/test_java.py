@@ -11,8 +11,8 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
-from tests.kit.java_client import Java
-from tests.kit.stomp import StompBroker
+from tests.kit.servers.java_client import Java
+from tests.kit.stomp.client import StompBroker
 
 pytestmark = [
     pytest.mark.activemq,

@@ -6,7 +6,7 @@ import pytest
 
 from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.destination import Queue, TemporaryQueue
-from tests.kit.stomp import StompBroker
+from tests.kit.stomp.client import StompBroker
 
 ORDERS = "/queue/orders"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.stomp import StartStomp
-from tests.kit.stomp_scripts import Player, Script, read_scripts
+from tests.kit.stomp.client import StartStomp
+from tests.kit.stomp.scripts import Player, Script, read_scripts
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "stomp"
 SCRIPTS = [

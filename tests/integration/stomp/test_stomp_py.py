@@ -14,8 +14,8 @@ import pytest
 import stomp
 from anyio import to_thread
 
-from tests.kit.security import simple, user
-from tests.kit.stomp import StartStomp, StompBroker
+from tests.kit.brokers.security import simple, user
+from tests.kit.stomp.client import StartStomp, StompBroker
 from tests.kit.tls import CertificateFiles
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.interpreters import VERSIONS, interpreter
-from tests.kit.user_programs import run_program
+from tests.kit.processes.interpreters import VERSIONS, interpreter
+from tests.kit.processes.user_programs import run_program
 
 pytestmark = pytest.mark.pythons
 

@@ -16,8 +16,8 @@ import trustme
 from pyjms.aio import ConnectionFactory, JmsTemplate
 from pyjms.errors import JMSException
 from pyjms.transport.uri import TransportURI
-from tests.kit.java import JavaProgram
-from tests.kit.processes import started
+from tests.kit.processes.children import started
+from tests.kit.servers.java_programs import JavaProgram
 from tests.kit.tls import CertificateFiles, TlsBroker
 
 pytestmark = pytest.mark.activemq

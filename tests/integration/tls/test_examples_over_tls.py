@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kit.processes import accepted_url, started
+from tests.kit.processes.children import accepted_url, started
 from tests.kit.tls import CertificateFiles
 
 ROOT = Path(__file__).resolve().parents[3]

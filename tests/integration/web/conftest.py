@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.kit.java import maven_program
-from tests.kit.web import install_part
+from tests.kit.servers.java_programs import maven_program
+from tests.kit.web.sites import install_part
 
 
 @pytest.fixture

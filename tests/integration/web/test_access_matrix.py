@@ -21,9 +21,9 @@ from pyjms_broker.console.site import _PAGES
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.settings.plugins.authorization import AuthorizationSettings
-from tests.kit.security import simple, user
+from tests.kit.brokers.security import simple, user
 from tests.kit.waiting import until
-from tests.kit.web import WebBroker, web_broker
+from tests.kit.web.sites import WebBroker, web_broker
 
 DOMAIN = "org.apache.activemq"
 NOBODY, USER, READER, ADMIN = "nobody", "joe", "rita", "ann"

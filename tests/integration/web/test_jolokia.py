@@ -9,8 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.kit.java import JavaProgram
-from tests.kit.jolokia import (
+from tests.kit.brokers.security import simple, user
+from tests.kit.processes.children import started
+from tests.kit.servers.java_programs import JavaProgram
+from tests.kit.web.jolokia import (
     BROKER,
     ORDERS,
     SCENARIO,
@@ -21,9 +23,7 @@ from tests.kit.jolokia import (
     recordable,
     structure,
 )
-from tests.kit.processes import started
-from tests.kit.security import simple, user
-from tests.kit.web import web_broker
+from tests.kit.web.sites import web_broker
 
 RECORDED = Path(__file__).parents[2] / "data" / "jolokia.jsonl"
 PROGRAM = Path(__file__).with_name("jolokia_program")

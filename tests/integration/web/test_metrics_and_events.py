@@ -15,9 +15,9 @@ from pyjms_broker.service import BrokerService
 from pyjms_broker.store.memory.stores import MemoryPersistenceAdapter
 from pyjms_broker.web import WebConfiguration
 from pyjms_broker.web.observation.metrics import BROKER_METRICS, DESTINATION_METRICS
-from tests.kit.security import simple, user
+from tests.kit.brokers.security import simple, user
 from tests.kit.waiting import until
-from tests.kit.web import web_broker
+from tests.kit.web.sites import web_broker
 
 LINE = re.compile(r'([a-z_]+)(\{(?:[a-z]+="(?:[^"\\]|\\.)*",?)+\})? (NaN|[0-9.e+-]+)')
 

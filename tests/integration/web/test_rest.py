@@ -18,9 +18,9 @@ from pyjms_broker.settings.plugins.authorization import AuthorizationSettings
 from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.rest.clients import ClientName, RestClients
 from pyjms_broker.web.user import NOBODY
-from tests.kit.security import simple, user
+from tests.kit.brokers.security import simple, user
 from tests.kit.waiting import until
-from tests.kit.web import WebBroker, web_broker
+from tests.kit.web.sites import WebBroker, web_broker
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 

@@ -23,8 +23,8 @@ from pyjms_broker.web import Access, WebConfiguration
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.sessions import Sessions
 from pyjms_broker.web.user import WebUser
-from tests.kit.security import simple, user
-from tests.kit.web import web_broker
+from tests.kit.brokers.security import simple, user
+from tests.kit.web.sites import web_broker
 
 USERS = (user("root", "admins"), user("alice", "shop"), user("eve", "watchers"))
 

@@ -16,10 +16,10 @@ import pytest
 from pyjms.client.xa import XAConnectionFactory
 from pyjms.errors import XAException
 from pyjms.jms.transaction.xa import Xid
-from tests.kit.java_brokers import SEGMENT_SIZE, JavaBroker, activemq_command
-from tests.kit.messages import send_texts, take_texts
-from tests.kit.processes import BrokerProcess, OurBroker, environment
+from tests.kit.clients.messages import send_texts, take_texts
+from tests.kit.processes.children import BrokerProcess, OurBroker, environment
 from tests.kit.recipes import recipe_files
+from tests.kit.servers.java_brokers import SEGMENT_SIZE, JavaBroker, activemq_command
 
 __all__ = ["activemq_command"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.kit.processes import environment
+from tests.kit.processes.children import environment
 from tests.kit.soak.account import Account
 from tests.kit.soak.configuration import memory_bound
 from tests.kit.soak.events import read_events

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from tests.kit.processes import accepted_url, started
+from tests.kit.processes.children import accepted_url, started
 from tests.kit.soak.configuration import write_configuration
 
 __all__ = ["Broker", "Child"]

@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 
 from pyjms_broker.service import BrokerService
-from tests.kit.small_stores import SMALL_SEGMENTS
 from tests.kit.spark.killing import Killer, oneself
+from tests.kit.stores.small import SMALL_SEGMENTS
 
 
 def killer(inner: Any) -> Killer:

@@ -14,10 +14,10 @@ from pyjms import Connection, ConnectionFactory
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import shared_loop
 from pyjms_broker.service import BrokerService
-from tests.kit.messages import send_texts, take_texts
-from tests.kit.processes import BrokerProcess
-from tests.kit.small_stores import SMALL_SEGMENTS
+from tests.kit.clients.messages import send_texts, take_texts
+from tests.kit.processes.children import BrokerProcess
 from tests.kit.spark import killing
+from tests.kit.stores.small import SMALL_SEGMENTS
 
 
 class SparkBroker:

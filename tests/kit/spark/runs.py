@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.kit.processes import environment
+from tests.kit.processes.children import environment
 from tests.kit.spark import driver as query_driver
 from tests.kit.spark import killing
 from tests.kit.spark.brokers import SparkBroker

@@ -20,7 +20,7 @@ from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
 from tests.kit.properties import examples
-from tests.kit.simulated_disk import SimulatedDisk
+from tests.kit.stores.simulated_disk import SimulatedDisk
 
 FOLDER = Path("/journal")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyjms_broker.management.errors import ManagementException
 from pyjms_broker.web.jolokia.requests import JolokiaRequest, from_json, from_path, split_path
-from tests.kit.web_fuzz import KINDS, run
+from tests.kit.web.fuzz import KINDS, run
 
 
 @pytest.fixture

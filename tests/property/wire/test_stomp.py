@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pyjms.wire.stomp.format import StompFormat
 from pyjms.wire.stomp.frames import Frame, can_be_header
-from tests.kit.stomp_fuzz import run
+from tests.kit.stomp.codec_fuzz import run
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 COMMANDS = st.sampled_from(["SEND", "MESSAGE", "SUBSCRIBE", "ERROR"])

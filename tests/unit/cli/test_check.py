@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.forked_python import run_python
+from tests.kit.processes.forked_python import run_python
 
 Check = Callable[..., list[str]]
 

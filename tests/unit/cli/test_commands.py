@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kit.forked_python import run_python
+from tests.kit.processes.forked_python import run_python
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.forked_python import run_python
+from tests.kit.processes.forked_python import run_python
 
 pytest.importorskip("pyspark")
 

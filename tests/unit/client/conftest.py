@@ -1,4 +1,4 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.blocking import no_blocking_calls
-from tests.kit.scripted_broker import clock, open_peer
+from tests.kit.clients.scripted_broker import clock, open_peer
+from tests.kit.runs.blocking import no_blocking_calls

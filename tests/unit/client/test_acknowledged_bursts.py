@@ -21,8 +21,8 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
 )
-from tests.kit.fake_brokers import FakeBrokers, brokers
-from tests.kit.scripted_broker import clock
+from tests.kit.brokers.fake import FakeBrokers, brokers
+from tests.kit.clients.scripted_broker import clock
 
 __all__ = ["brokers", "clock"]
 

@@ -16,7 +16,7 @@ from pyjms.client.options.destination_options import (
 )
 from pyjms.jms.destination import Topic
 from pyjms.wire.openwire.commands import ConsumerInfo, ProducerInfo
-from tests.kit.scripted_broker import Peer
+from tests.kit.clients.scripted_broker import Peer
 
 SENT = {
     "consumer.prefetchSize": ("7", "prefetch_size", 7),

@@ -16,8 +16,8 @@ from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.transport import registry
 from pyjms.wire.openwire.commands import ConnectionControl
-from tests.kit.fake_brokers import FakeBrokers, brokers
-from tests.kit.scripted_broker import clock
+from tests.kit.brokers.fake import FakeBrokers, brokers
+from tests.kit.clients.scripted_broker import clock
 from tests.kit.waiting import LONGEST_WAIT
 
 __all__ = ["brokers", "clock"]

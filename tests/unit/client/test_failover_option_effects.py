@@ -25,8 +25,8 @@ from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException
 from pyjms.transport.failover.options import FAILOVER
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionControl, ProducerInfo
-from tests.kit.fake_brokers import FakeBrokers, brokers
-from tests.kit.scripted_broker import clock
+from tests.kit.brokers.fake import FakeBrokers, brokers
+from tests.kit.clients.scripted_broker import clock
 
 __all__ = ["brokers", "clock"]
 

@@ -35,8 +35,8 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
     TransactionType,
 )
-from tests.kit.fake_brokers import FakeBrokers, FakeTransport, brokers
-from tests.kit.scripted_broker import clock
+from tests.kit.brokers.fake import FakeBrokers, FakeTransport, brokers
+from tests.kit.clients.scripted_broker import clock
 
 __all__ = ["brokers", "clock"]
 

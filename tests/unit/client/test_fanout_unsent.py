@@ -15,8 +15,8 @@ from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Topic
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, ConsumerInfo
-from tests.kit.fake_brokers import FakeBrokers, FakeTransport, brokers
-from tests.kit.scripted_broker import clock
+from tests.kit.brokers.fake import FakeBrokers, FakeTransport, brokers
+from tests.kit.clients.scripted_broker import clock
 
 __all__ = ["brokers", "clock"]
 

@@ -35,7 +35,7 @@ from pyjms.wire.openwire.commands import (
     RemoveInfo,
     Response,
 )
-from tests.kit.scripted_broker import Peer, clock
+from tests.kit.clients.scripted_broker import Peer, clock
 
 __all__ = ["clock"]
 
@@ -257,11 +257,11 @@ ELSEWHERE = {
     "alwaysSessionAsync": "tests/integration/client/test_listener_turns.py",
     "maxInflatedDataSizeRatio": "tests/integration/client/test_inflated_bodies.py",
     "consumerFailoverRedeliveryWaitPeriod": "tests/integration/failover/test_cut_connections.py",
-    "rmIdFromConnectionId": "tests/integration/client/test_xa.py",
-    "blobTransferPolicy.brokerUploadUrl": "tests/integration/client/test_blobs.py",
-    "blobTransferPolicy.bufferSize": "tests/integration/client/test_blobs.py",
-    "blobTransferPolicy.defaultUploadUrl": "tests/integration/client/test_blobs.py",
-    "blobTransferPolicy.uploadUrl": "tests/integration/client/test_blobs.py",
+    "rmIdFromConnectionId": "tests/integration/client/session/test_xa.py",
+    "blobTransferPolicy.brokerUploadUrl": "tests/integration/client/producer/test_blobs.py",
+    "blobTransferPolicy.bufferSize": "tests/integration/client/producer/test_blobs.py",
+    "blobTransferPolicy.defaultUploadUrl": "tests/integration/client/producer/test_blobs.py",
+    "blobTransferPolicy.uploadUrl": "tests/integration/client/producer/test_blobs.py",
 }
 """Options whose effect shows elsewhere: the test that has it."""
 

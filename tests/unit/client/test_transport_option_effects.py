@@ -26,7 +26,7 @@ from pyjms.transport.options import IGNORED_BY_CLIENTS, TCP
 from pyjms.wire.openwire.commands import Command, KeepAliveInfo, WireFormatInfo
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms.wire.openwire.primitives import decode_map
-from tests.kit.openwire_attacker import Peer
+from tests.kit.brokers.openwire_attacker import Peer
 from tests.kit.sockets import socket_to
 
 OLDER = 10

@@ -15,7 +15,7 @@ from pyjms.aio import (
     TransactionInProgressException,
 )
 from pyjms.core.resources import BoundResource, bind
-from tests.kit.jms_provider import JmsProvider
+from tests.kit.clients.jms_provider import JmsProvider
 
 
 async def test_a_delegating_factory_passes_everything_on(provider: Any) -> None:

@@ -15,7 +15,7 @@ from pyjms.connection.single import SingleConnectionFactory
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConnectionClosedException, IllegalStateException, JMSException
 from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
-from tests.kit.jms_provider import JmsProvider
+from tests.kit.clients.jms_provider import JmsProvider
 
 CALLS = (
     "ConnectionFactory.createConnection", "Connection.start", "Connection.close",

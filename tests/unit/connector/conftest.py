@@ -1,9 +1,9 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.blocking import no_blocking_calls
-from tests.kit.recording_broker import (
+from tests.kit.clients.recording_broker import (
     client,
     connect,
     connector,
     host,
 )
+from tests.kit.runs.blocking import no_blocking_calls

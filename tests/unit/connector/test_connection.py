@@ -54,7 +54,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.connector.vm.connector import VmConnector
-from tests.kit.recording_broker import Client, Host
+from tests.kit.clients.recording_broker import Client, Host
 
 CONNECTION = ConnectionId("c1")
 PRODUCER = ProducerId("c1", 1, 1)

@@ -22,7 +22,7 @@ from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.openwire_attacker import Peer
+from tests.kit.brokers.openwire_attacker import Peer
 from tests.kit.sockets import socket_to
 
 CLOSED = (anyio.EndOfStream, anyio.BrokenResourceError)

@@ -19,7 +19,7 @@ from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInfo, ControlCommand
 from pyjms_broker.connector.openwire import OpenWireConnector
 from pyjms_broker.connector.registry import create_connector
-from tests.kit.recording_broker import Host
+from tests.kit.clients.recording_broker import Host
 
 
 @pytest.fixture

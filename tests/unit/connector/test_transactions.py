@@ -14,7 +14,7 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
     XATransactionId,
 )
-from tests.kit.recording_broker import Client, Host
+from tests.kit.clients.recording_broker import Client, Host
 
 CONNECTION = ConnectionId("c1")
 LOCAL = LocalTransactionId(1, CONNECTION)

@@ -23,7 +23,7 @@ from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInf
 from pyjms_broker.connector.vm import VmConnector, vm_transport
 from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.connector.vm.client import IGNORED, OPTIONS
-from tests.kit.recording_broker import Client, Host
+from tests.kit.clients.recording_broker import Client, Host
 
 
 @pytest.fixture

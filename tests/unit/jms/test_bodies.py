@@ -16,7 +16,7 @@ from pyjms.errors import (
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.message import Message
 from pyjms.jms.types import Byte, Char, Float, Long, Short
-from tests.kit.conversions import KINDS, VALUES, as_recorded, outcome
+from tests.kit.clients.conversions import KINDS, VALUES, as_recorded, outcome
 
 
 @pytest.mark.fact(

@@ -14,7 +14,7 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
 from pyjms.jms.types import Byte, Char, Float, Long, Short
-from tests.kit.conversions import READ, WRITTEN, outcome
+from tests.kit.clients.conversions import READ, WRITTEN, outcome
 
 
 @pytest.mark.fact(

@@ -1,5 +1,5 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.blocking import no_blocking_calls
-from tests.kit.containers import build, clock, jumping, recorder
-from tests.kit.jms_provider import new_provider, waiting_provider
+from tests.kit.clients.jms_provider import new_provider, waiting_provider
+from tests.kit.listeners.containers import build, clock, jumping, recorder
+from tests.kit.runs.blocking import no_blocking_calls

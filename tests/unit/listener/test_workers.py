@@ -17,8 +17,8 @@ from pyjms.core.workers import Worker, call_in_worker, current_worker
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.listener.handler.message_listener import ListenerCall, listener_name
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
-from tests.kit.containers import Recorder
-from tests.kit.jms_provider import JmsProvider
+from tests.kit.clients.jms_provider import JmsProvider
+from tests.kit.listeners.containers import Recorder
 
 variable = ContextVar("variable", default="unset")
 

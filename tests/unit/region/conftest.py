@@ -1,7 +1,6 @@
 """Fixtures of the region tests."""
 
-from tests.kit.blocking import no_blocking_calls
-from tests.kit.region import (
+from tests.kit.brokers.region import (
     broker,
     client,
     clock,
@@ -9,3 +8,4 @@ from tests.kit.region import (
     paged,
     temp_store,
 )
+from tests.kit.runs.blocking import no_blocking_calls

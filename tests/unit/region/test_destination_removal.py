@@ -16,7 +16,7 @@ from pyjms_broker.api.completion import wait_for
 from pyjms_broker.region.recovered_transactions import recovered_work
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.transaction.xa import XATransaction
-from tests.kit.region import Broker
+from tests.kit.brokers.region import Broker
 
 Q, R, T = Queue("Q"), Queue("R"), Topic("T")
 XA = XATransactionId(7, b"g", b"b")

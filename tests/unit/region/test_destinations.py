@@ -28,7 +28,7 @@ from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
-from tests.kit.region import Broker, Client, ManualClock, PagedAdapter
+from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
 
 Q = Queue("Q")
 

@@ -11,7 +11,7 @@ from pyjms.wire.openwire.commands import ProducerInfo
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
-from tests.kit.region import Broker, Client, ManualClock
+from tests.kit.brokers.region import Broker, Client, ManualClock
 
 Q, T = Queue("Q"), Topic("T")
 

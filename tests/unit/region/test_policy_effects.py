@@ -16,7 +16,7 @@ from pyjms_broker.policy.eviction import (
     UniquePropertyMessageEvictionStrategy,
 )
 from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
-from tests.kit.region import Broker, ManualClock
+from tests.kit.brokers.region import Broker, ManualClock
 
 Q, T = Queue("Q"), Topic("T")
 

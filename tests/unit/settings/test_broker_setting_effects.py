@@ -48,27 +48,29 @@ SHOWN: Final = {
         "adversarial/test_unread_messages.py::test_nobody_waits_for_those_who_do_not_read"
     ),
     "BrokerSettings.maximum_selector_steps": (
-        "integration/broker/test_key_effects.py::test_a_selector_that_costs_too_much_takes_nothing"
+        "integration/broker/configuration/test_key_effects.py::test_a_selector_that_costs_too_much_takes_nothing"
     ),
     "BrokerSettings.maximum_selector_steps_per_second": (
-        "integration/broker/test_key_effects.py::test_costly_selectors_together_are_closed"
+        "integration/broker/configuration/test_key_effects.py::test_costly_selectors_together_are_closed"
     ),
     "BrokerSettings.maximum_selector_characters": (
-        "integration/broker/test_key_effects.py::test_a_selector_that_costs_too_much_takes_nothing"
+        "integration/broker/configuration/test_key_effects.py::test_a_selector_that_costs_too_much_takes_nothing"
     ),
     "BrokerSettings.broker_name": (
         f"{OWN}::test_there_are_no_more_destinations_than_the_file_allows"
     ),
     "BrokerSettings.persistent": (
-        "integration/broker/test_key_effects.py::test_messages_survive_a_restart_of_a_persistent_broker"
+        "integration/broker/configuration/test_key_effects.py::test_messages_survive_a_restart_of_a_persistent_broker"
     ),
     "BrokerSettings.data_directory": (
-        "integration/broker/test_key_effects.py::test_messages_survive_a_restart_of_a_persistent_broker"
+        "integration/broker/configuration/test_key_effects.py::test_messages_survive_a_restart_of_a_persistent_broker"
     ),
     "BrokerSettings.delete_all_messages_on_startup": (
         "integration/broker/scheduler/test_store.py::test_an_empty_store_has_no_jobs"
     ),
-    "BrokerSettings.advisory_support": ("integration/broker/test_key_effects.py::test_advisories"),
+    "BrokerSettings.advisory_support": (
+        "integration/broker/configuration/test_key_effects.py::test_advisories"
+    ),
     "BrokerSettings.anonymous_producer_advisory_support": (
         "integration/broker/test_advisories.py::test_producers_without_a_destination_are_announced_on_demand"
     ),
@@ -88,43 +90,43 @@ SHOWN: Final = {
         "integration/broker/test_virtual_destinations.py::test_mirrored_queues_feed_their_topics_first"
     ),
     "BrokerSettings.populate_jmsx_user_id": (
-        "integration/broker/test_key_effects.py::test_the_user_is_in_the_message"
+        "integration/broker/configuration/test_key_effects.py::test_the_user_is_in_the_message"
     ),
     "BrokerSettings.use_authenticated_principal_for_jmsx_user_id": (
         "integration/security/test_authentication.py::test_messages_name_the_login_or_the_authenticated_user"
     ),
     "BrokerSettings.enable_message_expiration_on_active_durable_subs": (
-        "integration/broker/test_key_effects.py::test_messages_of_active_durable_subscriptions_expire"
+        "integration/broker/configuration/test_key_effects.py::test_messages_of_active_durable_subscriptions_expire"
     ),
     "BrokerSettings.allow_temp_auto_creation_on_send": (
-        "integration/broker/test_destination_limits.py::test_temporary_destinations_are_swept_only_if_sends_create_them"
+        "integration/broker/limits/test_destination_limits.py::test_temporary_destinations_are_swept_only_if_sends_create_them"
     ),
     "BrokerSettings.maximum_destinations_per_connection": (
-        "integration/broker/test_destination_limits.py::test_a_connection_creates_only_so_many_destinations"
+        "integration/broker/limits/test_destination_limits.py::test_a_connection_creates_only_so_many_destinations"
     ),
     "BrokerSettings.maximum_destinations_per_user": (
-        "integration/broker/test_destination_limits.py::test_a_user_creates_only_so_many_destinations"
+        "integration/broker/limits/test_destination_limits.py::test_a_user_creates_only_so_many_destinations"
     ),
     "BrokerSettings.offline_durable_subscriber_timeout": (
-        "integration/broker/test_key_effects.py::test_offline_durable_subscriptions_are_removed"
+        "integration/broker/configuration/test_key_effects.py::test_offline_durable_subscriptions_are_removed"
     ),
     "BrokerSettings.offline_durable_subscriber_task_schedule": (
-        "integration/broker/test_key_effects.py::test_offline_durable_subscriptions_are_removed"
+        "integration/broker/configuration/test_key_effects.py::test_offline_durable_subscriptions_are_removed"
     ),
     "BrokerSettings.schedule_period_for_destination_purge": (
-        "integration/broker/test_destination_limits.py::test_nothing_is_removed_unless_broker_and_policy_say_so"
+        "integration/broker/limits/test_destination_limits.py::test_nothing_is_removed_unless_broker_and_policy_say_so"
     ),
     "BrokerSettings.max_purged_destinations_per_sweep": (
-        "integration/broker/test_destination_limits.py::test_a_sweep_removes_at_most_its_maximum"
+        "integration/broker/limits/test_destination_limits.py::test_a_sweep_removes_at_most_its_maximum"
     ),
     "BrokerSettings.connection_info_timeout": (
         "adversarial/test_accepted_sockets.py::test_a_negotiated_client_without_keep_alives_has_to_identify_itself"
     ),
     "BrokerSettings.allow_anonymous_remote": (
-        "integration/broker/test_exposed_connectors.py::test_other_machines_connect_without_users_only_if_that_is_set"
+        "integration/broker/configuration/test_exposed_connectors.py::test_other_machines_connect_without_users_only_if_that_is_set"
     ),
     "BrokerSettings.reserved_file_handles": (
-        "integration/broker/test_file_handles.py::test_silent_clients_leave_the_store_its_file_handles"
+        "integration/broker/limits/test_file_handles.py::test_silent_clients_leave_the_store_its_file_handles"
     ),
     "BrokerSettings.rollback_only_on_async_exception": (
         "unit/connector/test_connection.py::test_a_oneway_failure_spoils_its_transaction"
@@ -133,16 +135,16 @@ SHOWN: Final = {
         "unit/service/test_life_cycle.py::test_a_restart_is_a_new_broker_unless_forbidden"
     ),
     "BrokerSettings.scheduler_support": (
-        "integration/broker/test_key_effects.py::test_delays_need_the_scheduler"
+        "integration/broker/configuration/test_key_effects.py::test_delays_need_the_scheduler"
     ),
     "BrokerSettings.max_scheduler_repeat_allowed": (
         "integration/broker/scheduler/test_schedules.py::test_too_many_repetitions_are_refused"
     ),
     "BrokerSettings.scheduler_directory": (
-        "integration/broker/test_key_effects.py::test_the_jobs_have_their_directory"
+        "integration/broker/configuration/test_key_effects.py::test_the_jobs_have_their_directory"
     ),
     "BrokerSettings.system_usage": (
-        "integration/broker/test_key_effects.py::test_a_full_broker_refuses_messages"
+        "integration/broker/configuration/test_key_effects.py::test_a_full_broker_refuses_messages"
     ),
     "BrokerSettings.persistence": (
         "unit/settings/test_persistence_settings.py::test_each_store_has_a_directory_below_the_brokers"
@@ -154,38 +156,38 @@ SHOWN: Final = {
         "integration/broker/test_missing_completions.py::test_a_filter_that_forgets_a_return_is_named"
     ),
     "BrokerSettings.connectors": (
-        "integration/broker/test_configuration.py::test_the_file_says_what_the_broker_does"
+        "integration/broker/configuration/test_configuration.py::test_the_file_says_what_the_broker_does"
     ),
     "BrokerSettings.destinations": (
-        "integration/broker/test_configuration.py::test_the_file_says_what_the_broker_does"
+        "integration/broker/configuration/test_configuration.py::test_the_file_says_what_the_broker_does"
     ),
     "BrokerSettings.policies": (
-        "integration/broker/test_slow_consumers.py::test_a_strategy_of_ones_own"
+        "integration/broker/limits/test_slow_consumers.py::test_a_strategy_of_ones_own"
     ),
     "BrokerSettings.virtual_destinations": (
-        "integration/broker/test_configuration.py::test_the_file_says_what_the_broker_does"
+        "integration/broker/configuration/test_configuration.py::test_the_file_says_what_the_broker_does"
     ),
     "BrokerSettings.adjust_usage_limits": (
         "unit/service/test_usage_limits.py::test_a_limit_that_the_machine_has_no_room_for"
     ),
     # SystemUsageSettings
     "SystemUsageSettings.memory_limit": (
-        "integration/broker/test_key_effects.py::test_a_full_broker_refuses_messages"
+        "integration/broker/configuration/test_key_effects.py::test_a_full_broker_refuses_messages"
     ),
     "SystemUsageSettings.store_limit": (
-        "unit/region/test_spooling.py::test_a_closed_connection_ends_its_waits"
+        "unit/region/flow/test_spooling.py::test_a_closed_connection_ends_its_waits"
     ),
     "SystemUsageSettings.temp_limit": (
-        "unit/region/test_spooling.py::test_freed_space_of_the_temp_store_admits_sends"
+        "unit/region/flow/test_spooling.py::test_freed_space_of_the_temp_store_admits_sends"
     ),
     "SystemUsageSettings.job_scheduler_limit": (
         "integration/broker/scheduler/test_failures.py::test_a_cron_entry_starts_no_jobs_above_the_store_limit"
     ),
     "SystemUsageSettings.send_fail_if_no_space": (
-        "unit/region/test_flow_control.py::test_a_policy_overrides_the_system"
+        "unit/region/flow/test_flow_control.py::test_a_policy_overrides_the_system"
     ),
     "SystemUsageSettings.send_fail_if_no_space_after_timeout": (
-        "integration/broker/test_key_effects.py::test_a_full_broker_refuses_messages"
+        "integration/broker/configuration/test_key_effects.py::test_a_full_broker_refuses_messages"
     ),
     # KahaDBPersistenceSettings
     "KahaDBPersistenceSettings.journal": (
@@ -204,10 +206,10 @@ SHOWN: Final = {
         "unit/store/kahadb/test_maintenance.py::test_without_intervals_nothing_comes_before_the_stop"
     ),
     "KahaDBPersistenceSettings.concurrent_store_and_dispatch_queues": (
-        "unit/region/test_consumed_before_written.py::test_without_concurrent_store_and_dispatch_all_is_written"
+        "unit/region/queue/test_consumed_before_written.py::test_without_concurrent_store_and_dispatch_all_is_written"
     ),
     "KahaDBPersistenceSettings.concurrent_store_and_dispatch_topics": (
-        "unit/region/test_durable_backlog.py::test_a_sender_without_a_response_does_not_wait_for_the_store"
+        "unit/region/topic/test_durable_backlog.py::test_a_sender_without_a_response_does_not_wait_for_the_store"
     ),
     "KahaDBPersistenceSettings.force_recover_index": (
         "unit/store/kahadb/test_recovery.py::test_a_good_index_is_used_unless_it_shall_not_be"
@@ -568,13 +570,13 @@ SHOWN: Final = {
         "integration/network/test_clusters.py::test_which_brokers_are_listed"
     ),
     "ConnectorSettings.uri": (
-        "integration/broker/test_configuration.py::test_the_file_says_what_the_broker_does"
+        "integration/broker/configuration/test_configuration.py::test_the_file_says_what_the_broker_does"
     ),
     "ConnectorSettings.name": (
-        "integration/broker/test_key_effects.py::test_a_connector_has_its_name_in_logs"
+        "integration/broker/configuration/test_key_effects.py::test_a_connector_has_its_name_in_logs"
     ),
     "ConnectorSettings.allow_link_stealing": (
-        "integration/broker/test_key_effects.py::test_a_client_id_may_be_taken_over"
+        "integration/broker/configuration/test_key_effects.py::test_a_client_id_may_be_taken_over"
     ),
     "ConnectorSettings.tls": (
         "integration/tls/test_settings.py::test_both_files_with_client_certificates"
@@ -599,68 +601,70 @@ SHOWN: Final = {
         "integration/network/test_replay.py::test_selector_aware"
     ),
     "PolicySettings.memory_limit": (
-        "unit/region/test_flow_control.py::test_a_policy_overrides_the_system"
+        "unit/region/flow/test_flow_control.py::test_a_policy_overrides_the_system"
     ),
     "PolicySettings.producer_flow_control": (
-        "unit/region/test_flow_control.py::test_memory_limits_and_flow_control"
+        "unit/region/flow/test_flow_control.py::test_memory_limits_and_flow_control"
     ),
     "PolicySettings.send_fail_if_no_space": (
-        "unit/region/test_flow_control.py::test_a_policy_overrides_the_system"
+        "unit/region/flow/test_flow_control.py::test_a_policy_overrides_the_system"
     ),
     "PolicySettings.send_fail_if_no_space_after_timeout": (
-        "unit/region/test_flow_control.py::test_a_policy_overrides_the_system"
+        "unit/region/flow/test_flow_control.py::test_a_policy_overrides_the_system"
     ),
     "PolicySettings.blocked_producer_warning_interval": (
-        "unit/region/test_flow_control.py::test_warnings_are_rare"
+        "unit/region/flow/test_flow_control.py::test_warnings_are_rare"
     ),
     "PolicySettings.minimum_message_size": (
-        "unit/region/test_flow_control.py::test_the_usage_tree_and_message_sizes"
+        "unit/region/flow/test_flow_control.py::test_the_usage_tree_and_message_sizes"
     ),
     "PolicySettings.use_cache": (
-        "unit/region/test_store_cursor.py::test_a_small_cache_with_use_cache_off"
+        "unit/region/queue/test_store_cursor.py::test_a_small_cache_with_use_cache_off"
     ),
     "PolicySettings.cursor_memory_high_water_mark": (
-        "unit/region/test_store_cursor.py::test_memory_is_used_up_to_the_high_water_mark"
+        "unit/region/queue/test_store_cursor.py::test_memory_is_used_up_to_the_high_water_mark"
     ),
     "PolicySettings.store_usage_high_water_mark": (
-        "unit/region/test_spooling.py::test_the_high_water_mark_of_a_policy"
+        "unit/region/flow/test_spooling.py::test_the_high_water_mark_of_a_policy"
     ),
     "PolicySettings.persist_jms_redelivered": (
-        "unit/region/test_store_cursor.py::test_persist_jms_redelivered"
+        "unit/region/queue/test_store_cursor.py::test_persist_jms_redelivered"
     ),
     "PolicySettings.max_page_size": (
         "unit/region/test_policy_effects.py::test_pages_have_so_many_messages"
     ),
     "PolicySettings.max_browse_page_size": (
-        "unit/region/test_browser_and_expiry.py::test_a_policy_limits_browsers"
+        "unit/region/queue/test_browser_and_expiry.py::test_a_policy_limits_browsers"
     ),
     "PolicySettings.max_expire_page_size": (
-        "unit/region/test_browser_and_expiry.py::test_the_expiry_scan"
+        "unit/region/queue/test_browser_and_expiry.py::test_the_expiry_scan"
     ),
     "PolicySettings.expire_messages_period": (
-        "unit/region/test_browser_and_expiry.py::test_the_expiry_scan"
+        "unit/region/queue/test_browser_and_expiry.py::test_the_expiry_scan"
     ),
-    "PolicySettings.prioritized_messages": ("unit/region/test_durable_backlog.py::test_priorities"),
+    "PolicySettings.prioritized_messages": (
+        "unit/region/topic/test_durable_backlog.py::test_priorities"
+    ),
     "PolicySettings.strict_order_dispatch": (
-        "unit/region/test_queue_dispatch.py::test_strict_order_fills_the_first_consumer_and_returns_to_the_head"
+        "unit/region/queue/test_queue_dispatch.py::test_strict_order_fills_the_first_consumer_and_returns_to_the_head"
     ),
     "PolicySettings.use_consumer_priority": (
-        "unit/region/test_queue_dispatch.py::test_consumer_priority_can_be_switched_off"
+        "unit/region/queue/test_queue_dispatch.py::test_consumer_priority_can_be_switched_off"
     ),
     "PolicySettings.all_consumers_exclusive_by_default": (
-        "unit/region/test_queue_dispatch.py::test_all_consumers_can_be_exclusive"
+        "unit/region/queue/test_queue_dispatch.py::test_all_consumers_can_be_exclusive"
     ),
     "PolicySettings.lazy_dispatch": (
-        "unit/region/test_queue_dispatch.py::test_paging_with_and_without_lazy_dispatch"
+        "unit/region/queue/test_queue_dispatch.py::test_paging_with_and_without_lazy_dispatch"
     ),
     "PolicySettings.consumers_before_dispatch_starts": (
-        "unit/region/test_queue_dispatch.py::test_dispatch_starts_with_enough_consumers_or_after_the_timeout"
+        "unit/region/queue/test_queue_dispatch.py::test_dispatch_starts_with_enough_consumers_or_after_the_timeout"
     ),
     "PolicySettings.time_before_dispatch_starts": (
-        "unit/region/test_queue_dispatch.py::test_dispatch_can_start_after_a_fixed_time"
+        "unit/region/queue/test_queue_dispatch.py::test_dispatch_can_start_after_a_fixed_time"
     ),
     "PolicySettings.message_group_map_factory_type": (
-        "unit/region/test_message_groups.py::test_the_kinds_of_maps"
+        "unit/region/queue/test_message_groups.py::test_the_kinds_of_maps"
     ),
     "PolicySettings.queue_prefetch": (
         "unit/policy/test_policy_map.py::test_prefetches_replace_defaults_only"
@@ -675,13 +679,13 @@ SHOWN: Final = {
         "unit/policy/test_policy_map.py::test_prefetches_replace_defaults_only"
     ),
     "PolicySettings.use_prefetch_extension": (
-        "unit/region/test_queue_acknowledgement.py::test_the_window_grows_by_delivered_and_shrinks_by_completion"
+        "unit/region/queue/test_queue_acknowledgement.py::test_the_window_grows_by_delivered_and_shrinks_by_completion"
     ),
     "PolicySettings.enable_audit": (
-        "unit/region/test_duplicate_audits.py::test_duplicates_are_dropped_within_each_producers_window"
+        "unit/region/subscription/test_duplicate_audits.py::test_duplicates_are_dropped_within_each_producers_window"
     ),
     "PolicySettings.max_producers_to_audit": (
-        "unit/region/test_duplicate_audits.py::test_duplicates_are_dropped_within_each_producers_window"
+        "unit/region/subscription/test_duplicate_audits.py::test_duplicates_are_dropped_within_each_producers_window"
     ),
     "PolicySettings.max_audit_depth": (
         "unit/region/test_policy_effects.py::test_the_audit_of_duplicates_is_so_deep"
@@ -690,26 +694,28 @@ SHOWN: Final = {
         "unit/region/test_policy_effects.py::test_the_audit_of_duplicates_is_so_deep"
     ),
     "PolicySettings.pending_queue_policy": (
-        "unit/region/test_topic_spooling.py::test_the_vm_cursors_of_queues_and_durables_read_all_at_the_start"
+        "unit/region/topic/test_topic_spooling.py::test_the_vm_cursors_of_queues_and_durables_read_all_at_the_start"
     ),
     "PolicySettings.pending_subscriber_policy": (
-        "unit/region/test_topic_spooling.py::test_the_vm_cursor_keeps_all_in_memory"
+        "unit/region/topic/test_topic_spooling.py::test_the_vm_cursor_keeps_all_in_memory"
     ),
     "PolicySettings.pending_durable_subscriber_policy": (
-        "unit/region/test_topic_spooling.py::test_the_vm_cursors_of_queues_and_durables_read_all_at_the_start"
+        "unit/region/topic/test_topic_spooling.py::test_the_vm_cursors_of_queues_and_durables_read_all_at_the_start"
     ),
-    "PolicySettings.always_retroactive": ("unit/region/test_recovery.py::test_always_retroactive"),
+    "PolicySettings.always_retroactive": (
+        "unit/region/topic/test_recovery.py::test_always_retroactive"
+    ),
     "PolicySettings.max_destinations": (
         "unit/region/test_destinations.py::test_the_number_of_destinations_can_be_limited"
     ),
     "PolicySettings.gc_inactive_destinations": (
-        "integration/broker/test_destination_limits.py::test_nothing_is_removed_unless_broker_and_policy_say_so"
+        "integration/broker/limits/test_destination_limits.py::test_nothing_is_removed_unless_broker_and_policy_say_so"
     ),
     "PolicySettings.inactive_timeout_before_gc": (
-        "integration/broker/test_destination_limits.py::test_nothing_is_removed_unless_broker_and_policy_say_so"
+        "integration/broker/limits/test_destination_limits.py::test_nothing_is_removed_unless_broker_and_policy_say_so"
     ),
     "PolicySettings.gc_with_network_consumers": (
-        "integration/broker/test_destination_limits.py::test_consumers_of_a_network_of_brokers_may_be_ignored"
+        "integration/broker/limits/test_destination_limits.py::test_consumers_of_a_network_of_brokers_may_be_ignored"
     ),
     "PolicySettings.send_advisory_if_no_consumers": (
         "unit/region/test_events.py::test_without_consumers"
@@ -730,30 +736,34 @@ SHOWN: Final = {
     "PolicySettings.destination": ("unit/policy/test_policy_map.py::test_which_entry_applies"),
     "PolicySettings.temp_queue": ("unit/policy/test_policy_map.py::test_which_entry_applies"),
     "PolicySettings.temp_topic": ("unit/policy/test_policy_map.py::test_which_entry_applies"),
-    "PolicySettings.dispatch_policy": ("unit/region/test_topics.py::test_dispatch_policies"),
+    "PolicySettings.dispatch_policy": ("unit/region/topic/test_topics.py::test_dispatch_policies"),
     "PolicySettings.dead_letter_strategy": (
-        "unit/region/test_browser_and_expiry.py::test_expired_messages_are_dead_lettered_unless_switched_off"
+        "unit/region/queue/test_browser_and_expiry.py::test_expired_messages_are_dead_lettered_unless_switched_off"
     ),
-    "PolicySettings.pending_message_limit_strategy": ("unit/region/test_topics.py::test_evictions"),
-    "PolicySettings.message_eviction_strategy": ("unit/region/test_topics.py::test_evictions"),
+    "PolicySettings.pending_message_limit_strategy": (
+        "unit/region/topic/test_topics.py::test_evictions"
+    ),
+    "PolicySettings.message_eviction_strategy": (
+        "unit/region/topic/test_topics.py::test_evictions"
+    ),
     "PolicySettings.slow_consumer_strategy": (
-        "integration/broker/test_slow_consumers.py::test_a_strategy_of_ones_own"
+        "integration/broker/limits/test_slow_consumers.py::test_a_strategy_of_ones_own"
     ),
     "PolicySettings.include_body_for_advisory": (
-        "integration/broker/test_key_effects.py::test_advisories_of_messages_have_their_body"
+        "integration/broker/configuration/test_key_effects.py::test_advisories_of_messages_have_their_body"
     ),
     "PolicySettings.subscription_recovery_policy": (
-        "unit/region/test_recovery.py::test_the_last_messages_by_number"
+        "unit/region/topic/test_recovery.py::test_the_last_messages_by_number"
     ),
     # SharedDeadLetterSettings
     "SharedDeadLetterSettings.process_expired": (
-        "unit/region/test_browser_and_expiry.py::test_expired_messages_are_dead_lettered_unless_switched_off"
+        "unit/region/queue/test_browser_and_expiry.py::test_expired_messages_are_dead_lettered_unless_switched_off"
     ),
     "SharedDeadLetterSettings.process_non_persistent": (
-        "unit/region/test_dead_letters.py::test_which_messages_are_dead_lettered"
+        "unit/region/dead_letter/test_dead_letters.py::test_which_messages_are_dead_lettered"
     ),
     "SharedDeadLetterSettings.expiration": (
-        "unit/region/test_dead_letters.py::test_the_fields_of_a_dead_letter"
+        "unit/region/dead_letter/test_dead_letters.py::test_the_fields_of_a_dead_letter"
     ),
     "SharedDeadLetterSettings.enable_audit": (
         "unit/region/test_policy_effects.py::test_a_message_is_dead_lettered_once_where_it_is_audited"
@@ -769,37 +779,37 @@ SHOWN: Final = {
     ),
     # IndividualDeadLetterSettings
     "IndividualDeadLetterSettings.queue_prefix": (
-        "unit/region/test_dead_letters.py::test_individual_queues"
+        "unit/region/dead_letter/test_dead_letters.py::test_individual_queues"
     ),
     "IndividualDeadLetterSettings.topic_prefix": (
-        "unit/region/test_dead_letters.py::test_individual_queues"
+        "unit/region/dead_letter/test_dead_letters.py::test_individual_queues"
     ),
     "IndividualDeadLetterSettings.queue_suffix": (
-        "unit/region/test_dead_letters.py::test_individual_queues"
+        "unit/region/dead_letter/test_dead_letters.py::test_individual_queues"
     ),
     "IndividualDeadLetterSettings.topic_suffix": (
-        "unit/region/test_dead_letters.py::test_individual_queues"
+        "unit/region/dead_letter/test_dead_letters.py::test_individual_queues"
     ),
     "IndividualDeadLetterSettings.use_queue_for_queue_messages": (
-        "unit/region/test_dead_letters.py::test_individual_queues"
+        "unit/region/dead_letter/test_dead_letters.py::test_individual_queues"
     ),
     "IndividualDeadLetterSettings.use_queue_for_topic_messages": (
-        "unit/region/test_dead_letters.py::test_individual_queues"
+        "unit/region/dead_letter/test_dead_letters.py::test_individual_queues"
     ),
     "IndividualDeadLetterSettings.destination_per_durable_subscriber": (
-        "unit/region/test_dead_letters.py::test_individual_queues"
+        "unit/region/dead_letter/test_dead_letters.py::test_individual_queues"
     ),
     "IndividualDeadLetterSettings.max_destinations_to_audit": (
         "unit/region/test_policy_effects.py::test_the_audit_of_dead_letters_has_so_many_queues"
     ),
     "IndividualDeadLetterSettings.process_expired": (
-        "unit/region/test_browser_and_expiry.py::test_expired_messages_are_dead_lettered_unless_switched_off"
+        "unit/region/queue/test_browser_and_expiry.py::test_expired_messages_are_dead_lettered_unless_switched_off"
     ),
     "IndividualDeadLetterSettings.process_non_persistent": (
-        "unit/region/test_dead_letters.py::test_which_messages_are_dead_lettered"
+        "unit/region/dead_letter/test_dead_letters.py::test_which_messages_are_dead_lettered"
     ),
     "IndividualDeadLetterSettings.expiration": (
-        "unit/region/test_dead_letters.py::test_the_fields_of_a_dead_letter"
+        "unit/region/dead_letter/test_dead_letters.py::test_the_fields_of_a_dead_letter"
     ),
     "IndividualDeadLetterSettings.enable_audit": (
         "unit/region/test_policy_effects.py::test_a_message_is_dead_lettered_once_where_it_is_audited"
@@ -811,10 +821,10 @@ SHOWN: Final = {
         "unit/region/test_policy_effects.py::test_the_audit_of_dead_letters_is_so_deep"
     ),
     # ConstantPendingLimitSettings
-    "ConstantPendingLimitSettings.limit": ("unit/region/test_topics.py::test_pending_limits"),
+    "ConstantPendingLimitSettings.limit": ("unit/region/topic/test_topics.py::test_pending_limits"),
     # PrefetchRatePendingLimitSettings
     "PrefetchRatePendingLimitSettings.multiplier": (
-        "unit/region/test_topics.py::test_pending_limits"
+        "unit/region/topic/test_topics.py::test_pending_limits"
     ),
     # OldestEvictionSettings
     "OldestEvictionSettings.evict_expired_messages_high_watermark": (
@@ -828,59 +838,63 @@ SHOWN: Final = {
     "UniquePropertyEvictionSettings.evict_expired_messages_high_watermark": (
         "unit/region/test_policy_effects.py::test_expired_messages_are_evicted_above_the_watermark"
     ),
-    "UniquePropertyEvictionSettings.property_name": ("unit/region/test_topics.py::test_evictions"),
+    "UniquePropertyEvictionSettings.property_name": (
+        "unit/region/topic/test_topics.py::test_evictions"
+    ),
     # AbortSlowConsumerSettings
     "AbortSlowConsumerSettings.max_slow_count": (
-        "integration/broker/test_slow_consumers.py::test_the_number_of_times_a_consumer_becomes_slow_is_limited"
+        "integration/broker/limits/test_slow_consumers.py::test_the_number_of_times_a_consumer_becomes_slow_is_limited"
     ),
     "AbortSlowConsumerSettings.max_slow_duration": (
-        "integration/broker/test_slow_consumers.py::test_a_consumer_that_stays_full_is_aborted"
+        "integration/broker/limits/test_slow_consumers.py::test_a_consumer_that_stays_full_is_aborted"
     ),
     "AbortSlowConsumerSettings.check_period": (
-        "integration/broker/test_slow_consumers.py::test_the_check_period_is_that_of_the_strategy"
+        "integration/broker/limits/test_slow_consumers.py::test_the_check_period_is_that_of_the_strategy"
     ),
     "AbortSlowConsumerSettings.abort_connection": (
-        "integration/broker/test_slow_consumers.py::test_the_connection_is_aborted_instead"
+        "integration/broker/limits/test_slow_consumers.py::test_the_connection_is_aborted_instead"
     ),
     "AbortSlowConsumerSettings.ignore_network_consumers": (
-        "integration/broker/test_slow_consumers.py::test_consumers_of_a_network_are_ignored"
+        "integration/broker/limits/test_slow_consumers.py::test_consumers_of_a_network_are_ignored"
     ),
     # AbortSlowAckConsumerSettings
     "AbortSlowAckConsumerSettings.max_slow_count": (
-        "integration/broker/test_slow_consumers.py::test_the_number_of_checks_without_an_acknowledgement"
+        "integration/broker/limits/test_slow_consumers.py::test_the_number_of_checks_without_an_acknowledgement"
     ),
     "AbortSlowAckConsumerSettings.max_slow_duration": (
-        "integration/broker/test_slow_consumers.py::test_the_times_without_an_acknowledgement"
+        "integration/broker/limits/test_slow_consumers.py::test_the_times_without_an_acknowledgement"
     ),
     "AbortSlowAckConsumerSettings.check_period": (
-        "integration/broker/test_slow_consumers.py::test_the_number_of_checks_without_an_acknowledgement"
+        "integration/broker/limits/test_slow_consumers.py::test_the_number_of_checks_without_an_acknowledgement"
     ),
     "AbortSlowAckConsumerSettings.abort_connection": (
-        "integration/broker/test_slow_consumers.py::test_the_connection_is_aborted_instead"
+        "integration/broker/limits/test_slow_consumers.py::test_the_connection_is_aborted_instead"
     ),
     "AbortSlowAckConsumerSettings.ignore_network_consumers": (
-        "integration/broker/test_slow_consumers.py::test_consumers_of_a_network_are_ignored"
+        "integration/broker/limits/test_slow_consumers.py::test_consumers_of_a_network_are_ignored"
     ),
     "AbortSlowAckConsumerSettings.ignore_idle_consumers": (
-        "integration/broker/test_slow_consumers.py::test_idle_consumers_are_aborted_where_they_are_not_ignored"
+        "integration/broker/limits/test_slow_consumers.py::test_idle_consumers_are_aborted_where_they_are_not_ignored"
     ),
     "AbortSlowAckConsumerSettings.max_time_since_last_ack": (
-        "integration/broker/test_slow_consumers.py::test_the_times_without_an_acknowledgement"
+        "integration/broker/limits/test_slow_consumers.py::test_the_times_without_an_acknowledgement"
     ),
     # FixedCountRecoverySettings
     "FixedCountRecoverySettings.maximum_size": (
-        "unit/region/test_recovery.py::test_the_last_messages_by_number"
+        "unit/region/topic/test_recovery.py::test_the_last_messages_by_number"
     ),
     # FixedSizedRecoverySettings
     "FixedSizedRecoverySettings.maximum_size": (
-        "unit/region/test_recovery.py::test_the_last_messages_by_size"
+        "unit/region/topic/test_recovery.py::test_the_last_messages_by_size"
     ),
     # TimedRecoverySettings
     "TimedRecoverySettings.recover_duration": (
-        "unit/region/test_recovery.py::test_messages_of_the_last_time"
+        "unit/region/topic/test_recovery.py::test_messages_of_the_last_time"
     ),
     # QueryBasedRecoverySettings
-    "QueryBasedRecoverySettings.query": ("unit/region/test_recovery.py::test_messages_of_a_query"),
+    "QueryBasedRecoverySettings.query": (
+        "unit/region/topic/test_recovery.py::test_messages_of_a_query"
+    ),
     # VirtualTopicSettings
     "VirtualTopicSettings.name": (
         "integration/broker/test_virtual_destinations.py::test_names_and_defaults"
@@ -905,36 +919,36 @@ SHOWN: Final = {
     ),
     # CompositeQueueSettings
     "CompositeQueueSettings.name": (
-        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+        "integration/broker/configuration/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     "CompositeQueueSettings.forward_only": (
-        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+        "integration/broker/configuration/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     "CompositeQueueSettings.send_when_not_matched": (
-        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+        "integration/broker/configuration/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     "CompositeQueueSettings.forward_to": (
-        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+        "integration/broker/configuration/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     # ForwardSettings
     "ForwardSettings.destination": (
-        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+        "integration/broker/configuration/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     "ForwardSettings.selector": (
-        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+        "integration/broker/configuration/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     # CompositeTopicSettings
     "CompositeTopicSettings.name": (
-        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+        "integration/broker/configuration/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     "CompositeTopicSettings.forward_only": (
-        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+        "integration/broker/configuration/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     "CompositeTopicSettings.send_when_not_matched": (
-        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+        "integration/broker/configuration/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     "CompositeTopicSettings.forward_to": (
-        "integration/broker/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
+        "integration/broker/configuration/test_key_effects.py::test_composites_forward_to_what_their_selectors_take"
     ),
     # ConnectorTlsSettings
     "ConnectorTlsSettings.enabled_cipher_suites": (

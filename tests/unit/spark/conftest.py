@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.segments import write_segment
+from tests.kit.stores.segments import write_segment

@@ -39,7 +39,7 @@ from pyjms.wire.kahadb.structures import (
     KahaXATransactionId,
 )
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
-from tests.kit.segments import WriteSegment
+from tests.kit.stores.segments import WriteSegment
 
 Q = KahaDestination(DestinationType.QUEUE, "q")
 T = KahaDestination(DestinationType.TOPIC, "t")

@@ -12,7 +12,7 @@ import pytest
 
 from pyjms_broker.store.jobs import KahaDBJobSchedulerStore
 from pyjms_broker.store.temp import TempStore
-from tests.kit.store_factories import FACTORIES, StoreFactory
+from tests.kit.stores.factories import FACTORIES, StoreFactory
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
 FILES = [f for f in FACTORIES if f.persistent and not f.marks]

@@ -17,7 +17,7 @@ from pyjms.errors import MessageConversionException, MessageFormatException
 from pyjms.jms.bodies import MapMessage, TextMessage
 from pyjms.settings import PyjmsSettings
 from pyjms.support.converter import DefaultMessageConverter, SimpleMessageConverter
-from tests.kit.embedded_urls import broker, url
+from tests.kit.clients.embedded_urls import broker, url
 
 __all__ = ["broker", "url"]
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from blockbuster import BlockingError
 
-from tests.kit.blocking import ALLOWED, detected_blocking_calls
+from tests.kit.runs.blocking import ALLOWED, detected_blocking_calls
 from tests.kit.source_tree import ROOT
 
 

@@ -22,7 +22,7 @@ from pyjms.aio import ConnectionFactory, JmsTemplate
 from pyjms.support.embedded_broker import EmbeddedBroker, embedded_broker
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 from pyjms.testing.clock import VirtualClock
-from tests.kit.forked_python import run_python
+from tests.kit.processes.forked_python import run_python
 
 pytest_plugins = ["pytester"]
 

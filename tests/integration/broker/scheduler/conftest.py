@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.scheduled_broker import broker, make_broker, timeless
+from tests.kit.brokers.scheduled import broker, make_broker, timeless

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyjms import ConnectionFactory
-from tests.kit.forked_python import run_python
+from tests.kit.processes.forked_python import run_python
 
 
 def run(*arguments: str, fresh: bool = False) -> subprocess.CompletedProcess[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pyjms import ConnectionFactory
-from tests.kit.messages import send_texts
-from tests.kit.processes import BrokerProcess
+from tests.kit.clients.messages import send_texts
+from tests.kit.processes.children import BrokerProcess
 
 MESSAGES = 20
 SEGMENTS = "journal: {max_file_length: 1mb}"

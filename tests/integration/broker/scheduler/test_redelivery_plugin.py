@@ -20,8 +20,8 @@ from pyjms_broker.plugins.time_stamping import TimeStampingBrokerPlugin
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.store.api import PersistenceAdapter
-from tests.kit.scheduled_broker import Scheduling
-from tests.kit.store_factories import FACTORIES, StoreFactory
+from tests.kit.brokers.scheduled import Scheduling
+from tests.kit.stores.factories import FACTORIES, StoreFactory
 
 DLQ = "ActiveMQ.DLQ"
 Q, T = Queue("Q"), Topic("T")

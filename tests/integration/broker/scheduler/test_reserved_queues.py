@@ -11,7 +11,7 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.exchange import ProducerExchange
-from tests.kit.internal_messages import store_internal
+from tests.kit.brokers.internal_messages import store_internal
 
 MINUTE = 60_000
 TOPIC = Topic("ActiveMQ.Scheduler.Management")

@@ -13,10 +13,10 @@ from playwright.async_api import Browser, Page, async_playwright
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service import BrokerService
 from pyjms_broker.web import WebConfiguration
-from tests.kit.console import furnished
-from tests.kit.java import maven_class_path
-from tests.kit.raw_client import RawClient
+from tests.kit.clients.raw import RawClient
+from tests.kit.servers.java_programs import maven_class_path
 from tests.kit.waiting import until
+from tests.kit.web.console import furnished
 
 CHROMIUM = Path("/usr/bin/chromium")
 PATIENCE = 20_000

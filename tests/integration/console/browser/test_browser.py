@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, expect
 
 from pyjms.jms.destination import Queue
 from pyjms_broker.service import BrokerService
-from tests.kit.raw_client import RawClient
+from tests.kit.clients.raw import RawClient
 
 pytestmark = pytest.mark.browser
 

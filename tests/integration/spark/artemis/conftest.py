@@ -1,4 +1,4 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.java import maven_program
-from tests.kit.java_brokers import maven_broker
+from tests.kit.servers.java_brokers import maven_broker
+from tests.kit.servers.java_programs import maven_program

@@ -33,7 +33,7 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
 )
 from pyjms.wire.openwire.primitives import encode_map
-from tests.kit.openwire_attacker import Peer
+from tests.kit.brokers.openwire_attacker import Peer
 from tests.kit.soak.attacks.floods import junk, listening
 from tests.kit.soak.attacks.types import Attacker
 

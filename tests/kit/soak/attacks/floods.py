@@ -28,7 +28,7 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
     TransactionType,
 )
-from tests.kit.openwire_attacker import Peer
+from tests.kit.brokers.openwire_attacker import Peer
 from tests.kit.soak.attacks.types import Attacker
 
 __all__ = ["FLOODS"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from tests.kit.openwire_attacker import Peer
+from tests.kit.brokers.openwire_attacker import Peer
 from tests.kit.soak.attacks import ATTACKS
 from tests.kit.soak.events import EventLog
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Protocol
 
-from tests.kit.openwire_attacker import Peer
+from tests.kit.brokers.openwire_attacker import Peer
 
 __all__ = ["Attacker"]
 

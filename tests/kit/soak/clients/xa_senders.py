@@ -17,7 +17,7 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import encode_map
-from tests.kit.raw_client import RawClient
+from tests.kit.clients.raw import RawClient
 from tests.kit.soak.clients.links import Links
 from tests.kit.soak.clients.senders import Numbers, body_of, checksum_of, destination_of
 from tests.kit.soak.flows import Flow

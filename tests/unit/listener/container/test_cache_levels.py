@@ -12,7 +12,7 @@ from pyjms.jms.destination import Queue
 from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.support.destination import DynamicDestinationResolver
 from pyjms.testing.clock import VirtualClock
-from tests.kit.jms_provider import JmsProvider
+from tests.kit.clients.jms_provider import JmsProvider
 
 COUNTED = (
     "ConnectionFactory.createConnection", "Connection.start", "Connection.close",

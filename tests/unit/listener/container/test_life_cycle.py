@@ -19,8 +19,8 @@ from pyjms.errors import (
 )
 from pyjms.listener.task_executor import TaskExecutor
 from pyjms.testing.clock import VirtualClock
-from tests.kit.containers import Recorder
-from tests.kit.jms_provider import JmsProvider
+from tests.kit.clients.jms_provider import JmsProvider
+from tests.kit.listeners.containers import Recorder
 
 
 class Gate:

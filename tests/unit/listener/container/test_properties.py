@@ -18,8 +18,8 @@ from pyjms.listener.task_executor import SimpleAsyncTaskExecutor
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
 from pyjms.testing.clock import VirtualClock
-from tests.kit.containers import Recorder
-from tests.kit.jms_provider import JmsProvider
+from tests.kit.clients.jms_provider import JmsProvider
+from tests.kit.listeners.containers import Recorder
 
 DEFAULTS = {
     "connection_factory": None,

@@ -14,8 +14,8 @@ from pyjms.listener.backoff import ExponentialBackOff, FixedBackOff
 from pyjms.listener.container.failures import describe
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.testing.clock import VirtualClock
-from tests.kit.containers import Recorder
-from tests.kit.jms_provider import JmsProvider
+from tests.kit.clients.jms_provider import JmsProvider
+from tests.kit.listeners.containers import Recorder
 
 DOWN = "Could not connect to broker URL: tcp://HOST:PORT. Reason: java.net.ConnectException: Connection refused"
 

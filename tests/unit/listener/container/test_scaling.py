@@ -12,7 +12,7 @@ import pytest
 from pyjms import _clock
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
 from pyjms.testing.clock import VirtualClock
-from tests.kit.jms_provider import JmsProvider
+from tests.kit.clients.jms_provider import JmsProvider
 
 
 def nothing(message):

@@ -15,8 +15,8 @@ from pyjms.jms.destination import Topic
 from pyjms.listener.container.simple import SimpleMessageListenerContainer
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor
 from pyjms.testing.clock import VirtualClock
-from tests.kit.containers import Recorder
-from tests.kit.jms_provider import JmsProvider
+from tests.kit.clients.jms_provider import JmsProvider
+from tests.kit.listeners.containers import Recorder
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.enums import CacheLevel
 from pyjms.errors import JMSException, TransactionRolledBackException
 from pyjms.testing.clock import VirtualClock
-from tests.kit.containers import Recorder
-from tests.kit.jms_provider import JmsProvider
+from tests.kit.clients.jms_provider import JmsProvider
+from tests.kit.listeners.containers import Recorder
 
 
 class Status:

@@ -24,8 +24,8 @@ from pyjms.core.interceptors import InterceptorChain
 from pyjms.jms.message import Message
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 from pyjms.testing.clock import VirtualClock
-from tests.kit.containers import Recorder
-from tests.kit.jms_provider import JmsProvider
+from tests.kit.clients.jms_provider import JmsProvider
+from tests.kit.listeners.containers import Recorder
 
 SEEN: ContextVar[str] = ContextVar("seen", default="nothing")
 

@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.kahadb_index import kit
+from tests.kit.stores.kahadb_index import kit

@@ -24,7 +24,7 @@ from pyjms_broker.store.jdbc.execution.loading import load
 from pyjms_broker.store.jdbc.execution.operations import AddContainer, Unit
 from pyjms_broker.store.jdbc.schema.numbering import base_of
 from pyjms_broker.store.jdbc.settings import JDBCSettings
-from tests.kit.jdbc_stores import States
+from tests.kit.stores.jdbc import States
 
 REFUSE = (
     "CREATE TRIGGER refuse BEFORE INSERT ON ACTIVEMQ_MSGS WHEN NEW.MSGID_SEQ = 13"

@@ -26,8 +26,8 @@ from pyjms_broker.store.jdbc.journaled.codec import _CLASSES, decode_operations,
 from pyjms_broker.store.jdbc.journaled.compaction import compact
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 from pyjms_broker.store.journal.disk import OS_DISK
-from tests.kit.jdbc_stores import States
-from tests.kit.simulated_disk import SimulatedDisk
+from tests.kit.stores.jdbc import States
+from tests.kit.stores.simulated_disk import SimulatedDisk
 
 T = Topic("T")
 KEY = SubscriptionKey("me", "s")

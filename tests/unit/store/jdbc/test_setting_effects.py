@@ -18,7 +18,7 @@ from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from pyjms_broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC, Locker
-from tests.kit.jdbc_stores import States
+from tests.kit.stores.jdbc import States
 from tests.kit.waiting import until_stored
 
 T = Topic("T")

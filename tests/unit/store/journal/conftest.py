@@ -1,4 +1,4 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.completions import answer
-from tests.kit.simulated_disk import simulated_disk
+from tests.kit.brokers.completions import answer
+from tests.kit.stores.simulated_disk import simulated_disk

@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.kahadb_store import driver, home, simulated_disk
+from tests.kit.stores.kahadb_store import driver, home, simulated_disk

@@ -13,7 +13,7 @@ from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import OperationContext
-from tests.kit.simulated_disk import SimulatedDisk
+from tests.kit.stores.simulated_disk import SimulatedDisk
 
 Q = Queue("Q")
 

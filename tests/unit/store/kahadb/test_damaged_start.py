@@ -20,7 +20,7 @@ from pyjms.wire.kahadb.structures import DestinationType, KahaDestination, KahaT
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.service import BrokerService
 from pyjms_broker.store.kahadb.trace_records import ARRIVALS, AUDIT, DUPLICATES, trace_record
-from tests.kit.region import Broker
+from tests.kit.brokers.region import Broker
 
 Q = Queue("Q")
 QUEUE = KahaDestination(DestinationType.QUEUE, "Q")

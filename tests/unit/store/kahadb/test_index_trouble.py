@@ -20,7 +20,7 @@ from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.kahadb.index import IndexCorrupt
 from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT
 from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
-from tests.kit.simulated_disk import SimulatedDisk
+from tests.kit.stores.simulated_disk import SimulatedDisk
 from tests.kit.waiting import until, until_stored
 
 Q = Queue("Q")

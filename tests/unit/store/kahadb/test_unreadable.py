@@ -20,7 +20,7 @@ from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import OperationContext, StoredSubscription
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.kahadb.tools.verification import verify_journal
-from tests.kit.region import Broker
+from tests.kit.brokers.region import Broker
 
 Q = Queue("Q")
 NEWS = Topic("news")

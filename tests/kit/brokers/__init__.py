@@ -1,0 +1,1 @@
+"""Brokers that tests start, attack, connect to each other and compare."""

@@ -1,0 +1,1 @@
+"""Connections and transfers that are cut on purpose, and the account of what was lost."""

@@ -1,0 +1,1 @@
+"""Listener containers and annotated listeners in tests."""

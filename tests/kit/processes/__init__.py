@@ -1,0 +1,1 @@
+"""Child processes: Python programs, command lines, interpreters of other versions."""

@@ -1,0 +1,1 @@
+"""Programs of others that tests run: ActiveMQ and Artemis, Java clients, PostgreSQL, slapd."""

@@ -1,0 +1,1 @@
+"""STOMP clients, their scripts, and random input for the codec and the sockets."""

@@ -1,0 +1,1 @@
+"""Stores of brokers: their files, disks that fail, and what they hold."""
