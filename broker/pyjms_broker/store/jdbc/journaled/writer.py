@@ -19,11 +19,7 @@ from pyjms_broker.store.damage import quarantine_record
 from pyjms_broker.store.jdbc.execution.database import Database
 from pyjms_broker.store.jdbc.execution.operations import PASSING, JournalMark, Operation, Unit
 from pyjms_broker.store.jdbc.execution.writer import Writer, WriterListener
-from pyjms_broker.store.jdbc.journaled.codec import (
-    DamagedRecordError,
-    decode_operations,
-    encode_operations,
-)
+from pyjms_broker.store.jdbc.journaled import codec
 from pyjms_broker.store.jdbc.journaled.compaction import compact
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 from pyjms_broker.store.journal.journal import Journal
@@ -93,7 +89,7 @@ class JournaledWriter(Writer):
             if all(isinstance(operation, PASSING) for operation in unit.operations):
                 durable.complete()
             else:
-                payload = encode_operations(unit.operations)
+                payload = codec.encode_operations(unit.operations)
                 location = self._journal.append(payload, durable, sync=True)
                 size = len(payload)
         except JMSException as error:
@@ -259,8 +255,8 @@ def replay_journal(journal: Journal, database: Database, mark: int) -> None:
         if location <= start:
             continue
         try:
-            decoded = decode_operations(bytes(payload))
-        except DamagedRecordError as error:
+            decoded = codec.decode_operations(bytes(payload))
+        except codec.DamagedRecordError as error:
             quarantine_record(journal.directory, location, bytes(payload), error)
             continue
         operations = [*decoded, JournalMark(journal_mark(location))]
