@@ -116,7 +116,7 @@ def _remove(values: Any, path: Path) -> bool:
     return False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Lines:
     model: type[BaseModel]
     document: Document

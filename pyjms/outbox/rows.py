@@ -10,6 +10,7 @@ name there, until the time that it has written with it: the others go on when th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Row, delete, select, update
@@ -23,6 +24,7 @@ __all__ = ["OutboxRows"]
 _SKIPPING: Final = frozenset({"postgresql", "mysql", "mariadb", "oracle"})
 
 
+@dataclass(eq=False, repr=False)
 class OutboxRows:
     """The rows of one outbox, for one relay. Blocks; for one thread.
 
@@ -35,21 +37,18 @@ class OutboxRows:
         keep: whether rows that were sent are kept.
     """
 
-    def __init__(
-        self, engine: Engine, outbox: str, relay: str, *, batch_size: int, lease: float, keep: bool
-    ) -> None:
-        self._engine = engine
-        self._outbox = outbox
-        self._relay = relay
-        self._batch_size = batch_size
-        self._lease = lease
-        self._keep = keep
-        self._connection: Connection | None = None
+    engine: Engine
+    outbox: str
+    relay: str
+    batch_size: int = field(kw_only=True)
+    lease: float = field(kw_only=True)
+    keep: bool = field(kw_only=True)
+    _connection: Connection | None = field(default=None, init=False)
 
     @property
     def locks(self) -> bool:
         """Whether the turn is a lock, not a lease."""
-        return self._engine.dialect.name in _SKIPPING
+        return self.engine.dialect.name in _SKIPPING
 
     def take(self) -> Sequence[Row[Any]] | None:
         """Return the next rows, in order; None: another relay has its turn.
@@ -57,7 +56,7 @@ class OutboxRows:
         With a lock, `done` or `give_up` has to follow, if there are rows.
         """
         self.give_up()
-        connection = self._engine.connect()
+        connection = self.engine.connect()
         try:
             has_turn = self._lock(connection) if self.locks else self._renew(connection)
             rows = connection.execute(self._next_rows()).all() if has_turn else None
@@ -74,10 +73,10 @@ class OutboxRows:
     def done(self, rows: Sequence[Row[Any]]) -> None:
         """Delete or mark rows that were sent, and end the turn of a lock."""
         connection, self._connection = self._connection, None
-        connection = connection or self._engine.connect()
+        connection = connection or self.engine.connect()
         with connection:
             ids = OUTBOX.c.id.in_([row.id for row in rows])
-            if self._keep:
+            if self.keep:
                 connection.execute(
                     update(OUTBOX).where(ids).values(sent_at=_clock.time_ms() / 1000)
                 )
@@ -95,19 +94,19 @@ class OutboxRows:
         """Let another relay go on at once: this one ends."""
         self.give_up()
         if not self.locks:
-            with self._engine.begin() as connection:
+            with self.engine.begin() as connection:
                 connection.execute(
                     delete(RELAYS).where(
-                        RELAYS.c.outbox == self._outbox, RELAYS.c.relay == self._relay
+                        RELAYS.c.outbox == self.outbox, RELAYS.c.relay == self.relay
                     )
                 )
 
     def _next_rows(self) -> Any:
-        waiting = select(OUTBOX).where(OUTBOX.c.outbox == self._outbox, OUTBOX.c.sent_at.is_(None))
-        return waiting.order_by(OUTBOX.c.id).limit(self._batch_size)
+        waiting = select(OUTBOX).where(OUTBOX.c.outbox == self.outbox, OUTBOX.c.sent_at.is_(None))
+        return waiting.order_by(OUTBOX.c.id).limit(self.batch_size)
 
     def _lock(self, connection: Connection) -> bool:
-        mine = select(RELAYS.c.outbox).where(RELAYS.c.outbox == self._outbox)
+        mine = select(RELAYS.c.outbox).where(RELAYS.c.outbox == self.outbox)
         if connection.execute(mine.with_for_update(skip_locked=True)).first() is not None:
             return True
         if connection.execute(mine).first() is None:
@@ -117,16 +116,16 @@ class OutboxRows:
 
     def _renew(self, connection: Connection) -> bool:
         now = _clock.time_ms() / 1000
-        is_mine = (RELAYS.c.relay == self._relay) | (RELAYS.c.ends_at <= now)
-        change = update(RELAYS).where(RELAYS.c.outbox == self._outbox, is_mine)
-        values = {"relay": self._relay, "ends_at": now + self._lease}
+        is_mine = (RELAYS.c.relay == self.relay) | (RELAYS.c.ends_at <= now)
+        change = update(RELAYS).where(RELAYS.c.outbox == self.outbox, is_mine)
+        values = {"relay": self.relay, "ends_at": now + self.lease}
         has_turn = connection.execute(change.values(values)).rowcount == 1
         connection.commit()
-        return has_turn or self._add(connection, now + self._lease)
+        return has_turn or self._add(connection, now + self.lease)
 
     def _add(self, connection: Connection, ends_at: float) -> bool:
         """Add the outbox's row; return False if there is one."""
-        row = {"outbox": self._outbox, "relay": self._relay, "ends_at": ends_at}
+        row = {"outbox": self.outbox, "relay": self.relay, "ends_at": ends_at}
         try:
             connection.execute(RELAYS.insert().values(row))
             connection.commit()

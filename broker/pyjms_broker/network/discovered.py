@@ -8,6 +8,7 @@ lives, as in ActiveMQ. (activemq-edges 9, U7)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyjms._logger import get_logger, shortened
@@ -54,21 +55,19 @@ class ListedBridges:
         await _stop_all(self.keepers)
 
 
+@dataclass(eq=False, repr=False)
 class DiscoveredBridges:
     """The bridges to the brokers that an agent finds; a DiscoveryListener."""
 
-    def __init__(
-        self, host: NetworkHost, attributes: NetworkConnectorAttributes, discovered: Discovered
-    ) -> None:
-        self._host = host
-        self._attributes = attributes
-        self._discovered = discovered
-        self._found: dict[str, BridgeKeeper] = {}
-        self._agent: DiscoveryAgent | None = None
-        self._starting: BackgroundTask | None = None
-        self._leaving: set[BackgroundTask] = set()
-        self._warned: set[str] = set()
-        self._count = 0
+    _host: NetworkHost
+    _attributes: NetworkConnectorAttributes
+    _discovered: Discovered
+    _found: dict[str, BridgeKeeper] = field(default_factory=dict, init=False)
+    _agent: DiscoveryAgent | None = field(default=None, init=False)
+    _starting: BackgroundTask | None = field(default=None, init=False)
+    _leaving: set[BackgroundTask] = field(default_factory=set, init=False)
+    _warned: set[str] = field(default_factory=set, init=False)
+    _count: int = field(default=0, init=False)
 
     @property
     def keepers(self) -> list[BridgeKeeper]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -47,6 +48,7 @@ class ForwardingListener(Protocol):
         """End the bridge; what is not acknowledged is sent on by the next one."""
 
 
+@dataclass(eq=False, repr=False)
 class Forwarder:
     """Sends what a bridge gets to the remote broker.
 
@@ -57,25 +59,17 @@ class Forwarder:
         listener: learns what became of the messages.
     """
 
-    def __init__(
-        self,
-        local: LocalEnd,
-        remote: BridgeEnd,
-        broker_id: BrokerId,
-        attributes: NetworkConnectorAttributes,
-        listener: ForwardingListener,
-    ) -> None:
-        self._local = local
-        self._remote = remote
-        self._broker_id = broker_id
-        self._attributes = attributes
-        self._listener = listener
-        self._under_way: dict[MessageDispatch, int] = {}
-        self._waiting: BackgroundTask | None = None
-        self.enqueue_count = 0
-        """Messages that the local broker gave to the bridge."""
-        self.dequeue_count = 0
-        """Messages that the remote broker has."""
+    _local: LocalEnd
+    _remote: BridgeEnd
+    _broker_id: BrokerId
+    _attributes: NetworkConnectorAttributes
+    _listener: ForwardingListener
+    _under_way: dict[MessageDispatch, int] = field(default_factory=dict, init=False)
+    _waiting: BackgroundTask | None = field(default=None, init=False)
+    enqueue_count: int = field(default=0, init=False)
+    """Messages that the local broker gave to the bridge."""
+    dequeue_count: int = field(default=0, init=False)
+    """Messages that the remote broker has."""
 
     @property
     def last_sent(self) -> int:

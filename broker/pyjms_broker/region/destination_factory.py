@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjms.errors import IllegalStateException, InvalidDestinationException
@@ -65,23 +66,17 @@ def make_destination(
     return Topic(broker, destination, policy, topic_store)
 
 
+@dataclass(eq=False, repr=False)
 class DestinationChanges:
     """Changes the policies of existing destinations, and the filters around them.
 
     Source: ActiveMQ PolicyEntry.update. (activemq-broker 1.1)
     """
 
-    def __init__(
-        self,
-        table: DestinationTable,
-        policy_map: PolicyMap,
-        expiry: ExpiryScanner,
-        slow_consumers: SlowConsumers,
-    ) -> None:
-        self._table = table
-        self._policy_map = policy_map
-        self._expiry = expiry
-        self._slow_consumers = slow_consumers
+    _table: DestinationTable
+    _policy_map: PolicyMap
+    _expiry: ExpiryScanner
+    _slow_consumers: SlowConsumers
 
     def change_policies(self, policies: PolicyMap) -> dict[Destination, frozenset[str]]:
         """Have destinations follow these policies, new ones and those that exist.

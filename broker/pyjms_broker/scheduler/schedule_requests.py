@@ -12,6 +12,7 @@ cannot become jobs are sent to the dead-letter queue.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from pyjms._logger import get_logger
@@ -41,30 +42,22 @@ _UNLIMITED: Final = 1 << 31
 """The repeat count was checked on sending; a limit lowered since then does not apply."""
 
 
+@dataclass(eq=False, repr=False)
 class ScheduleRequests:
-    """The queue's reader: it gets all messages of the queue, which are all stored on disk."""
+    """The queue's reader: it gets all messages of the queue, which are all stored on disk.
+
+    It accepts requests while `usage` is below its limit, fills `arriving` with the ids of jobs
+    whose requests are still in the queue, and calls `on_job` with each job's time.
+    """
 
     is_leased = True
 
-    def __init__(
-        self,
-        region: RegionBroker,
-        chain: Broker,
-        jobs: JobScheduler,
-        usage: DiskUsage,
-        arriving: set[str],
-        on_job: Callable[[int], None],
-    ) -> None:
-        """Accept requests while `usage` is below its limit; call `on_job` with each job's time.
-
-        `arriving` is filled with the ids of jobs whose requests are still in the queue.
-        """
-        self._region = region
-        self._chain = chain
-        self._jobs = jobs
-        self._usage = usage
-        self._on_job = on_job
-        self._arriving = arriving
+    _region: RegionBroker
+    _chain: Broker
+    _jobs: JobScheduler
+    _usage: DiskUsage
+    _arriving: set[str]
+    _on_job: Callable[[int], None]
 
     def attach(self) -> None:
         """Create the queue, and turn the requests that a crash has left in it into jobs."""

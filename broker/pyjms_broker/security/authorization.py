@@ -40,7 +40,7 @@ _REMEMBERED: Final = 1000
 """Destinations that one connection is known to be allowed to write to."""
 
 
-@dataclass(slots=True, weakref_slot=True, eq=False)
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class UserAccess:
     """The rights of one connection's user (`pyjms_broker.api.context.Access`)."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -43,25 +44,19 @@ class _Turn:
         self.error: JMSException | None = None
 
 
+@dataclass(eq=False, repr=False)
 class SessionPool:
     """Lends a limited number of sessions; further callers wait in the order of their calls."""
 
-    def __init__(
-        self,
-        open_session: Callable[[], Awaitable[Session]],
-        options: PoolOptions,
-        stats: PoolStats,
-        mode: str,
-    ) -> None:
-        self._open_session = open_session
-        self._options = options
-        self._stats = stats
-        self._mode = mode
-        self._idle: deque[PhysicalSession] = deque()
-        self._waiting: deque[_Turn] = deque()
-        self._active = 0
-        self._open_sessions = 0
-        self._failure: JMSException | None = None
+    _open_session: Callable[[], Awaitable[Session]]
+    _options: PoolOptions
+    _stats: PoolStats
+    _mode: str
+    _idle: deque[PhysicalSession] = field(default_factory=deque, init=False)
+    _waiting: deque[_Turn] = field(default_factory=deque, init=False)
+    _active: int = field(default=0, init=False)
+    _open_sessions: int = field(default=0, init=False)
+    _failure: JMSException | None = field(default=None, init=False)
 
     async def take(self) -> PhysicalSession:
         """Return an idle session or a new one; wait if the limit is reached. Cancellable.

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -69,20 +70,14 @@ __all__ = ["ListenerExecution", "marked_as_rollback_only"]
 logger: Final = get_logger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class ListenerExecution:
     """Executes deliveries for one container."""
 
-    def __init__(
-        self,
-        properties: ContainerProperties,
-        life_cycle: LifeCycle,
-        resources: ResourceFactory,
-        retries: Retries,
-    ) -> None:
-        self._properties = properties
-        self._retries = retries
-        self._life_cycle = life_cycle
-        self._resources = resources
+    _properties: ContainerProperties
+    _life_cycle: LifeCycle
+    _resources: ResourceFactory
+    _retries: Retries
 
     @property
     def is_accepting(self) -> bool:

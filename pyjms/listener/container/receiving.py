@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 import anyio
@@ -58,22 +59,15 @@ class ReceivingInvoker(Protocol):
         """Return a context in which that stop does not cancel the handling of the message."""
 
 
+@dataclass(eq=False, repr=False)
 class ReceiveCycle:
     """Receive attempts of one container."""
 
-    def __init__(
-        self,
-        properties: DefaultContainerProperties,
-        connection: ContainerConnection,
-        resources: ResourceFactory,
-        execution: ListenerExecution,
-        batches: BatchExecution,
-    ) -> None:
-        self._properties = properties
-        self._connection = connection
-        self._resources = resources
-        self._execution = execution
-        self._batches = batches
+    _properties: DefaultContainerProperties
+    _connection: ContainerConnection
+    _resources: ResourceFactory
+    _execution: ListenerExecution
+    _batches: BatchExecution
 
     async def receive_and_execute(self, invoker: ReceivingInvoker) -> bool:
         """Receive once and handle what came; return whether a message came.

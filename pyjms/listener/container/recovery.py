@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
@@ -81,28 +82,20 @@ class FailureRecord:
         self.setup_failures = None
 
 
+@dataclass(eq=False, repr=False)
 class Recovery:
     """Reconnects for one container."""
 
-    def __init__(
-        self,
-        properties: DefaultContainerProperties,
-        life_cycle: LifeCycle,
-        connection: ContainerConnection,
-        resources: ResourceFactory,
-        start_outcome: StartOutcome,
-        stop_container: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._properties = properties
-        self._life_cycle = life_cycle
-        self._connection = connection
-        self._resources = resources
-        self._start_outcome = start_outcome
-        self._stop_container = stop_container
-        self._lock = anyio.Lock()
-        self._generation = 0
-        self.in_progress: bool = False
-        self._was_late = False
+    _properties: DefaultContainerProperties
+    _life_cycle: LifeCycle
+    _connection: ContainerConnection
+    _resources: ResourceFactory
+    _start_outcome: StartOutcome
+    _stop_container: Callable[[], Awaitable[None]]
+    _lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
+    _generation: int = field(default=0, init=False)
+    in_progress: bool = field(default=False, init=False)
+    _was_late: bool = field(default=False, init=False)
 
     async def join(self, failures: FailureRecord) -> None:
         """Wait for a recovery in progress, and note that the invoker has seen all up to now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from pyjms import _clock
 from pyjms._wakeup import Waiter
@@ -13,24 +14,17 @@ from pyjms.wire.openwire.commands import Command
 __all__ = ["OutageDeadlines"]
 
 
+@dataclass(eq=False, repr=False)
 class OutageDeadlines:
     """The deadlines of one outage; `run` it as a task while it lasts."""
 
-    def __init__(
-        self,
-        requests: OpenRequests,
-        pulls: OpenPulls,
-        timeout: float | None,
-        on_timeout: Callable[[Request], None],
-        deliver: Callable[[Command], None],
-    ) -> None:
-        self._requests = requests
-        self._pulls = pulls
-        self._timeout = timeout
-        self._on_timeout = on_timeout
-        self._deliver = deliver
-        self._began = _clock.now()
-        self._alarm: Waiter | None = None
+    _requests: OpenRequests
+    _pulls: OpenPulls
+    _timeout: float | None
+    _on_timeout: Callable[[Request], None]
+    _deliver: Callable[[Command], None]
+    _began: float = field(default_factory=_clock.now, init=False)
+    _alarm: Waiter | None = field(default=None, init=False)
 
     def changed(self) -> None:
         """Look at the deadlines again: there is a new one."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -59,20 +60,14 @@ class _Sender(Protocol):
         """Send `command`, that of `request` or a copy, by the transport of one broker."""
 
 
+@dataclass(eq=False, repr=False)
 class Replay:
     """Makes the brokers of one failover transport know its client."""
 
-    def __init__(
-        self,
-        state: ClientState,
-        requests: OpenRequests,
-        held: HeldMessages,
-        sender: _Sender,
-    ) -> None:
-        self._state = state
-        self._requests = requests
-        self._held = held
-        self._sender = sender
+    _state: ClientState
+    _requests: OpenRequests
+    _held: HeldMessages
+    _sender: _Sender
 
     async def introduce(self, transport: RequestTransport) -> None:
         """Register the connection with the broker behind `transport`.

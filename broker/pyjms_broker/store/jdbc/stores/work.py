@@ -302,7 +302,7 @@ class Removal:
             self._store.remove_completed(self._id, self._message_size, error)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Acknowledgement:
     """The acknowledgement of a message by a durable subscription."""
 
