@@ -63,6 +63,8 @@ class TcpOptions:
     tcp_no_delay: bool | None = None
     keep_alive: bool = False
     use_local_host: bool = False
+    type_of_service: int | None = None
+    """The byte in the headers of packets that networks may give precedence by."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,46 @@ def duration(text: str) -> float:
     return integer(text) / 1000
 
 
+def type_of_service(text: str) -> int:
+    """Convert a type of service, 0 to 255.
+
+    Raises:
+        ValueError: `text` is not such a number.
+    """
+    number = integer(text)
+    if not 0 <= number <= 255:
+        raise ValueError("write a number from 0 to 255")
+    return number
+
+
+def _differentiated_service(text: str) -> int:
+    """Convert a code point of RFC 2474, by its name or number, to the type of service."""
+    name = text.strip().upper()
+    number = _CODE_POINTS.get(name)
+    if number is None:
+        try:
+            number = int(name)
+        except ValueError:
+            number = -1
+    if not 0 <= number <= 63:
+        raise ValueError("write EF, CS0 to CS7, AF11 to AF43, or a number from 0 to 63")
+    return number << 2
+
+
+_CODE_POINTS: Final = {
+    "EF": 46,
+    **{f"CS{n}": 8 * n for n in range(8)},
+    **{f"AF{n}{drop}": 8 * n + 2 * drop for n in range(1, 5) for drop in range(1, 4)},
+}
+_TYPES_OF_SERVICE: Final = frozenset({"diffServ", "typeOfService", "socket.trafficClass"})
+
 SOCKET: Options = {
     "keepAlive": ("keep_alive", boolean),
     "tcpNoDelay": ("tcp_no_delay", boolean),
     "soLinger": ("so_linger", integer),
     "sendBufferSize": ("send_buffer_size", integer),
     "receiveBufferSize": ("receive_buffer_size", integer),
+    "trafficClass": ("type_of_service", type_of_service),
 }
 TCP: Options = {
     "connectionTimeout": ("connection_timeout", milliseconds),
@@ -132,6 +168,8 @@ TCP: Options = {
     "tcpNoDelay": ("tcp_no_delay", boolean),
     "keepAlive": ("keep_alive", boolean),
     "useLocalHost": ("use_local_host", boolean),
+    "diffServ": ("type_of_service", _differentiated_service),
+    "typeOfService": ("type_of_service", type_of_service),
     **{f"socket.{name}": option for name, option in SOCKET.items()},
 }
 SERVER: Options = {
@@ -140,7 +178,6 @@ SERVER: Options = {
     "allowLinkStealing": ("allow_link_stealing", boolean),
 }
 _JAVA_STREAMS = "it belongs to Java's streams and threads"
-_TYPE_OF_SERVICE = "the system's default type of service is used"
 _LOGGING_TRANSPORT = "commands are logged by the loggers of pyjms.transport at level DEBUG"
 _OF_CONNECTORS = "it is an option of a broker's connector"
 _OF_CLIENTS = "it is an option of the side that connects"
@@ -151,9 +188,6 @@ IGNORED: Mapping[str, str] = {
     "closeAsync": _JAVA_STREAMS,
     "daemon": _JAVA_STREAMS,
     "useQueueForAccept": _JAVA_STREAMS,
-    "diffServ": _TYPE_OF_SERVICE,
-    "typeOfService": _TYPE_OF_SERVICE,
-    "socket.trafficClass": _TYPE_OF_SERVICE,
     "trace": _LOGGING_TRANSPORT,
     "logWriterName": _LOGGING_TRANSPORT,
     "startLogging": _LOGGING_TRANSPORT,
@@ -190,8 +224,15 @@ def read_options(given: Mapping[str, str], table: Options) -> dict[str, Any]:
     """Return the attributes that the options `given` set, of those in `table`.
 
     Raises:
-        ConfigurationException: a value cannot be converted.
+        ConfigurationException: a value cannot be converted, or options contradict each other.
     """
+    services = sorted(given.keys() & table.keys() & _TYPES_OF_SERVICE)
+    if len(services) > 1:
+        raise could_not_create(
+            "Cannot set both the Differentiated Services and Type of Services transport options on"
+            " the same connection.",
+            hint=f"choose one of {', '.join(services)}",
+        )
     values: dict[str, Any] = {}
     for name, text in given.items():
         if name in table:
@@ -246,6 +287,12 @@ def apply_options(stream: ByteStream, options: TcpOptions) -> None:
         on = int(options.so_linger >= 0)
         linger = struct.pack("ii", on, max(options.so_linger, 0))
         set_of_stream(stream, socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    if options.type_of_service is not None:
+        raw = stream.extra(SocketAttribute.raw_socket, None)
+        is_6 = raw is not None and raw.family == socket.AF_INET6
+        level = socket.IPPROTO_IPV6 if is_6 else socket.IPPROTO_IP
+        option = socket.IPV6_TCLASS if is_6 else socket.IP_TOS
+        set_of_stream(stream, level, option, options.type_of_service)
 
 
 def set_of_stream(stream: ByteStream, level: int, option: int, value: int | bytes) -> None:

@@ -139,6 +139,7 @@ KEEP_ALIVE = socket_option(SO, socket.SO_KEEPALIVE)
 NO_DELAY = socket_option(TCP_LEVEL, socket.TCP_NODELAY)
 SENT_BUFFER = socket_option(SO, socket.SO_SNDBUF)
 RECEIVED_BUFFER = socket_option(SO, socket.SO_RCVBUF)
+SERVICE = socket_option(socket.IPPROTO_IP, socket.IP_TOS)
 
 
 @dataclass
@@ -157,6 +158,9 @@ EFFECTS = {
     "tcpNoDelay": Effect("false", NO_DELAY),
     "keepAlive": Effect("true", KEEP_ALIVE),
     "useLocalHost": Effect("true", connected),
+    "diffServ": Effect("EF", SERVICE),
+    "typeOfService": Effect("8", SERVICE),
+    "socket.trafficClass": Effect("16", SERVICE),
     "socket.keepAlive": Effect("true", KEEP_ALIVE),
     "socket.tcpNoDelay": Effect("false", NO_DELAY),
     "socket.soLinger": Effect("3", LINGER),
@@ -202,6 +206,35 @@ async def test_an_option_has_an_effect(name: str) -> None:
     effect = EFFECTS[name]
     without = await effect.observe(effect.others)
     assert await effect.observe(f"{effect.others}&{name}={effect.value}") != without
+
+
+@pytest.mark.parametrize(
+    ("query", "service"),
+    [
+        ("diffServ=EF", 184),
+        ("diffServ=cs1", 32),
+        ("diffServ=AF41", 136),
+        ("diffServ=46", 184),
+        ("typeOfService=16", 16),
+    ],
+)
+async def test_code_points_have_names_and_numbers(query: str, service: int) -> None:
+    assert await SERVICE(query) == service
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("diffServ=AF44", "AF11 to AF43"),
+        ("diffServ=64", "0 to 63"),
+        ("typeOfService=256", "0 to 255"),
+        ("socket.trafficClass=low", "whole number"),
+        ("diffServ=EF&typeOfService=8", "Cannot set both"),
+    ],
+)
+async def test_types_of_service_that_cannot_be_used(query: str, words: str) -> None:
+    with pytest.raises(ConfigurationException, match=words):
+        await ConnectionFactory(f"tcp://127.0.0.1:1?{query}").create_connection()
 
 
 def _info_lines(caplog: Any) -> list[str]:

@@ -164,6 +164,7 @@ SO, TCP_LEVEL = socket.SOL_SOCKET, socket.IPPROTO_TCP
 LINGER = socket_option(SO, socket.SO_LINGER, struct.calcsize("ii"))
 KEEP_ALIVE = socket_option(SO, socket.SO_KEEPALIVE)
 NO_DELAY = socket_option(TCP_LEVEL, socket.TCP_NODELAY)
+SERVICE = socket_option(socket.IPPROTO_IP, socket.IP_TOS)
 SENT_BUFFER = socket_option(SO, socket.SO_SNDBUF)
 RECEIVED_BUFFER = socket_option(SO, socket.SO_RCVBUF)
 
@@ -184,6 +185,9 @@ EFFECTS = {
     "transport.keepAlive": Effect("true", KEEP_ALIVE),
     "transport.tcpNoDelay": Effect("false", NO_DELAY),
     "transport.soLinger": Effect("3", LINGER),
+    "transport.diffServ": Effect("EF", SERVICE),
+    "transport.typeOfService": Effect("8", SERVICE),
+    "transport.socket.trafficClass": Effect("16", SERVICE),
     "transport.socketBufferSize": Effect("20000", RECEIVED_BUFFER),
     "transport.socket.keepAlive": Effect("true", KEEP_ALIVE),
     "transport.socket.tcpNoDelay": Effect("false", NO_DELAY),
@@ -261,6 +265,7 @@ async def test_wire_format_options_are_offered_to_clients(
         (LINGER, "soLinger=3", struct.pack("ii", 1, 3)),
         (KEEP_ALIVE, "keepAlive=true", 1),
         (NO_DELAY, "tcpNoDelay=false", 0),
+        (SERVICE, "diffServ=CS1", 32),
         (old_client, "minmumWireFormatVersion=10", "closed"),
         (late_handshake, "connectAttemptTimeout=500", "closed"),
     ],
