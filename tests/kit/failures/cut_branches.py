@@ -6,12 +6,14 @@ import os
 import random
 from collections import Counter
 from contextlib import suppress
+from typing import Any
 
 import anyio
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.xa import XAConnectionFactory
 from pyjms.client.xa.connection import ActiveMQXAConnection
+from pyjms.client.xa.session import ActiveMQXASession
 from pyjms.errors import JMSException, XAException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.transaction.xa import Xid
@@ -21,6 +23,7 @@ from tests.kit.failures.cut_transfers import (
     FAST,
     Account,
     Remains,
+    connected,
     keep_cutting,
     texts,
 )
@@ -35,39 +38,49 @@ def xa_factory_of(proxy: CuttingProxy) -> XAConnectionFactory:
 
 
 async def transfer_in_branches(
-    connection: ActiveMQXAConnection, count: int, moved: list[str]
+    connection: ActiveMQXAConnection, count: int, account: Account
 ) -> None:
-    """Move `count` messages, each in a branch of its own with two phases.
+    """Move `count` messages altogether, each in a branch of its own with two phases.
 
     As a transaction manager does, it begins by rolling back the branches that are in doubt.
     """
-    session = await connection.create_session()
-    resource = session.xa_resource
-    for xid in await resource.recover():
-        await resource.rollback(xid)
-    consumer = await session.create_consumer(session.create_queue("in"))
-    producer = await session.create_producer(session.create_queue("out"))
-    while len(moved) < count:
-        xid = Xid(1, os.urandom(16))
-        await resource.start(xid)
-        try:
-            message = await consumer.receive(1)
-            if message is not None:
-                assert isinstance(message, TextMessage)
-                await producer.send(session.create_text_message(message.text))
+    with account.call():
+        session = await connection.create_session()
+        for xid in await session.xa_resource.recover():
+            await session.xa_resource.rollback(xid)
+        consumer = await session.create_consumer(session.create_queue("in"))
+        producer = await session.create_producer(session.create_queue("out"))
+    while len(account.moved) < count:
+        with account.call():
+            if not await _move_one(session, consumer, producer, account):
+                return
+
+
+async def _move_one(
+    session: ActiveMQXASession, consumer: Any, producer: Any, account: Account
+) -> bool:
+    """Move a message, unless its branch is rolled back; return False if there is none."""
+    resource, xid = session.xa_resource, Xid(1, os.urandom(16))
+    await resource.start(xid)
+    try:
+        message = await consumer.receive(1)
+        if message is not None:
+            assert isinstance(message, TextMessage)
+            await producer.send(session.create_text_message(message.text))
+        await resource.end(xid)
+        vote = await resource.prepare(xid)
+    except JMSException:
+        with suppress(XAException):
             await resource.end(xid)
-            vote = await resource.prepare(xid)
-        except JMSException:
-            with suppress(XAException):
-                await resource.end(xid)
-            with suppress(XAException):
-                await resource.rollback(xid)
-            continue
-        if vote == resource.XA_OK:
-            await resource.commit(xid)
-        if message is None:
-            return
-        moved.append(str(message.text))
+        with suppress(XAException):
+            await resource.rollback(xid)
+        return True
+    if vote == resource.XA_OK:
+        await resource.commit(xid)
+    if message is None:
+        return False
+    account.moved.append(str(message.text))
+    return True
 
 
 async def cut_while_transferring_in_branches(
@@ -100,9 +113,11 @@ async def cut_while_transferring_in_branches(
                 if len(moved) == len(sent):
                     sent.append(f"m{len(sent)}")
                     await producer.send(session.create_text_message(sent[-1]))
-                async with await xa_factory_of(proxy).create_connection() as moving:
-                    await moving.start()
-                    await transfer_in_branches(moving, min(len(moved) + 15, len(sent)), moved)
+                async with connected(xa_factory_of(proxy), account) as moving:
+                    assert isinstance(moving, ActiveMQXAConnection)
+                    with account.call():
+                        await moving.start()
+                    await transfer_in_branches(moving, min(len(moved) + 15, len(sent)), account)
     async with await XAConnectionFactory(url).create_connection() as connection:
         resource = (await connection.create_session()).xa_resource
         assert await resource.recover() == []
