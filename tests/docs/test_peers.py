@@ -25,7 +25,10 @@ def test_the_page_lists_each_difference_with_its_brokers() -> None:
 
 def test_each_difference_is_asked_for() -> None:
     suite = PAGE.parents[1] / "tests"
-    files = [suite / "kit" / "peers.py", *(suite / "integration" / "peers").glob("test_*.py")]
+    files = [
+        suite / "kit" / "servers" / "peers.py",
+        *(suite / "integration" / "peers").glob("test_*.py"),
+    ]
     text = "".join(file.read_text(encoding="utf-8") for file in files)
     asked = set(re.findall(r'differs\(\s*"(\w+)"', text))
     assert asked == set(DIFFERENCES)

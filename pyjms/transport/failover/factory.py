@@ -84,7 +84,10 @@ def _found_by(agent: TransportURI, uri: TransportURI, create: CreateTransport) -
 
 def finds_brokers(uri: TransportURI) -> bool:
     """Whether what a URL names is one agent that finds brokers, other than `static`."""
-    return len(uri.components) == 1 and uri.components[0].scheme in known_agents()
+    if len(uri.components) != 1:
+        return False
+    scheme = uri.components[0].scheme
+    return scheme != "static" and scheme in known_agents()  # those of packages are read from disk
 
 
 def discovery_agent(uri: TransportURI) -> DiscoveryAgent:
