@@ -1,1 +1,1 @@
-"""Where messages are kept: the adapter interface and its implementations."""
+"""Message stores: the persistence adapter interface and its implementations."""

@@ -1,8 +1,8 @@
 """The contract of stores: messages by destination, durable subscriptions, transactions.
 
-Everything that wants to keep a broker's messages implements `PersistenceAdapter` and what it
-returns: a `MessageStore` for each queue, a `TopicMessageStore` for each topic, and one
-`TransactionStore`. The names are ActiveMQ's in snake_case. A store is installed under the
+A store implements `PersistenceAdapter` and the objects that it returns: a `MessageStore` for each
+queue, a `TopicMessageStore` for each topic, and one `TransactionStore`. The names are ActiveMQ's
+in snake_case. A store is installed under the
 entry-point group `broker.stores`; `pyjms.testing.contract.store` has the tests that every store
 must pass. (activemq-persistence S1 to S6; ActiveMQ PersistenceAdapter, MessageStore,
 TopicMessageStore, TransactionStore)
@@ -27,10 +27,10 @@ which may block on reads.
 Completions
 -----------
 
-A call that changes something returns a `Completion`, never None: `COMPLETED` if the change is
-already as durable as was asked for, which a store in memory always returns. Another one is
-completed on the loop: without an error when the change is durable, with one when it never will
-be. The broker sends the client's response only then. How durable is asked for by the caller
+A call that changes something returns a `Completion`, never None. It is `COMPLETED` if the change
+is already as durable as requested; a store in memory always returns that. Any other completion is
+completed on the loop, without an error once the change is durable, or with an error if it never
+will be. The broker sends the client's response only then. The durability that a call requests
 (activemq-persistence K13):
 
     add_message             `message.response_required`: survives a power failure; else written
@@ -46,32 +46,33 @@ Order
 
 Each message gets a `Position` in its destination when the store numbers it: within
 `add_message`, or within the commit of its transaction, in the order of the transaction's calls.
-Arrival numbers rise by the order of numbering, are never used twice and are the same after a
-restart. Changes of one destination become durable in the order of the calls: a message is never
-durable without an earlier one that was not removed.
+Arrival numbers increase in that order, are never used twice and are the same after a restart.
+Changes of one destination become durable in the order of the calls: a message is never durable
+unless all earlier ones that were not removed are durable, too.
 
 Visibility
 ----------
 
-A message that was added is not returned by `next_messages` until the broker calls
-`mark_visible`. So each message is either dispatched from the sender's reference or read back
-later, never both. After a restart all messages are visible, except those that a prepared
-transaction has acknowledged, which are hidden until its end.
+`next_messages` does not return an added message until the broker calls `mark_visible`. Each
+message is therefore either dispatched from the sender's reference or read back later, never both.
+After a restart all messages are visible, except those that a prepared transaction has
+acknowledged, which are hidden until the transaction ends.
 
 Duplicates
 ----------
 
-A store drops a message whose id it has, or whose duplicate id (`reference.duplicate_id`, from
-the property `_AMQ_DUPL_ID`) is among the last 20,000 of the destination. It shows that by
-`reference.position`, which stays None after `add_message` (in a transaction: after the commit).
-The completion is that of the first message: the response to the sender waits for it.
+A store drops a message whose id is already stored, or whose duplicate id
+(`reference.duplicate_id`, from the property `_AMQ_DUPL_ID`) is among the last 20,000 of the
+destination. In that case `reference.position` stays None after `add_message` (in a transaction:
+after the commit). The returned completion is that of the first message, so the response to the
+sender waits until the first message is durable.
 
 Transactions
 ------------
 
 With `context.xid` set, `add_message`, `remove_message` and `acknowledge` belong to that
-transaction: they return None, and nothing of them is visible before `TransactionStore.commit`.
-Destinations of one transaction commit together or not at all, also after a crash.
+transaction: they return None, and have no visible effect before `TransactionStore.commit`. The
+changes of a transaction to all its destinations are committed atomically, even after a crash.
 
 States
 ------
@@ -79,12 +80,12 @@ States
     RUNNING     too much waits to be written      -> CONGESTED
     CONGESTED   enough of it is written           -> RUNNING
     RUNNING,    the disk is full, or the database
-    CONGESTED   is unreachable for the moment     -> SUSPENDED; the store keeps retrying
+    CONGESTED   is temporarily unreachable        -> SUSPENDED; the store keeps retrying
     SUSPENDED   a retry succeeds                  -> RUNNING
-    any         an error that does not pass       -> FAILED, for good
+    any         a permanent error                 -> FAILED, permanently
 
 `on_state` is called after each transition. In CONGESTED and SUSPENDED the broker holds senders
-back; calls are still accepted, and what they store waits in memory. In FAILED all waiting
+back; calls are still accepted, and their changes wait in memory. In FAILED all pending
 completions are completed with an error, calls raise JMSException, and the broker stops.
 
 Errors
@@ -158,26 +159,26 @@ class RecoveredTransaction(NamedTuple):
 
 
 class StoreState(Enum):
-    """The condition of a store; see the module's table of transitions."""
+    """The state of a store; see the module's table of transitions."""
 
     RUNNING = "running"
     CONGESTED = "congested"
-    """More waits to be written than should; senders are held back."""
+    """Too many changes wait to be written; senders are held back."""
     SUSPENDED = "suspended"
-    """Nothing can be written at the moment; operations wait and are retried."""
+    """Nothing can be written at present; operations wait and are retried."""
     FAILED = "failed"
-    """A permanent error. Nothing more is promised; the broker stops (activemq-persistence K24)."""
+    """A permanent error. All guarantees are void; the broker stops (activemq-persistence K24)."""
 
 
 class MessageStore(Protocol):
-    """The messages of one destination. Get it from a `PersistenceAdapter`."""
+    """The messages of one destination; returned by a `PersistenceAdapter`."""
 
     destination: Destination
 
     def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         """Store a message behind all others, invisible, and set `reference.position`.
 
-        The message is to be marshalled before the call returns: the broker may change it
+        The store must marshal the message before the call returns, because the broker may change it
         afterwards. `position` stays None for a duplicate, and in a transaction until its commit.
 
         Raises:
@@ -185,9 +186,9 @@ class MessageStore(Protocol):
         """
 
     def mark_visible(self, reference: MessageReference) -> None:
-        """Have `next_messages` return a message from now on. Idempotent.
+        """Make a message available to `next_messages`. Idempotent.
 
-        The broker calls it once for each message with a position, when its queue counts it.
+        The broker calls it once for each message with a position, when the queue counts it.
         """
 
     def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
@@ -216,11 +217,11 @@ class MessageStore(Protocol):
         """
 
     def remove_all_messages(self, context: OperationContext) -> Completion:
-        """Remove all messages, visible or not. Arrival numbers go on; subscriptions stay."""
+        """Remove all messages, visible or not. Arrival numbers continue; subscriptions remain."""
 
     @property
     def message_count(self) -> int:
-        """How many messages there are, visible or not."""
+        """The number of messages, visible or not."""
 
     @property
     def message_size(self) -> int:
@@ -228,28 +229,28 @@ class MessageStore(Protocol):
 
     @property
     def last_arrival(self) -> int:
-        """The highest arrival number ever given; 0 if there was none."""
+        """The highest arrival number ever assigned; 0 if there was none."""
 
     @property
     def epoch(self) -> int:
-        """Identifies the numbering: an arrival number has a meaning only within its epoch.
+        """The epoch of the numbering: an arrival number is meaningful only within its epoch.
 
-        It changes only if arrival numbers had to start again, because the store was used by a
-        program that does not keep them.
+        It changes only if arrival numbers had to restart because a program that does not keep them
+        has used the store.
         """
 
 
 class TopicMessageStore(MessageStore, Protocol):
     """The messages of one topic, each kept until all its subscriptions have acknowledged it.
 
-    A message that is added while there are no durable subscriptions is accepted and not kept.
+    A message that is added while there are no durable subscriptions is accepted but not kept.
     """
 
     def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> Completion:
-        """Store a durable subscription; it gets all messages added from now on.
+        """Store a durable subscription, which gets all messages added from now on.
 
-        With `retroactive` it also gets those that are still there. A subscription with the same
-        key is replaced, and its pending messages with it.
+        With `retroactive` it also gets the messages that are still stored. A subscription with the
+        same key is replaced, together with its pending messages.
         """
 
     def delete_subscription(self, key: SubscriptionKey) -> Completion:
@@ -264,7 +265,7 @@ class TopicMessageStore(MessageStore, Protocol):
     def acknowledge(
         self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion:
-        """Record a subscription's acknowledgement; the last one removes the message.
+        """Record a subscription's acknowledgement; the last subscription's removes the message.
 
         A repeated acknowledgement is ignored.
         """
@@ -272,7 +273,7 @@ class TopicMessageStore(MessageStore, Protocol):
     def next_subscription_messages(
         self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
-        """Return what `next_messages` would, without what the subscription acknowledged.
+        """Return messages like `next_messages`, without those that the subscription acknowledged.
 
         An unknown subscription has no messages. May block on reads.
         """
@@ -282,32 +283,32 @@ class TopicMessageStore(MessageStore, Protocol):
 
 
 class TransactionStore(Protocol):
-    """The open transactions of a store, local and XA ones.
+    """The open transactions of a store, both local and XA.
 
     A transaction begins with the first call whose `context.xid` has its id. One that
     was never used, or has ended, is unknown; all methods ignore unknown transactions.
     """
 
     def prepare(self, xid: TransactionId) -> Completion:
-        """Make the transaction durable, so that it can be committed whatever happens.
+        """Make the transaction durable, so that it can be committed even after a crash.
 
         From now on the messages that it acknowledged are hidden.
         """
 
     def commit(self, xid: TransactionId, prepared: bool) -> Completion:
-        """Carry out everything in the transaction, or nothing. Sets the messages' positions.
+        """Carry out the transaction atomically, and set the positions of its messages.
 
-        The messages it added are to be marked visible by the broker, one by one.
+        The broker marks the added messages visible, one by one.
         """
 
     def rollback(self, xid: TransactionId) -> Completion:
         """Discard the transaction; messages that it acknowledged become visible again."""
 
     def recovered(self) -> list[RecoveredTransaction]:
-        """Return the transactions that were prepared before `start` and have not ended.
+        """Return the transactions that were prepared before `start` and have not ended yet.
 
-        They are committed and rolled back like all others. Their messages have no reference:
-        the broker asks `position_of` after the commit.
+        They are committed and rolled back like any other. Their messages have no reference: the
+        broker calls `position_of` after the commit.
         """
 
     def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
@@ -318,15 +319,15 @@ class TransactionStore(Protocol):
 
 
 class StorePartition(Protocol):
-    """A part of a store with a limit of its own; see `PersistenceAdapter`."""
+    """A part of a store with a separate size limit; see `PersistenceAdapter`."""
 
     @property
     def limit(self) -> int:
-        """The bytes that it may use; 0: no limit of its own."""
+        """Its maximum size in bytes; 0: no separate limit."""
 
     @property
     def size(self) -> int:
-        """The bytes that it uses on the disk."""
+        """The number of bytes that it uses on disk."""
 
     @property
     def state(self) -> StoreState: ...
@@ -335,9 +336,9 @@ class StorePartition(Protocol):
 class PersistenceAdapter(Protocol):
     """A store. The module's docstring states the rules for all its methods.
 
-    An adapter may also have these attributes; the broker assumes the default without them:
+    An adapter may also have these attributes; if one is missing, the broker assumes its default:
 
-    - `is_volatile: bool = False`: it keeps messages in memory itself, so cursors need not release
+    - `is_volatile: bool = False`: it keeps all messages in memory, so cursors need not release
       theirs, and nothing survives a restart.
     - `concurrent_store_and_dispatch_queues: bool = False` and
       `concurrent_store_and_dispatch_topics: bool = False`: messages are dispatched while they
@@ -346,20 +347,20 @@ class PersistenceAdapter(Protocol):
       message may be durable without an earlier one of another destination.
     - `partition_of(destination) -> StorePartition | None`: the part of the store that a
       destination's messages count against.
-    - `is_slave: bool` and `on_lock_lost: Callable[[], None] | None`, both or none: whether
-      `start` is waiting for another broker's lock, and what to call when the lock is lost.
+    - `is_slave: bool` and `on_lock_lost: Callable[[], None] | None`, both or neither: whether
+      `start` is waiting for another broker's lock, and the callback for a lost lock.
     - `on_progress: Callable[[int, object], None] | None`: called during a long `start` with the
       number of records recovered so far and the current location.
-    - `directory: Path`: where its files are.
-    - `reclaim_soon() -> None`: called once a second while sends wait because its size is at a
-      limit, so that it frees at once what it would free later. A `StorePartition` may have it, too.
+    - `directory: Path`: the directory of its files.
+    - `reclaim_soon() -> None`: called once a second while sends wait because its size has reached
+      a limit; it should reclaim space now instead of later. A `StorePartition` may have it, too.
     """
 
     on_state: Callable[[StoreState, Exception | None], None] | None
     """Called on the broker's loop after each change of `state`, with the error that caused it."""
 
     async def start(self) -> None:
-        """Open the store; waits for its lock while another broker holds it. Cancellable.
+        """Open the store, waiting for its lock while another broker holds it. Cancellable.
 
         If it raises or is cancelled, the store is closed again and holds no lock.
 
@@ -371,21 +372,21 @@ class PersistenceAdapter(Protocol):
         """Write everything and close the store. Idempotent; also after a failed `start`.
 
         Raises:
-            JMSException: something could not be written; the store is closed all the same.
+            JMSException: a change could not be written; the store is closed nevertheless.
         """
 
     @property
     def state(self) -> StoreState: ...
 
     def destinations(self) -> set[Destination]:
-        """Return the destinations that have messages or subscriptions, or once had some."""
+        """Return the destinations that have, or once had, messages or subscriptions."""
 
     def queue_message_store(
         self, destination: Destination, prioritized: bool = False
     ) -> MessageStore:
         """Return the queue's store, creating it if needed.
 
-        With `prioritized` messages with a higher priority come first. It takes effect at the
+        With `prioritized`, messages with a higher priority come first. It takes effect at the
         first call for the destination, and is turned off only while there are no messages.
         """
 
@@ -397,12 +398,12 @@ class PersistenceAdapter(Protocol):
     def remove_message_store(self, destination: Destination) -> None:
         """Remove a destination with its messages, subscriptions and open transactional work.
 
-        Open transactions commit without it: the messages that they added to it get no position.
+        Open transactions commit without it: messages that they added to it get no position.
         The `MessageStore` object ignores all further calls; the adapter returns a new one.
         """
 
     def transaction_store(self) -> TransactionStore:
-        """Return the one transaction store."""
+        """Return the transaction store."""
 
     async def checkpoint(self) -> None:
         """Bring indexes up to date and release disk space that is no longer needed.
@@ -412,14 +413,14 @@ class PersistenceAdapter(Protocol):
         """
 
     async def delete_all_messages(self) -> None:
-        """Have `start` begin with an empty store; only before `start`.
+        """Make `start` begin with an empty store; call it only before `start`.
 
         ActiveMQ: deleteAllMessagesOnStartup.
         """
 
     @property
     def size(self) -> int:
-        """The bytes used on the disk; 0 if none are, or they are elsewhere (activemq-broker M3)."""
+        """The bytes used on local disk; 0 for a store without local files (activemq-broker M3)."""
 
     @property
     def last_broker_sequence_id(self) -> int:
@@ -428,6 +429,6 @@ class PersistenceAdapter(Protocol):
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
         """Return the highest sequence number stored from a producer; -1 if unknown.
 
-        A producer that reconnects asks for it, so as not to send again what is stored
-        (activemq-broker T27). A store may remember the latest producers only.
+        A producer that reconnects asks for it to avoid sending stored messages again
+        (activemq-broker T27). A store may remember only the most recent producers.
         """

@@ -1,8 +1,8 @@
-"""Stored data that cannot be read: which errors show damage, and how it is reported.
+"""Unreadable stored data: which errors mean damage, and how damage is reported.
 
 A store quarantines unreadable messages: they stay stored and counted, readers do not get them, and
-the log names each of them once. So one damaged record never holds up the others. Errors that may
-pass are raised instead, and the broker reads again later. (activemq-persistence K20)
+each is logged once. A damaged record therefore never blocks the others. Transient errors are
+raised instead, and the broker reads again later. (activemq-persistence K20)
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def is_damage(error: BaseException) -> bool:
 def quarantine_record(
     directory: Path, location: Location, payload: bytes, error: BaseException
 ) -> None:
-    """Save a journal record that cannot be applied in `quarantine`, and log it. Blocks.
+    """Save a journal record that cannot be applied to the folder `quarantine`, and log it. Blocks.
 
-    The start continues without it; the copy outlives the removal of its segment.
+    The start continues without the record; the copy remains when the segment is removed.
     """
     path = directory / "quarantine" / f"db-{location.file_id}-{location.offset}.record"
     try:
@@ -63,9 +63,9 @@ def quarantine_record(
 
 
 def quarantined_files(directory: Path) -> dict[Path, int]:
-    """Return the folders below `directory` with data that starts have quarantined. Blocks.
+    """Return the folders below `directory` with data quarantined at a start. Blocks.
 
-    With the number of files in each: records in `quarantine`, and the ends of damaged segments.
+    The values are the numbers of files: records in `quarantine`, and the ends of damaged segments.
     """
     found: dict[Path, int] = {}
     for pattern in ("quarantine/*.record", "db-*.log.cut-*"):
@@ -81,7 +81,7 @@ class Quarantine:
         self._known: set[tuple[str, str]] = set()
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of quarantined messages."""
         return len(self._known)
 
     def add(self, destination: str, message_id: str, where: object, error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""What the adapters of stores in a directory share: its lock, their state, and an empty start."""
+"""The common base of file-based adapters: lock, state, and starting with an empty store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FileAdapter"]
 
 
 class FileAdapter(ABC):
-    """A persistence adapter with files in a directory, which one broker at a time may open."""
+    """A persistence adapter with files in a directory that one broker at a time may open."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class FileAdapter(ABC):
         fail_if_locked: bool,
         lock_acquire_sleep_interval: float,
     ) -> None:
-        """Describe the lock; the interval is in seconds."""
+        """Configure the lock; the interval is in seconds."""
         self.directory = directory
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
         self.on_lock_lost: Callable[[], None] | None = None
@@ -35,7 +35,7 @@ class FileAdapter(ABC):
         self._delete_all = False
 
     async def start(self) -> None:
-        """Open the store; waits for the lock where another broker has it. Cancellable.
+        """Open the store, waiting for the lock while another broker holds it. Cancellable.
 
         Raises:
             ResourceAllocationException: it cannot be opened, or segments are missing.
@@ -56,18 +56,18 @@ class FileAdapter(ABC):
 
     @abstractmethod
     async def _open(self) -> None:
-        """Open the store, whose lock is acquired."""
+        """Open the store; the lock has been acquired."""
 
     @abstractmethod
     async def _close(self) -> None:
-        """Close what is open, and release the lock. Idempotent."""
+        """Close everything that is open, and release the lock. Idempotent."""
 
     @property
     @abstractmethod
     def _is_open(self) -> bool: ...
 
     async def delete_all_messages(self) -> None:
-        """Have the next `start` delete everything once it holds the lock.
+        """Make the next `start` delete everything once it holds the lock.
 
         Raises:
             IllegalStateException: the store is started.
@@ -78,7 +78,7 @@ class FileAdapter(ABC):
 
     @property
     def state(self) -> StoreState:
-        """The state of the store; of several stores the worst."""
+        """The state of the store; with several stores, the worst of their states."""
         return self._state
 
     @property

@@ -2,9 +2,9 @@
 
 (activemq-persistence H1, H2, H4)
 
-The operating system's record lock, which Java respects, excludes other processes. A set of paths
-excludes a second holder in this process, which a record lock does not. This module bypasses the
-simulated disk of the tests, on which a lock would exclude nothing.
+The operating system's record lock, which Java honours, excludes other processes. It does not
+exclude a second holder in the same process; a set of paths does. This module bypasses the tests'
+simulated disk, on which a lock would have no effect.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["SharedFileLock"]
 logger = get_logger(__name__)
 
 _TIME: Final = struct.Struct(">q")
-_held: set[Path] = set()  # by this process: closing any descriptor of a file would drop its lock
-call_in_child(_held.clear)  # a record lock stays with the parent process, and excludes its child
+_held: set[Path] = set()  # by this process; closing any descriptor of such a file drops its lock
+call_in_child(_held.clear)  # a forked child does not inherit record locks, and is excluded by them
 
 
 class SharedFileLock:
-    """The lock of a directory that brokers share; `slave` is set while waiting for it.
+    """The lock of a directory shared by brokers; `slave` is True while waiting for it.
 
     (activemq-persistence H4)
 
@@ -49,7 +49,7 @@ class SharedFileLock:
         fail_if_locked: bool = False,
         lock_acquire_sleep_interval: float = 10.0,
     ) -> None:
-        """Describe the lock of file `path`, created when needed; the interval is in seconds."""
+        """Configure the lock on the file `path`, created if needed; the interval is in seconds."""
         self.path = path
         self.slave = False
         self._fail_if_locked = fail_if_locked
@@ -60,11 +60,11 @@ class SharedFileLock:
 
     @property
     def held(self) -> bool:
-        """Whether it was acquired and not released."""
+        """Whether the lock is held."""
         return self._key is not None
 
     async def acquire(self) -> None:
-        """Wait until the lock is acquired, logging once that it waits. Cancellable.
+        """Wait for the lock, logging once that it is held elsewhere. Cancellable.
 
         Raises:
             ResourceAllocationException: another broker holds it and `fail_if_locked` is set, or
@@ -89,7 +89,7 @@ class SharedFileLock:
             self.slave = False
 
     def try_acquire(self) -> bool:
-        """Acquire the lock if it is free; return whether it is ours now. Does not wait.
+        """Acquire the lock if it is free; return whether it is held now. Does not wait.
 
         Raises:
             ResourceAllocationException: the file cannot be created.
@@ -110,7 +110,7 @@ class SharedFileLock:
         return True
 
     def keep_alive(self) -> bool:
-        """Whether the lock is still ours: the same file, and written by no other process.
+        """Return whether the lock is still held: the same file, and not written by anyone else.
 
         (activemq-persistence H2)
         """

@@ -1,7 +1,7 @@
-"""Background work of stores that must go on after errors: they are logged, and it is tried again.
+"""Background work of stores that continues after errors, which are logged.
 
-Nothing is lost meanwhile, since the journal has everything; but a store whose maintenance ended
-for good would grow for ever.
+A failure loses nothing, because the journal has everything, but a store whose maintenance has
+ended would grow without bound.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EXPECTED: Final = (OSError, sqlite3.Error, JMSException)
 
 
 async def run_logged(work: Callable[[], Awaitable[object]], name: str) -> Exception | None:
-    """Run `work`; an error is logged under `name` and returned. Cancellable."""
+    """Run `work`; log an error under `name` and return it. Cancellable."""
     error: Exception | None = None
     try:
         await work()

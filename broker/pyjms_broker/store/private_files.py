@@ -1,6 +1,6 @@
-"""Files and directories that only their owner may read: they hold messages.
+"""Files and directories readable only by their owner, because they contain messages.
 
-Existing ones keep their modes, which an operator may have chosen. On Windows modes have no effect.
+Existing ones keep their modes, which an operator may have set. Modes have no effect on Windows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def make_private_directory(path: Path) -> None:
 
 
 def create_private_file(path: Path) -> None:
-    """Create an empty file with mode 0600, unless it exists; a database can be opened in it.
+    """Create an empty file with mode 0600, unless it exists, to be opened as a database.
 
     Raises:
         OSError: it cannot be created.

@@ -1,4 +1,4 @@
-"""A file handle that is kept so that a store can read when the process may open no more files."""
+"""A spare file handle, so that a store can still read when the process is out of handles."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ __all__ = ["SpareHandle"]
 
 
 class SpareHandle:
-    """One handle of the process. `keep` takes it, `open` gives it up when there is no other."""
+    """One reserved handle: `keep` acquires it, `open` releases it when there is no other."""
 
     def __init__(self) -> None:
         self._fd = -1
 
     def keep(self) -> None:
-        """Take a handle, unless one is kept or none is free. Blocks for a moment."""
+        """Reserve a handle, unless one is reserved or none is available. Blocks briefly."""
         if self._fd < 0:
             with suppress(OSError):  # the next call tries again
                 self._fd = os.open(os.devnull, os.O_RDONLY)
 
     def open(self, open_file: Callable[[], int], make_room: Callable[[], bool]) -> int:
-        """Return what `open_file()` returns, if need be with the kept handle.
+        """Return the result of `open_file()`, releasing the reserved handle if necessary.
 
         Args:
             open_file: opens a file and returns its descriptor.
             make_room: closes a file that is not needed; returns whether there was one. It is
-                called first, as often as it helps.
+                called repeatedly before the reserved handle is released.
 
         Raises:
             OSError: the file cannot be opened.
@@ -46,7 +46,7 @@ class SpareHandle:
                     self.release()
 
     def release(self) -> None:
-        """Give the handle up. Idempotent."""
+        """Release the reserved handle. Idempotent."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)

@@ -1,4 +1,4 @@
-"""The store in a database. (ActiveMQ: JDBCPersistenceAdapter)"""
+"""The JDBC persistence adapter. (ActiveMQ: JDBCPersistenceAdapter)"""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class JDBCPersistenceAdapter:
     concurrent_store_and_dispatch_queues = False
     concurrent_store_and_dispatch_topics = False
     has_several_journals = True
-    """A unit that the database refuses fails alone. So a message may be removed only after its
+    """A unit that the database refuses fails alone, so a message may be removed only after its
     dead letter is stored."""
 
     def __init__(
@@ -62,9 +62,9 @@ class JDBCPersistenceAdapter:
         """Create a store; nothing is opened yet.
 
         Args:
-            directory: where the SQLite file is, if `settings` name no data source.
+            directory: the directory of the SQLite file, if `settings` has no data source.
             settings: the settings; None: ActiveMQ's defaults.
-            broker_name: the name of the lock's holder in the lock table.
+            broker_name: the name of this broker in the lock table.
 
         Raises:
             ConfigurationException: the data source is not a usable URL.
@@ -95,7 +95,7 @@ class JDBCPersistenceAdapter:
     # -- start and stop
 
     async def start(self) -> None:
-        """Open the database, wait for its lock, and read what the stores keep in memory.
+        """Open the database, wait for its lock, and read the state that the stores keep in memory.
 
         Cancellable while it waits for the lock.
 
@@ -138,7 +138,7 @@ class JDBCPersistenceAdapter:
             self._by_container.clear()
 
     async def _end(self) -> None:
-        """Write what is queued, and close the database even if that fails."""
+        """Write the queued units, and close the database even if that fails."""
         try:
             await self.writer.stop()
         finally:
@@ -279,17 +279,17 @@ class JDBCPersistenceAdapter:
     # -- the whole store
 
     async def checkpoint(self) -> None:
-        """Write what is queued, and delete rows that are no longer needed."""
+        """Write the queued units, and delete rows that are no longer needed."""
         self._clean_up()
         await self.writer.drain()
 
     async def delete_all_messages(self) -> None:
-        """Have the next `start` empty all tables, once it has the lock."""
+        """Make the next `start` empty all tables once it has the lock."""
         self._empty_first = True
 
     @property
     def size(self) -> int:
-        """Bytes of SQLite's file; 0 for a server, as in ActiveMQ."""
+        """The size of SQLite's file in bytes; 0 for a database server, as in ActiveMQ."""
         file = self.database.file
         parts = () if file is None else (file, file.with_name(file.name + "-wal"))
         return sum(map(file_size, parts))
@@ -324,7 +324,7 @@ class JDBCPersistenceAdapter:
         self._context.submit((operation,), lambda _: None)
 
     async def _keep_lock(self) -> None:
-        """Renew the lock; stop everything if another broker may hold it."""
+        """Renew the lock periodically; stop the store if another broker may hold it."""
         while True:
             await _clock.sleep(self.settings.lock_keep_alive_period)
             if not await anyio.to_thread.run_sync(self._locker.keep_alive):

@@ -1,11 +1,11 @@
-"""The lockers: one broker at a time writes to a database. (activemq-persistence H1, H4, J7)
+"""Lockers, which let one broker at a time write to a database. (activemq-persistence H1, H4, J7)
 
-Three implementations of one interface:
+There are three implementations of one interface:
 
 - `DatabaseLocker` holds a row lock (SELECT ... FOR UPDATE) in a transaction that stays open; the
   database releases it when the connection ends.
 - `LeaseDatabaseLocker` writes its name and an expiry time into the row, and renews it. It survives
-  a lost connection, but needs clocks that agree, or the database's clock.
+  a lost connection, but needs synchronized clocks, or the database's clock.
 - `FileLocker` locks a file beside the database, for SQLite, which has no row locks.
 
     event                    waiting (slave)     holding (master)
@@ -81,9 +81,9 @@ def make_locker(database: Database, broker_name: str) -> DatabaseLock:
 async def acquire(
     locker: DatabaseLock, settings: JDBCSettings, on_slave: Callable[[bool], None]
 ) -> None:
-    """Wait until the lock is acquired; logs once that it waits. Cancellable.
+    """Wait for the lock, logging once that another server holds it. Cancellable.
 
-    `on_slave` is called with True when it starts to wait and with False when it no longer does.
+    `on_slave` is called with True when the wait begins and with False when it ends.
     (activemq-persistence H4)
 
     Raises:

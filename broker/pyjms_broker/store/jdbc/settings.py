@@ -11,12 +11,12 @@ __all__ = ["JDBCSettings", "JournalSettingsJDBC", "Locker", "Statements"]
 
 
 class Locker(Enum):
-    """How one of several brokers keeps the database to itself. (activemq-persistence J7)"""
+    """The kind of lock that gives one broker exclusive access. (activemq-persistence J7)"""
 
     DATABASE = "database"
     """A lock on the row of the lock table; for SQLite, which has no row locks, a locked file."""
     LEASE = "lease"
-    """A lease: the row says who holds the lock and until when; it is renewed in time."""
+    """A lease: the row says who holds the lock and until when; the holder renews it in time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +63,13 @@ class JDBCSettings:
     query_timeout: float | None = attribute(
         None, "Timeout of a statement; null: none.", unit=Unit.SECONDS
     )
-    """When the database aborts a statement; None: never. Has no effect on SQLite."""
+    """The time after which the database aborts a statement; None: never. No effect on SQLite."""
     network_timeout: float | None = attribute(
         None,
         "Time until an unresponsive database counts as failed; null: the driver's default.",
         unit=Unit.SECONDS,
     )
-    """How long to wait for a connection, and for a dead peer; None: the driver's default."""
+    """The timeout for connecting, and for detecting a dead peer; None: the driver's default."""
     transaction_isolation: str | None = attribute(
         None, "Isolation level such as READ COMMITTED; null: the driver's default."
     )

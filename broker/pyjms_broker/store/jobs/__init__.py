@@ -1,4 +1,4 @@
-"""The jobs of the message scheduler, in a journal compatible with ActiveMQ's or in memory."""
+"""Job stores of the message scheduler: a journal compatible with ActiveMQ's, or memory."""
 
 from pyjms_broker.store.jobs.api import JobScheduler, JobSchedulerStore, ScheduledJob
 from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore

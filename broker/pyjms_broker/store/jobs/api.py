@@ -1,11 +1,11 @@
-"""The contract of job stores: messages to be sent later, ordered by the time they are due.
+"""The contract of job stores, which keep messages to be sent later, ordered by due time.
 
-A job store keeps jobs and finds them; it has no clock and dispatches nothing: the broker's
-scheduler does. Times are milliseconds since 1970, delays and periods milliseconds, as messages'
-properties and the journal have them.
+A job store only stores and finds jobs; the clock and the dispatch are the broker's scheduler's.
+Times are milliseconds since 1970, delays and periods are milliseconds, as in the messages'
+properties and in the journal.
 
-Calls belong to the broker's loop and never wait. Those that change something return a
-`Completion`, `COMPLETED` if the change is durable already. A change is visible to the next call,
+Call the methods on the broker's loop; they never wait. Those that change something return a
+`Completion`, `COMPLETED` if the change is already durable. A change is visible to the next call,
 before it is durable. (activemq-persistence E3, E4; ActiveMQ JobSchedulerStore, JobScheduler)
 """
 
@@ -28,32 +28,32 @@ __all__ = [
 ]
 
 DEFAULT_SCHEDULER: Final = "JMS"
-"""The scheduler of the messages that clients delay."""
+"""The name of the scheduler for messages delayed by clients."""
 EARLIEST: Final = 0
 LATEST: Final = (1 << 63) - 1
-"""The range of times that the journal can hold."""
+"""The range of times that the journal can represent."""
 
 
 class ScheduledJob(NamedTuple):
-    """A message that is to be sent later, without the message."""
+    """The schedule and state of a message to be sent later, without the message."""
 
     job_id: str
     start_time: int
-    """When it was added."""
+    """The time at which it was added."""
     next_time: int
-    """When it is due."""
+    """The time at which it is due."""
     cron_entry: str = ""
-    """Five fields; empty if it has none."""
+    """A cron entry of five fields; empty if there is none."""
     delay: int = 0
     period: int = 0
     repeat: int = 0
-    """How often it is to be sent again after `next_time`; negative: for ever."""
+    """The number of repetitions after `next_time`; negative: unlimited."""
     execution_count: int = 0
-    """How often it was sent."""
+    """The number of times it was sent."""
 
 
 class JobScheduler(Protocol):
-    """The jobs under one scheduler name; get it from a `JobSchedulerStore`.
+    """The jobs under one scheduler name; returned by a `JobSchedulerStore`.
 
     Source: ActiveMQ JobScheduler, without its clock.
     """
@@ -61,31 +61,31 @@ class JobScheduler(Protocol):
     name: str
 
     def __len__(self) -> int:
-        """Return how many jobs it has."""
+        """Return the number of jobs."""
 
     @property
     def next_time(self) -> int | None:
-        """When the first job is due; None if there is none."""
+        """The due time of the first job; None if there is none."""
 
     def add(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion:
-        """Store a job, replacing one with the same id; complete when it is durable.
+        """Store a job, replacing one with the same id; completed when it is durable.
 
         Raises:
             LocalProtocolError: the message cannot be marshalled, or a number is too large.
         """
 
     def reschedule(self, job_id: str, next_time: int) -> Completion:
-        """Note that a job was sent, and when it is due again; one repetition is used up.
+        """Record that a job was sent, and its next due time; this uses up one repetition.
 
-        To be called after its message is safe in its destination: a crash in between repeats
-        the message and loses none. An unknown job is ignored.
+        Call it once the message is durable in its destination, so that a crash in between can
+        only duplicate the message, not lose it. An unknown job is ignored.
         """
 
     def remove(self, job_id: str, *, sync: bool = False) -> Completion:
-        """Remove a job; an unknown one is ignored. Complete when written, or synced."""
+        """Remove a job; an unknown one is ignored. Completed when written (`sync`: synced)."""
 
     def remove_range(self, start: int = EARLIEST, end: int = LATEST) -> Completion:
-        """Remove the jobs due from `start` to `end`, both included; by default all."""
+        """Remove the jobs due from `start` to `end` inclusive; by default all."""
 
     def get(self, job_id: str) -> ScheduledJob | None:
         """Return a job, or None."""
@@ -98,23 +98,23 @@ class JobScheduler(Protocol):
         """
 
     def due(self, now: int, limit: int = 100) -> list[ScheduledJob]:
-        """Return at most `limit` jobs that are due, in the order of their times."""
+        """Return at most `limit` due jobs, ordered by due time."""
 
     def jobs(self, start: int = EARLIEST, end: int = LATEST) -> Iterator[ScheduledJob]:
-        """Iterate over the jobs due from `start` to `end`, in the order of their times.
+        """Iterate over the jobs due from `start` to `end` inclusive, ordered by due time.
 
-        A page is read at a time: jobs added or removed meanwhile may be seen or not.
+        Jobs are read page by page: those added or removed meanwhile may or may not be included.
         """
 
 
 class JobSchedulerStore(Protocol):
-    """The schedulers of a broker. `start` it before use."""
+    """The schedulers of a broker. Call `start` before use."""
 
     on_state: Callable[[StoreState, Exception | None], None] | None
     """Called on the broker's loop when the state changes, with the error that caused it."""
 
     async def start(self) -> None:
-        """Open the store; waits for its lock while another broker holds it. Cancellable.
+        """Open the store, waiting for its lock while another broker holds it. Cancellable.
 
         Raises:
             JMSException: it cannot be opened.
@@ -128,10 +128,10 @@ class JobSchedulerStore(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes on the disk, or of the messages in memory."""
+        """The size on disk, or of the messages in memory, in bytes."""
 
     def scheduler(self, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
-        """Return a scheduler; it exists as long as it has jobs."""
+        """Return a scheduler; a scheduler exists as long as it has jobs."""
 
     def schedulers(self) -> list[str]:
         """Return the names of the schedulers that have jobs, sorted."""
@@ -140,7 +140,7 @@ class JobSchedulerStore(Protocol):
         """Remove a scheduler and its jobs."""
 
     async def checkpoint(self) -> None:
-        """Bring the index on the disk up to the journal."""
+        """Bring the index on disk up to date with the journal."""
 
     async def delete_all_jobs(self) -> None:
-        """Have the next `start` begin with an empty store; only before `start`."""
+        """Make the next `start` begin with an empty store; call it only before `start`."""

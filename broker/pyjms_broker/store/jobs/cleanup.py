@@ -1,11 +1,10 @@
-"""Remove the oldest segments of the job journal.
+"""Removal of the oldest segments of the job journal.
 
 Segments are removed strictly from the oldest to the newest, so that the record that removes a job
-always outlives the record that added it, whatever lies between them. A segment is removed when no
-live job's add record is in it. When the journal is more than twice as large as its live records
-(plus two segments), the jobs of the oldest segment are rewritten at the end of the journal, so that
-one job that is due next year does not keep every segment since. ActiveMQ counts references per
-segment instead.
+always outlives the record that added it. A segment is removed when it contains no live job's add
+record. When the journal is more than twice as large as its live records (plus two segments), the
+jobs of the oldest segment are rewritten at the end of the journal; otherwise a single job that is
+due next year would keep all later segments. ActiveMQ counts references per segment instead.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ async def clean_up(
     rewrite: Callable[[str, str], bool],
     checkpoint: Callable[[], Awaitable[None]],
 ) -> None:
-    """Remove the oldest segments that hold no jobs, or so few that rewriting them pays off.
+    """Remove the oldest segments that hold no jobs, or few enough to rewrite them.
 
     A job that cannot be rewritten (`rewrite` returns False) keeps its segment.
 
@@ -48,7 +47,7 @@ async def clean_up(
             while page := index.in_segments_up_to(oldest[0], _PAGE):
                 for entry in page:
                     if not rewrite(entry.scheduler, entry.job.job_id):
-                        return  # later segments may have what removes jobs of this one
+                        return  # later segments may hold records that remove jobs of this one
                 await lowlevel.checkpoint()
             await checkpoint()
         await journal.delete(oldest[0])

@@ -1,9 +1,9 @@
 """The job index: the jobs ordered by due time, in an SQLite file beside the journal.
 
-It holds the locations of the messages instead of the messages, and can be rebuilt from the journal
-at any time. Changes stay in one open transaction until `commit` records how much of the journal
-they cover, so after a crash the index matches the journal up to some record exactly. It may be
-handed from one thread to another, but must not be used by two at the same time.
+It contains the locations of the messages, not the messages, and can be rebuilt from the journal at
+any time. Changes stay in one open transaction until `commit` records how much of the journal they
+cover, so after a crash the index exactly matches the journal up to some record. It may be passed
+from one thread to another, but two threads must not use it concurrently.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _OUTSIDE: Final = "FROM jobs WHERE file_id NOT IN (SELECT value FROM json_each(?
 
 
 class Coverage(NamedTuple):
-    """How much of the journal an index covers."""
+    """The part of the journal that an index covers."""
 
     end: Location
     """The end of the covered records: the location of the first record not in the index."""
@@ -56,7 +56,7 @@ class Coverage(NamedTuple):
 
 
 class JobEntry(NamedTuple):
-    """A job, its scheduler, and the location of the add record, which has its message."""
+    """A job, its scheduler, and the location of its add record, which contains the message."""
 
     scheduler: str
     job: ScheduledJob
@@ -140,9 +140,9 @@ class JobIndex:
     def reschedule(
         self, scheduler: str, job_id: str, next_time: int, count: int, location: Location
     ) -> None:
-        """Record that a job was sent for the `count`th time; one repetition is used up.
+        """Record that a job was sent for the `count`th time, which uses up one repetition.
 
-        A cron job uses up none: its repetitions are those of the jobs that it starts.
+        A cron job uses up none: its repetitions apply to the jobs that it starts.
         (activemq-broker S4)
         """
         self._connection.execute(
@@ -159,7 +159,7 @@ class JobIndex:
         )
 
     def remove_range(self, scheduler: str, start: int, end: int) -> None:
-        """Delete the jobs due from `start` to `end`, both included."""
+        """Delete the jobs due from `start` to `end` inclusive."""
         self._connection.execute(
             "DELETE FROM jobs WHERE scheduler = ? AND next_time BETWEEN ? AND ?",
             (scheduler, start, end),
@@ -173,7 +173,7 @@ class JobIndex:
         """Return a job, or None."""
         try:
             job_id.encode()
-        except UnicodeEncodeError:  # sqlite3 could not look for it, and no job has it
+        except UnicodeEncodeError:  # sqlite3 cannot look up such an id, and no job has it
             return None
         row = self._connection.execute(
             f"{_JOB}, file_id, file_offset FROM jobs WHERE scheduler = ? AND job_id = ?",
@@ -182,14 +182,14 @@ class JobIndex:
         return None if row is None else _entry(scheduler, row)
 
     def next_time(self, scheduler: str) -> int | None:
-        """Return when the first job is due, or None if there is none."""
+        """Return the due time of the first job, or None if there is none."""
         found: int | None = self._connection.execute(
             "SELECT min(next_time) FROM jobs WHERE scheduler = ?", (scheduler,)
         ).fetchone()[0]
         return found
 
     def due(self, scheduler: str, now: int, limit: int) -> list[ScheduledJob]:
-        """Return at most `limit` jobs that are due, in the order of their times."""
+        """Return at most `limit` due jobs, ordered by due time."""
         rows = self._connection.execute(
             f"{_JOB} FROM jobs WHERE scheduler = ? AND next_time <= ?"
             " ORDER BY next_time, number LIMIT ?",
@@ -213,7 +213,7 @@ class JobIndex:
             at = (rows[-1][2], rows[-1][8] + 1)
 
     def count(self, scheduler: str) -> int:
-        """Return how many jobs a scheduler has."""
+        """Return the number of a scheduler's jobs."""
         found: int = self._connection.execute(
             "SELECT count(*) FROM jobs WHERE scheduler = ?", (scheduler,)
         ).fetchone()[0]
@@ -234,7 +234,7 @@ class JobIndex:
         return [_entry(row[10], row) for row in rows]
 
     def count_outside_segments(self, file_ids: list[int]) -> int:
-        """Return how many jobs have their add records in none of these segments."""
+        """Return the number of jobs whose add records are in none of these segments."""
         found: int = self._connection.execute(
             f"SELECT count(*) {_OUTSIDE}", (json.dumps(file_ids),)
         ).fetchone()[0]
@@ -245,13 +245,13 @@ class JobIndex:
         self._connection.execute(f"DELETE {_OUTSIDE}", (json.dumps(file_ids),))
 
     def live_size(self) -> int:
-        """Return how many bytes the add records of all jobs take in the journal."""
+        """Return the size of all jobs' add records in the journal, in bytes."""
         found: int = self._connection.execute("SELECT total(size) FROM jobs").fetchone()[0]
         return int(found)
 
 
 def _number(location: Location) -> int:
-    """Return a number that orders jobs due at the same time by their journal locations."""
+    """Encode a journal location as a number, which orders jobs due at the same time."""
     return location.file_id << _NUMBER | location.offset
 
 

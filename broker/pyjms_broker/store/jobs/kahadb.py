@@ -1,8 +1,8 @@
-"""The job store in a KahaDB journal, which either broker, ActiveMQ or ours, can open.
+"""The job store in a KahaDB journal, which both ActiveMQ and this broker can open.
 
-The journal is the only authority; an index that does not match it is rebuilt. ActiveMQ's own index
-in the directory shows that ActiveMQ wrote last: it is moved to `activemq-index`, so that ActiveMQ
-will rebuild its index, too. `scheduler` has the theory of operation, `cleanup` the rules for
+The journal is authoritative; an index that does not match it is rebuilt. If the directory contains
+ActiveMQ's index, ActiveMQ has written last: that index is moved to `activemq-index`, so that
+ActiveMQ will rebuild it, too. `scheduler` has the theory of operation, `cleanup` the rules for
 removing segments. (activemq-persistence K2, K7, K30, E3)
 """
 
@@ -64,9 +64,9 @@ class KahaDBJobSchedulerStore:
         fail_if_locked: bool = False,
         lock_acquire_sleep_interval: float = 10.0,
     ) -> None:
-        """Describe the store; `start` opens it. Intervals are seconds; 0: only at the stop.
+        """Configure the store; `start` opens it. Intervals are in seconds; 0: only at the stop.
 
-        With `ignore_missing_journalfiles` jobs whose records are missing or damaged are dropped
+        With `ignore_missing_journalfiles`, jobs whose records are missing or damaged are dropped
         and their number is logged; otherwise `start` fails.
         """
         self.directory = directory
@@ -91,7 +91,7 @@ class KahaDBJobSchedulerStore:
     # -- JobSchedulerStore
 
     async def start(self) -> None:
-        """Open the store; waits for its lock while another broker holds it. Cancellable.
+        """Open the store, waiting for its lock while another broker holds it. Cancellable.
 
         Raises:
             JMSException: the store cannot be opened.
@@ -157,7 +157,7 @@ class KahaDBJobSchedulerStore:
 
     @property
     def size(self) -> int:
-        """Bytes of the journal's segments."""
+        """The size of the journal's segments in bytes."""
         return self.journal.size
 
     def scheduler(self, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
@@ -188,7 +188,7 @@ class KahaDBJobSchedulerStore:
             await clean_up(self.journal, self.index, self.rewrite, self._checkpoint)
 
     async def delete_all_jobs(self) -> None:
-        """Have the next `start` delete all jobs once it holds the lock; only before `start`."""
+        """Make the next `start` delete all jobs once it holds the lock; call it before `start`."""
         self._delete_all = True
 
     # -- JobLog
@@ -205,7 +205,7 @@ class KahaDBJobSchedulerStore:
         return self._index
 
     def record(self, command: KahaCommand, *, sync: bool) -> Completion:
-        """Append the command and apply it to the index; complete when written, or synced."""
+        """Append the command and apply it to the index; completed when written, or synced."""
         payload = encode_command(command)
         waiter = Completion()
         self._apply(command, self.journal.append(payload, waiter, sync=sync), payload)
@@ -214,8 +214,8 @@ class KahaDBJobSchedulerStore:
     def rewrite(self, scheduler: str, job_id: str) -> bool:
         """Append a job's records again, with its present state, and index their locations.
 
-        They are in one batch, so no crash can leave the job out. The first one removes the job,
-        because ActiveMQ, which may replay the old records as well, would have it twice.
+        They are in one batch, so a crash cannot lose the job. The first record removes the job:
+        ActiveMQ may replay the old records as well, and would otherwise have the job twice.
         Returns False if the job cannot be read: its record must stay.
         """
         entry = self.index.get(scheduler, job_id)

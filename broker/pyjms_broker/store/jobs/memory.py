@@ -1,4 +1,4 @@
-"""The job store of a broker without persistence, whose jobs are lost when it stops.
+"""The job store of a broker without persistence: its jobs are lost when it stops.
 
 (activemq-persistence E1)
 """
@@ -25,8 +25,8 @@ from pyjms_broker.store.jobs.scheduler import JournaledJobScheduler, apply
 
 __all__ = ["MemoryJobSchedulerStore"]
 
-_OF_ONE_JOB: Final = (KahaAddScheduledJobCommand, KahaRemoveScheduledJobCommand)
-_OF_MANY_JOBS: Final = (KahaRemoveScheduledJobsCommand, KahaDestroySchedulerCommand)
+_SINGLE_JOB_COMMANDS: Final = (KahaAddScheduledJobCommand, KahaRemoveScheduledJobCommand)
+_MULTI_JOB_COMMANDS: Final = (KahaRemoveScheduledJobsCommand, KahaDestroySchedulerCommand)
 
 
 class MemoryJobSchedulerStore:
@@ -39,7 +39,7 @@ class MemoryJobSchedulerStore:
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
         self.state = StoreState.RUNNING
         self.size = 0
-        """Bytes of the jobs' messages."""
+        """The size of the jobs' messages in bytes."""
         self.index = JobIndex(None)
         self._frames: dict[Location, bytes] = {}
         self._numbers = itertools.count(1)
@@ -60,7 +60,7 @@ class MemoryJobSchedulerStore:
         return self.record(KahaDestroySchedulerCommand(name), sync=False)
 
     async def checkpoint(self) -> None:
-        """Do nothing: memory gets no more durable."""
+        """Do nothing: changes in memory cannot be made more durable."""
 
     async def delete_all_jobs(self) -> None:
         self.index.clear()
@@ -70,9 +70,9 @@ class MemoryJobSchedulerStore:
     # -- JobLog
 
     def record(self, command: KahaCommand, *, sync: bool) -> Completion:
-        """Apply the command to the index; finished at once, since memory gets no more durable."""
+        """Apply the command to the index; completed at once."""
         location = Location(0, next(self._numbers))
-        if isinstance(command, _OF_ONE_JOB):
+        if isinstance(command, _SINGLE_JOB_COMMANDS):
             entry = self.index.get(command.scheduler, command.job_id)
             if entry is not None:
                 self._discard_frame(entry.location)
@@ -80,7 +80,7 @@ class MemoryJobSchedulerStore:
             self._frames[location] = command.payload
             self.size += len(command.payload)
         apply(self.index, command, location, 1)
-        if isinstance(command, _OF_MANY_JOBS):
+        if isinstance(command, _MULTI_JOB_COMMANDS):
             kept = {entry.location for entry in self.index.in_segments_up_to(0, len(self._frames))}
             for removed in self._frames.keys() - kept:
                 self._discard_frame(removed)

@@ -1,6 +1,6 @@
-"""Open the index of a job store, rebuilding it where it does not match the journal.
+"""Opening of a job store's index, which is rebuilt if it does not match the journal.
 
-Everything here blocks: call it in a thread, while nothing else uses the journal.
+All functions block: call them in a thread, while nothing else uses the journal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Last = tuple[Location, bytes]
 
 
 def delete_job_files(directory: Path) -> None:
-    """Remove the journal and the indexes, and so all jobs.
+    """Remove the journal and the indexes, and thereby all jobs.
 
     Raises:
         OSError: a file cannot be removed.
@@ -64,10 +64,10 @@ def recover(
 
 
 def _archive_activemq_index(directory: Path) -> bool:
-    """Move ActiveMQ's index where ActiveMQ does not find it; return whether there was one."""
+    """Move ActiveMQ's index out of ActiveMQ's sight; return whether there was one."""
     found = [directory / name for name in _ACTIVEMQ_INDEX if (directory / name).exists()]
     if found:
-        # Our index first: after a crash in between nothing else would show that ActiveMQ wrote.
+        # Our index first: ActiveMQ's is the only evidence, after a crash, that ActiveMQ wrote.
         _remove_index(directory)
         archive = directory / _ARCHIVE
         make_private_directory(archive)
@@ -83,7 +83,7 @@ def _remove_index(directory: Path) -> None:
 
 
 def _open(directory: Path, journal: Journal) -> tuple[JobIndex, Coverage | None]:
-    """Return the index and how much of the journal it covers; (empty, None) if not usable."""
+    """Return the index and its coverage of the journal; (empty, None) if it is not usable."""
     path = directory / INDEX
     try:
         index = JobIndex(path)
@@ -101,7 +101,7 @@ def _open(directory: Path, journal: Journal) -> tuple[JobIndex, Coverage | None]
 
 
 def _matches(covered: Coverage, journal: Journal) -> bool:
-    """Whether the index covers an initial part of this very journal."""
+    """Return whether the index covers an initial part of this journal."""
     if covered.end > journal.end:
         return False
     try:

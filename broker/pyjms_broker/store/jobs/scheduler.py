@@ -1,14 +1,14 @@
-"""The jobs of one scheduler, kept as a log of commands and an index.
+"""The jobs of one scheduler, stored as a log of commands and an index.
 
 (activemq-persistence K7, K8, E3)
 
 Theory of operation of the job store
 ------------------------------------
 
-The journal is the only authority. Every change of a job is a KahaDB command that is appended to
-the journal and then applied to the index; recovery applies the same commands, read back from the
-journal. So `apply` is the only function that changes jobs in the index, and an index that is
-missing, damaged or ActiveMQ's is simply rebuilt.
+The journal is authoritative. Every change of a job is a KahaDB command that is appended to the
+journal and then applied to the index; recovery applies the same commands, read back from the
+journal. Only `apply` changes jobs in the index, and an index that is missing, damaged or
+ActiveMQ's is simply rebuilt.
 
 A job passes through these states:
 
@@ -24,21 +24,21 @@ scheduled      remove, remove range,   (none)
 
 Invariants:
 
-- The message of a job is only in its add record; the index has its location. An add record must
-  therefore stay in the journal for as long as its job lives, whatever was rescheduled since.
-- A record that removes a job stays in the journal for longer than the record that added it. If it
-  were lost first, the next rebuild would bring the job back. `cleanup` guarantees that by removing
+- The message of a job is stored only in its add record; the index has its location. An add record
+  must therefore stay in the journal as long as its job exists, even if the job was rescheduled.
+- A record that removes a job stays in the journal longer than the record that added the job. If it
+  were deleted first, the next rebuild would bring the job back. `cleanup` prevents that by removing
   segments strictly from the oldest to the newest.
-- A job is rescheduled only after its message is safe in its destination. After a crash in between
-  it is sent again: a job may be duplicated, never lost.
+- A job is rescheduled only after its message is durable in its destination. After a crash in
+  between it is sent again: a job may be duplicated, but is never lost.
 - The index covers the journal up to one exact record: `Coverage` has its location and the checksum
-  of its payload, written in the same SQLite transaction as the jobs. Recovery replays what follows.
+  of its payload, written in the same SQLite transaction as the jobs. Recovery replays the rest.
 
-A job that lives for long would keep every segment since its add record, because of the order in
-which segments are removed. Cleanup therefore rewrites the jobs of the oldest segment: a remove, an
-add with the present state and, if the job was sent before, a reschedule with the count. The records
-are in one batch, so no crash can leave the job out, and the remove comes first because ActiveMQ,
-which may replay the old add record as well, would otherwise have the job twice.
+Because of the order in which segments are removed, a long-lived job would keep all segments since
+its add record. Cleanup therefore rewrites the jobs of the oldest segment: a remove, an add with
+the present state and, if the job was sent before, a reschedule with the count. The records are in
+one batch, so a crash cannot lose the job. The remove comes first, because ActiveMQ may replay the
+old add record as well, and would otherwise have the job twice.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ __all__ = ["JobLog", "JournaledJobScheduler", "apply", "rewrite_commands"]
 
 
 class JobLog(Protocol):
-    """The journal, or memory, that keeps the records of all schedulers, and their index."""
+    """The storage of all schedulers' records (a journal or memory), and their index."""
 
     @property
     def index(self) -> JobIndex: ...
@@ -83,23 +83,23 @@ class JobLog(Protocol):
 
 
 class JournaledJobScheduler:
-    """A scheduler of a store with a job log; see JobScheduler for the methods."""
+    """A scheduler on a job log; see `JobScheduler` for the methods."""
 
     def __init__(self, name: str, log: JobLog) -> None:
         self.name = name
         self._log = log
 
     def __len__(self) -> int:
-        """Return how many jobs it has."""
+        """Return the number of jobs."""
         return self._log.index.count(self.name)
 
     @property
     def next_time(self) -> int | None:
-        """When the first job is due, or None if there is none."""
+        """The due time of the first job, or None if there is none."""
         return self._log.index.next_time(self.name)
 
     def add(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion:
-        """Store a job, replacing one with the same id; complete when it is durable.
+        """Store a job, replacing one with the same id; completed when it is durable.
 
         Raises:
             LocalProtocolError: the message cannot be marshalled, or a number is too large.
@@ -110,10 +110,10 @@ class JournaledJobScheduler:
         return self._log.record(command, sync=True)
 
     def reschedule(self, job_id: str, next_time: int) -> Completion:
-        """Record that a job was sent, and when it is due again; one repetition is used up.
+        """Record that a job was sent, and its next due time; this uses up one repetition.
 
-        To be called after its message is safe in its destination: a crash in between repeats
-        the message and loses none. An unknown job is ignored.
+        Call it once the message is durable in its destination, so that a crash in between can
+        only duplicate the message, not lose it. An unknown job is ignored.
         """
         job = self.get(job_id)
         if job is None:
@@ -125,7 +125,7 @@ class JournaledJobScheduler:
         )
 
     def remove(self, job_id: str, *, sync: bool = False) -> Completion:
-        """Remove a job; an unknown one is ignored. Complete when written, or synced."""
+        """Remove a job; an unknown one is ignored. Completed when written (`sync`: synced)."""
         job = self.get(job_id)
         if job is None:
             return COMPLETED
@@ -134,7 +134,7 @@ class JournaledJobScheduler:
         )
 
     def remove_range(self, start: int = EARLIEST, end: int = LATEST) -> Completion:
-        """Remove the jobs due from `start` to `end`, both included; by default all."""
+        """Remove the jobs due from `start` to `end` inclusive; by default all."""
         return self._log.record(KahaRemoveScheduledJobsCommand(self.name, start, end), sync=True)
 
     def get(self, job_id: str) -> ScheduledJob | None:
@@ -152,13 +152,13 @@ class JournaledJobScheduler:
         return None if entry is None else decode_message(self._log.frame(entry.location))
 
     def due(self, now: int, limit: int = 100) -> list[ScheduledJob]:
-        """Return at most `limit` jobs that are due, in the order of their times."""
+        """Return at most `limit` due jobs, ordered by due time."""
         return self._log.index.due(self.name, now, limit)
 
     def jobs(self, start: int = EARLIEST, end: int = LATEST) -> Iterator[ScheduledJob]:
-        """Iterate over the jobs due from `start` to `end`, in the order of their times.
+        """Iterate over the jobs due from `start` to `end` inclusive, ordered by due time.
 
-        A page is read at a time: jobs added or removed meanwhile may be seen or not.
+        Jobs are read page by page: those added or removed meanwhile may or may not be included.
         """
         return self._log.index.jobs(self.name, start, end)
 
@@ -166,8 +166,8 @@ class JournaledJobScheduler:
 def rewrite_commands(entry: JobEntry, frame: bytes) -> list[KahaCommand]:
     """Return the commands that remove a job and add it again in its present state.
 
-    An add record cannot say how often the job was sent: a reschedule record that does follows
-    it, and uses up a repetition.
+    An add record has no count of executions, so a reschedule record with the count follows it,
+    which uses up a repetition.
     """
     scheduler, job = entry.scheduler, entry.job
     count = job.execution_count

@@ -1,7 +1,7 @@
-"""A batch while it is filled, and the job that writes batches. (activemq-persistence K4, K5)
+"""A batch that is being filled, and the job that writes batches. (activemq-persistence K4, K5)
 
-A batch is filled on the loop; its bytes are joined where they are written. Offsets are fixed as
-soon as a record is appended, so records can be found before they are written.
+A batch is filled on the loop; its bytes are joined when they are written. Offsets are fixed as
+soon as a record is appended, so records can be read before they are written.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class OpenBatch:
 class WriteJob:
     """One write: batches in their order, then a sync if needed.
 
-    `waiters` are completed when it is done. Without batches it only syncs. `senders` counts the
-    distinct senders among the waiters: those of one chunk of input count once.
+    `waiters` are completed when it is done. Without batches it only syncs. `senders` is the number
+    of distinct senders among the waiters; all waiters of one chunk of input count as one.
     """
 
     __slots__ = ("batches", "senders", "size", "sync", "waiters")

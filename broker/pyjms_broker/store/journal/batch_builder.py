@@ -1,19 +1,19 @@
-"""Lays records out in batches and segments before anything is written.
+"""The layout of records in batches and segments, before anything is written.
 
-Only the loop appends, and a batch's offset is fixed when the batch begins. So the location of a
-record is known as soon as it is appended, long before it is on the disk, and the index can be
-updated at once. (activemq-persistence K4, K6, K27)
+Only the loop appends, and a batch's offset is fixed when the batch begins. The location of a
+record is therefore known as soon as it is appended, long before it is on disk, and the index can
+be updated at once. (activemq-persistence K4, K6, K27)
 
-`append` is the hot path: about half a microsecond a record. That is why the builder and its
-batch share their lists, and why the cases that are rare (a new batch, a new segment) are all
-behind one comparison, `end > self._batch_limit`.
+`append` is the hot path: about half a microsecond per record. That is why the builder and its
+batch share their lists, and why one comparison, `end > self._batch_limit`, detects all rare cases
+(a new batch, a new segment).
 
-Three limits say where the next record goes:
+Three limits determine where the next record goes:
 
-    _batch_limit    beyond it the record needs a new batch: the batch is as large as it may be,
+    _batch_limit    beyond it the record needs a new batch: the batch has reached its maximum size,
                     or the segment is full. -1 when no batch is open.
-    _lazy_limit     beyond it even a lazy record requests a write.
-    _segment_limit  where the segment ends.
+    _lazy_limit     beyond it, even a lazy record requests a write.
+    _segment_limit  the end of the segment.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _LAZY_BYTES: Final = 1 << 20
 _MIN_HEADERS: Final = 2
 """A segment is at least this many times as long as its header."""
 _head = RECORD_HEAD.pack
-_location = tuple.__new__  # half the price of Location(...)
+_location = tuple.__new__  # takes half the time of Location(...)
 
 
 def _no_loop(_function: Callable[[], object]) -> None:
-    """Ignore a turn's end: there is no loop yet."""
+    """Ignore the end of a turn: there is no loop yet."""
 
 
 def _no_header() -> Sequence[bytes]:
@@ -48,26 +48,26 @@ def _no_header() -> Sequence[bytes]:
 
 
 class BatchEvents(NamedTuple):
-    """What a batch builder calls in its journal."""
+    """The journal's callbacks for a batch builder."""
 
     check_writable: Callable[[], None]
-    """Raises if nothing can be appended."""
+    """Raises an error if nothing can be appended."""
     request_write: Callable[[], None]
-    """Has everything that was appended written; called once for each job."""
+    """Requests a job that writes everything appended; called once per job."""
     request_write_soon: Callable[[], None]
-    """Calls `timer_expired` after some milliseconds."""
+    """Schedules a call of `timer_expired` in a few milliseconds."""
     congested: Callable[[], None]
-    """Notes that too much waits to be written."""
+    """Reports that too much waits to be written."""
     batch_started: Callable[[Location], None]
-    """Notes that a batch begins, its first record at this location."""
+    """Reports that a batch begins, with its first record at this location."""
 
 
 class BatchBuilder:
     """Fills batches with records; `next_job` returns the batches to write.
 
-    `header` gives the payloads that each new segment begins with. It is called inside `append`,
+    `header` returns the payloads with which each new segment begins. It is called inside `append`,
     before the record that needs the segment gets its location, and must not append itself.
-    `records` counts. Belongs to the loop.
+    `records` is a counter. Not thread-safe: use it on the loop.
     """
 
     def __init__(self, settings: JournalSettings, events: BatchEvents) -> None:
@@ -79,7 +79,7 @@ class BatchBuilder:
         self._settings = settings
         self._always = settings.disk_sync_strategy is DiskSyncStrategy.ALWAYS
         self._most_waiters = settings.max_async_jobs
-        # the open batch, and where its next record goes
+        # the open batch, and the offset of its next record
         self._batch: OpenBatch | None = None
         self._parts: list[bytes] = []
         self._offsets: list[int] = []
@@ -88,13 +88,13 @@ class BatchBuilder:
         self._batch_limit = -1
         self._lazy_limit = 0
         self._segment_limit = settings.max_file_length
-        # what waits for the next job
+        # the contents of the next job
         self._closed: list[OpenBatch] = []
         self._closed_bytes = 0
         self._waiters: list[Completion] = []
         self._sync = False
         self._timer_set = False  # `request_write_soon` was called and has not expired
-        # distinct senders among the waiters: those of one chunk of input count once
+        # distinct senders among the waiters; all waiters of one chunk of input count as one
         self._senders = 0
         self._last_turn = 0
         self._turn = Turn(_no_loop)
@@ -115,11 +115,11 @@ class BatchBuilder:
     ) -> Location:
         """Append a record and return its location. Never blocks.
 
-        The record is written at the end of this turn of the loop at the latest, or as soon as
-        the running job is done. A `lazy` record may wait for the next one that is not, or for a
-        `barrier`; a `soon` record waits like that, but for a few milliseconds only. `waiter` is
-        completed when the record is written, and also synced if `sync` is set and the strategy
-        is ALWAYS; with `COMPLETED` no one waits.
+        The record is written at the end of this loop turn at the latest, or as soon as the
+        running job is done. A `lazy` record may wait for the next record that is not lazy, or
+        for a `barrier`; so may a `soon` record, but only for a few milliseconds. `waiter` is
+        completed when the record is written (and synced, if `sync` is set and the strategy is
+        ALWAYS); pass `COMPLETED` if nobody waits.
 
         Raises:
             IllegalStateException: the journal is not open.
@@ -155,7 +155,7 @@ class BatchBuilder:
         return _location(Location, (self._file_id, offset))
 
     def append_together(self, payloads: Sequence[bytes]) -> list[Location]:
-        """Append lazy records in one batch: after a crash all of them are there, or none.
+        """Append lazy records atomically, in one batch: a crash loses all of them or none.
 
         Raises as `append`.
         """
@@ -166,7 +166,7 @@ class BatchBuilder:
         return [self.append(payload, lazy=True) for payload in payloads]
 
     def announce(self) -> None:
-        """Count a sender whose record is appended when the next job starts, and request that job.
+        """Request a job, and count a sender whose record is appended when that job starts.
 
         Raises as `append`.
         """
@@ -185,19 +185,19 @@ class BatchBuilder:
             self._events.congested()
 
     def add_waiter(self, waiter: Completion, *, sync: bool) -> None:
-        """Complete `waiter` with the next job, after a sync if `sync` is set; requests nothing."""
+        """Complete `waiter` with the next job, after a sync if `sync` is set; requests no job."""
         self._waiters.append(waiter)
         self._senders += 1
         self._sync |= sync
 
     def timer_expired(self) -> bool:
-        """Note that the delay of `request_write_soon` has passed; return whether to write now."""
+        """End the delay of `request_write_soon`; return whether to write now."""
         self._timer_set = False
         return not self.requested and self.has_records
 
     @property
     def end(self) -> Location:
-        """Where the next batch begins or continues; all later records lie behind it."""
+        """The location where the next batch begins or continues; later records lie behind it."""
         return Location(self._file_id, self._offset)
 
     @property
@@ -207,7 +207,7 @@ class BatchBuilder:
 
     @property
     def is_congested(self) -> bool:
-        """Whether more than half of what makes the journal CONGESTED waits."""
+        """Whether more than half of the amount that makes the journal CONGESTED is waiting."""
         settings = self._settings
         return (
             self._closed_bytes > settings.max_waiting_bytes // 2
@@ -215,11 +215,11 @@ class BatchBuilder:
         )
 
     def batches(self) -> list[OpenBatch]:
-        """Return the batches that wait for the next job, the open one last."""
+        """The batches of the next job, the open one last."""
         return [*self._closed, self._batch] if self._batch is not None else self._closed
 
     def close_batch(self) -> None:
-        """Close the open batch, if there is one: the next record begins another."""
+        """Close the open batch, if any: the next record begins another one."""
         batch = self._batch
         if batch is not None:
             self._batch = None
@@ -239,7 +239,7 @@ class BatchBuilder:
         return job
 
     def discard(self) -> list[Completion]:
-        """Drop everything that waits: the journal has failed. Returns the waiters."""
+        """Drop everything that waits, because the journal has failed; return the waiters."""
         self.close_batch()
         waiters, self._waiters = self._waiters, []
         self._closed, self._closed_bytes = [], 0
@@ -247,7 +247,7 @@ class BatchBuilder:
         return waiters
 
     def _start_batch(self, size: int) -> int:
-        """Begin a batch for a record of `size` bytes; returns the record's offset."""
+        """Begin a batch for a record of `size` bytes and return the record's offset."""
         self._events.check_writable()
         settings = self._settings
         if size <= _HEAD or size > _LARGEST - settings.max_file_length:
@@ -265,7 +265,7 @@ class BatchBuilder:
                 self._parts += (_head(len(payload) + _HEAD, USER_TYPE), payload)
                 self._offsets.append(first)
                 first += _HEAD + len(payload)
-            # a header of very many destinations may be as long as a segment and leave no space
+            # the header of a great many destinations may fill a whole segment
             self._segment_limit = max(settings.max_file_length, _MIN_HEADERS * first)
         self._batch = batch
         self._offset = first

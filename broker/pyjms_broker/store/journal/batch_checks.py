@@ -1,7 +1,7 @@
-"""Checks the batches of a journal's segments before records of them are returned.
+"""Verification of batches before their records are returned.
 
-Records that are near each other are checked and returned from the same bytes, in one read. What is
-known is kept for the `_SEGMENTS` segments that were used last. `SegmentChecks` has the theory.
+Neighbouring records are checked and returned from the same bytes, in one read. The results are
+cached for the `_SEGMENTS` most recently used segments. See `SegmentChecks` for the theory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEGMENTS: Final = 8
 
 
 class BatchChecks:
-    """Reads records of a journal's segments from batches that it has checked. Blocks."""
+    """Reads records from the checked batches of a journal's segments. Blocks."""
 
     def __init__(self, files: SegmentFiles) -> None:
         self._files = files
@@ -31,16 +31,16 @@ class BatchChecks:
         """Return the payloads of nearby records of one segment, all before `written`.
 
         Raises:
-            KahaDBFormatError: a batch of theirs is damaged, or no record begins at a location.
+            KahaDBFormatError: one of their batches is damaged, or no record begins at a location.
             OSError: one cannot be read.
         """
         file_id = run[0].file_id
         files = self._files
         limit = written.offset if file_id == written.file_id else files.lengths.get(file_id)
         if limit is None:
-            return files.read_run(run)  # which says that the segment is missing
+            return files.read_run(run)  # raises the error about the missing segment
         segment = self._segment(file_id)
-        last = segment.find(run[-1].offset, limit)  # first: what it finds may renumber the batches
+        last = segment.find(run[-1].offset, limit)  # first, because it may renumber the batches
         first = segment.find(run[0].offset, limit)
         if segment.are_sound(first, last):
             return files.read_run(run)
@@ -56,11 +56,11 @@ class BatchChecks:
         return files.read_run(run) if not data else files.slice_run(run, data, start)
 
     def drop(self, file_id: int) -> None:
-        """Drop what is known about a segment that is removed."""
+        """Drop the cached results of a removed segment."""
         self._segments.pop(file_id, None)
 
     def clear(self) -> None:
-        """Drop what is known about all segments."""
+        """Drop the cached results of all segments."""
         self._segments.clear()
 
     def _segment(self, file_id: int) -> SegmentChecks:

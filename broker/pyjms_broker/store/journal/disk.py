@@ -1,8 +1,8 @@
 """The only module that calls the operating system for the journal's files.
 
-All calls block. A write writes everything or raises; what it wrote is durable after `sync`, and
-a file's creation, renaming or removal after `sync_directory`. Tests use a simulated disk
-instead.
+All calls block. A write writes everything or raises. Written data is durable after `sync`; the
+creation, renaming or removal of a file is durable after `sync_directory`. Tests use a simulated
+disk instead.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pyjms_broker.store.private_files import make_private_directory
 __all__ = ["NO_HANDLE_ERRORS", "NO_SPACE_ERRORS", "OS_DISK", "Bytes", "Disk"]
 
 NO_SPACE_ERRORS: Final = frozenset((errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)))
-"""Error numbers that say that a disk, or a quota, is full."""
+"""Error numbers that mean that a disk or a quota is full."""
 NO_HANDLE_ERRORS: Final = frozenset((errno.EMFILE, errno.ENFILE))
-"""Error numbers that say that no more files can be opened for now; the disk is in order."""
+"""Error numbers that mean that no more files can be opened for now; the disk is fine."""
 
 Bytes = bytes | bytearray | memoryview
 
@@ -42,13 +42,13 @@ class Disk(Protocol):
         """Return `size` bytes, fewer only at the end of the file."""
 
     def write(self, fd: int, data: Bytes, offset: int) -> None:
-        """Write all of `data`. After an error any part of it may be written."""
+        """Write all of `data`. After an error, any part of it may have been written."""
 
     def sync(self, fd: int) -> None:
         """Make the file's data and length durable."""
 
     def truncate(self, fd: int, length: int) -> None:
-        """Truncate a file, or extend it with zeros that take no space."""
+        """Truncate a file, or extend it with a hole."""
 
     def allocate(self, fd: int, length: int) -> None:
         """Reserve the blocks of the first `length` bytes, and make the file that long."""
@@ -57,13 +57,13 @@ class Disk(Protocol):
         """Create a directory with its parents, unless it exists."""
 
     def sync_directory(self, path: Path) -> None:
-        """Make the directory's present entries durable."""
+        """Make the directory's current entries durable."""
 
     def names(self, path: Path) -> dict[str, int]:
         """Return the names of the files in a directory with their lengths."""
 
     def rename(self, old: Path, new: Path) -> None:
-        """Rename a file, replacing one that may exist."""
+        """Rename a file, replacing an existing one."""
 
     def remove(self, path: Path) -> None:
         """Remove a file."""
@@ -90,7 +90,7 @@ class _OsDisk:
         data = self._read(fd, size, offset)
         if len(data) == size or not data:
             return data
-        parts = [data]  # the kernel may return less than it has
+        parts = [data]  # a read may return less than is available
         got = len(data)
         while got < size and (data := self._read(fd, size - got, offset + got)):
             parts.append(data)
@@ -125,7 +125,7 @@ class _OsDisk:
             os.ftruncate(fd, length)
 
         def sync_directory(self, path: Path) -> None:
-            """Do nothing: Windows syncs names with the files."""
+            """Do nothing: Windows syncs directory entries with the files."""
 
     else:
 
@@ -140,7 +140,7 @@ class _OsDisk:
             def sync(self, fd: int) -> None:
                 import fcntl  # noqa: PLC0415 - not on Windows
 
-                fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync leaves it in the drive's cache
+                fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync leaves data in the drive's cache
 
             def allocate(self, fd: int, length: int) -> None:
                 os.ftruncate(fd, length)

@@ -1,11 +1,11 @@
-"""Group commit: one job at a time is on its way to the disk while the next one fills.
+"""Group commit: one job at a time is written to disk while the next one fills.
 
 Theory of operation
 -------------------
 
-A job is everything that was appended since the previous job, with the completions that wait for
-it. One sync serves all of them, so the more senders there are, the more records share a sync:
-nothing waits for a timer to fill a batch, the time of the running sync fills it.
+A job consists of all records appended since the previous job and the completions that wait for
+them. One sync serves all of them, so the more senders there are, the more records share a sync.
+No timer delays a batch so that it fills: it fills during the running sync.
 
     idle                request()  -> turn scheduled
     turn scheduled      the turn   -> running, on the loop or in the thread
@@ -16,21 +16,21 @@ nothing waits for a timer to fill a batch, the time of the running sync fills it
                                    or a file handle
     running             error      -> failed: the job's waiters and all later ones get the error
 
-`job` is the running (or suspended) job and None in the other states; `_turn_scheduled` and
-`_requested` hold the rest.
+`job` is the running (or suspended) job, and None in the other states; `_turn_scheduled` and
+`_requested` hold the rest of the state.
 
-Where a job runs. A single sender gets its response sooner if the loop itself writes and syncs:
-that saves two thread switches. With several senders the thread is better: the next batch fills
-meanwhile. So a job with one sender, after another one like it, runs on the loop as long as that
-is measured to be quicker (`InlineWritePolicy`); so do small jobs that need no sync; all others
-run in the thread. Everything that one chunk of input from a socket caused counts as one sender.
-For a single sender the job even starts within the turn that read its message, which saves a
-pass of the event loop; for several, the job starts in the next turn, when all of them have been
-read. (activemq-persistence K6, K24)
+Where a job runs. A single sender gets its response sooner if the loop itself writes and syncs,
+which saves two thread switches. With several senders the thread is better, because the next batch
+fills meanwhile. A job with one sender that follows another such job therefore runs on the loop, as
+long as measurements show that this is quicker (`InlineWritePolicy`). Small jobs that need no sync
+also run on the loop; all others run in the thread. All records caused by one chunk of input from a
+socket count as one sender. The job of a single sender even starts within the turn that read its
+message, which saves an iteration of the event loop; with several senders, the job starts in the
+next turn, when all of them have been read. (activemq-persistence K6, K24)
 
-Completions are completed on the loop, in the order of the journal. When several senders wait,
-the next job is handed to the thread before they are completed: the disk is busy while the loop
-writes the responses.
+Completions are completed on the loop, in journal order. If several senders wait, the next job is
+passed to the thread before they are completed, so that the disk is busy while the loop writes the
+responses.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ _INLINE_BYTES: Final = 256 << 10
 
 
 class GroupCommit:
-    """Runs write jobs, one after the other. Belongs to the loop, but for `stop`.
+    """Runs write jobs, one after the other. Use it on the loop, except for `stop`.
 
     `next_job()` returns everything that waits as a job. `job_done(job, error)` is called on the
-    loop when a job has ended, before its waiters are completed, and returns the error they are
-    completed with. `inline` forces where jobs run, for measurements (None: adapt).
+    loop when a job has ended, before its waiters are completed, and returns the error with which
+    they are completed. `inline` fixes where jobs run, for measurements (None: adaptive).
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class GroupCommit:
         self._turn_scheduled = False
         self._last_senders = 1
         self._policy = InlineWritePolicy()
-        self._measured: bool | None = None  # where the single sender's running job runs
+        self._measured: bool | None = None  # a single sender's running job: True on the loop
         self._started = 0.0
         self._failures = 0
         self._fail_fast = False
@@ -97,22 +97,22 @@ class GroupCommit:
         self._thread.start()
 
     def request(self) -> None:
-        """Have everything that waits written, at the end of this turn of the loop at the latest."""
+        """Request a write of everything that waits, at the end of this loop turn at the latest."""
         self._requested = True
         if self.job is None and not self._turn_scheduled:
             self._turn_scheduled = True
-            # a single sender has its response in the turn that read its message
+            # a single sender gets its response in the turn that read its message
             if self._last_senders > 1 or not self._input_turn.finish_with(self._start_turn):
                 self._loop.call_next(self._start_turn)
 
     def fail_fast(self) -> None:
-        """From now on do not wait for space or file handles: retry once, then fail."""
+        """Stop waiting for disk space or file handles: from now on retry once, then fail."""
         self._fail_fast = True
         if self._retry is not None:
             self._retry.cancel()
 
     def stop(self) -> None:
-        """End the thread when no job is running. Blocks for a moment."""
+        """End the thread; no job may be running. Blocks briefly."""
         self._jobs.put(None)
         self._thread.join()
 
@@ -147,7 +147,7 @@ class GroupCommit:
         return self._measured
 
     def _run(self, job: WriteJob) -> Exception | None:
-        """Run a job, on the loop or in the thread; returns its error."""
+        """Run a job, on the loop or in the thread, and return its error."""
         try:
             self._writer.run(job)
         except Exception as error:
@@ -181,7 +181,7 @@ class GroupCommit:
         failure = self._job_done(job, error)
         if error is None and self._requested:
             if job.senders > 1:
-                # the disk has work again before the senders have their responses
+                # start the next write before the senders get their responses
                 following = self._start_job()
                 self._last_senders = following.senders or self._last_senders
                 self._jobs.put(following)
@@ -191,7 +191,7 @@ class GroupCommit:
             waiter.complete(failure)
 
     def _is_transient(self, error: Exception) -> bool:
-        """Return whether the disk is only full, or the process has no file handle left for now.
+        """Return whether the disk is merely full, or the process is out of file handles.
 
         (activemq-persistence K24)
         """
@@ -207,7 +207,7 @@ class GroupCommit:
         self._failures += 1
         if self._failures == 1:
             self._state_changed(StoreState.SUSPENDED, error)
-        if self._failures & (self._failures - 1) == 0:  # the first, then each doubling
+        if self._failures & (self._failures - 1) == 0:  # log attempts 1, 2, 4, 8, ...
             logger.warning(
                 "The journal waits for disk space or file handles, attempt %d: %s",
                 self._failures,
@@ -218,22 +218,22 @@ class GroupCommit:
     async def _retry_later(self, job: WriteJob) -> None:
         try:
             await _clock.sleep(self._settings.resume_check_sleep_period)
-        finally:  # cancelled by `fail_fast`: at once
+        finally:  # if `fail_fast` cancels the wait: at once
             self._jobs.put(job)
 
 
 _QUICK: Final = 0.002  # seconds; longer writes never run on the loop
-_LOOP_ADVANTAGE: Final = 1.25  # saved besides: two passes of the loop, and the thread switches
+_LOOP_ADVANTAGE: Final = 1.25  # the loop also saves two of its iterations and thread switches
 _EXPLORE_EVERY: Final = 64  # jobs
 
 
 class InlineWritePolicy:
     """Decides where a single sender's records are written: on the loop or in the thread.
 
-    The loop saves two thread switches, 1.4 times as fast on an idle machine. A busy machine may
-    schedule the thread sooner, and a slow disk must not stop the loop. So both are measured:
-    the quicker one is used, the other one tried now and then. The averages are in seconds;
-    None: not tried yet.
+    The loop saves two thread switches, which is 1.4 times as fast on an idle machine. A busy
+    machine may schedule the thread sooner, and a slow disk must not block the loop. Both are
+    therefore measured: the quicker one is used, and the other one is tried now and then. The
+    averages are in seconds; None: not tried yet.
     """
 
     def __init__(self) -> None:
@@ -247,9 +247,9 @@ class InlineWritePolicy:
         return self._loop_is_better() != (self._jobs % _EXPLORE_EVERY == 0)
 
     def record(self, on_loop: bool, seconds: float) -> None:
-        """Record how long a job took, from its start to its end on the loop."""
+        """Record the duration of a job, from its start to its end as seen by the loop."""
         average = self.loop if on_loop else self.thread
-        # a rarely measured value needs a larger weight
+        # a value that is rarely measured needs a larger weight
         weight = 0.125 if on_loop == self._loop_is_better() else 0.5
         average = seconds if average is None else average + weight * (seconds - average)
         if on_loop:

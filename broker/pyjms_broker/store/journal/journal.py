@@ -7,18 +7,18 @@ Theory of operation
                                   |
               waiters <- _job_done on the loop, in the order of the journal
 
-Everything above the disk belongs to one event loop. `append` never blocks: the builder lays
-records out on the loop, so their locations are known before they are written, and the index is
-updated at once. `GroupCommit` moves one job at a time to the disk, on the loop or in its
-thread; see there. (activemq-persistence K3 to K6, K13, K27)
+Everything above the disk runs on one event loop. `append` never blocks: the builder lays records
+out on the loop, so their locations are known before they are written, and the index is updated at
+once. `GroupCommit` writes one job at a time to disk, on the loop or in its thread; see there.
+(activemq-persistence K3 to K6, K13, K27)
 
-Three positions only ever advance:
+Three positions never decrease:
 
     synced <= written <= end
 
-`end` is where the next record goes, `written` is what the operating system has, `synced` is
-what survives a power failure. A record is read from the open batches while it lies behind
-`written`, and from its segment afterwards.
+`end` is where the next record goes. Data before `written` has been passed to the operating system;
+data before `synced` survives a power failure. A record is read from the open batches while it lies
+behind `written`, and from its segment afterwards.
 
 States, as `state` and `on_state` report them; see `StoreState`:
 
@@ -26,15 +26,15 @@ States, as `state` and `on_state` report them; see `StoreState`:
     CONGESTED  half of it is written -> RUNNING
     RUNNING, CONGESTED  disk full    -> SUSPENDED
     SUSPENDED  a retry succeeds      -> RUNNING
-    any        another error         -> FAILED, for good
+    any        another error         -> FAILED, permanently
 
-After a failure nothing is retried: whether the failed write reached the disk is unknown, and
-a later record must never be durable without an earlier one. All waiters get the error, and
-`append` raises. The next start reads what was written.
+After a failure nothing is retried: it is unknown whether the failed write reached the disk, and a
+later record must never be durable without an earlier one. All waiters get the error, and `append`
+raises. The next start reads what was written.
 
-A transaction's records, or those of several senders, may share a batch, and a batch counts as
-a whole or not at all: its checksum covers all its records. So a torn end never leaves half a
-record, and `append_together` is atomic.
+The records of a transaction, or of several senders, may share a batch. A batch is valid as a whole
+or not at all, because its checksum covers all its records. A torn write at the end therefore never
+leaves a partial record, and `append_together` is atomic.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ __all__ = ["Journal", "LateRecords", "StateListener"]
 logger = get_logger(__name__)
 
 _SOON = 0.005
-"""Seconds that a record nobody waits for may stay unwritten: acknowledgements come from many
-consumers, and a write for each costs more than everything else about them."""
+"""Seconds for which a record that nobody waits for may stay unwritten. Acknowledgements come from
+many consumers, and one write for each would cost more than all their other processing."""
 
 StateListener = Callable[[StoreState, Exception | None], None]
 
@@ -84,20 +84,19 @@ class LateRecords(Protocol):
     """Records that are appended when a job starts, and may be withdrawn until then."""
 
     def write(self) -> None:
-        """Append all that there are."""
+        """Append all of them."""
 
     def discard(self) -> list[Completion]:
-        """Drop all and return their waiters: the journal has failed."""
+        """Drop all of them, because the journal has failed; return their waiters."""
 
 
 class Journal:
-    """A directory of segments that grows at its end.
+    """An append-only sequence of records in a directory of segments.
 
-    Create it, then `open` it (or use it as an async context manager). `append`,
-    `append_together`, `barrier` and `read` are called on the loop that opened it; methods that
-    block say so.
+    Create it, then `open` it (or use it as an async context manager). Call `append`,
+    `append_together`, `barrier` and `read` on the loop that opened it; methods that block say so.
 
-    `corrupt` lists the damage that `open` found. `syncs`, `batches` and `records` count.
+    `corrupt` lists the damage that `open` found. `syncs`, `batches` and `records` are counters.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class Journal:
         *,
         inline: bool | None = None,
     ) -> None:
-        """Create a closed journal. `inline` forces where it writes (None: adapt)."""
+        """Create a closed journal. `inline` fixes where it writes (None: adaptive)."""
         self.directory = directory
         self.settings = settings or JournalSettings()
         self.on_state = on_state
@@ -129,7 +128,7 @@ class Journal:
                 self._preallocate_next,
             ),
         )
-        # bound here, since one more call for each record would show in measurements
+        # bound here, because one more call per record would be measurable
         self.append = self._builder.append
         """Append a record; see `BatchBuilder.append`."""
         self.append_together = self._builder.append_together
@@ -146,11 +145,11 @@ class Journal:
         self.read_run = self._reader.read_run
         """Return the payloads of several records; see `RecordReader.read_run`."""
         self.read_unchecked = self._reader.read_unchecked
-        """Return a record's payload without a check; see `RecordReader.read_unchecked`."""
+        """Return a record's payload without checking it; see `RecordReader.read_unchecked`."""
         self.records_from = self._reader.records_from
         """Yield all records of sound batches; see `RecordReader.records_from`."""
         self.late: LateRecords | None = None
-        """What else is appended when a job starts."""
+        """The source of records that are appended when a job starts."""
         self._loop: LoopHandle | None = None
         self._writer: SegmentWriter | None = None
         self._commit: GroupCommit | None = None
@@ -160,7 +159,7 @@ class Journal:
     # -- opening and closing
 
     async def open(self) -> None:
-        """Find the end of the journal, truncate a torn write there, and get ready to append.
+        """Find the end of the journal, truncate a torn write there, and prepare for appending.
 
         Raises:
             ResourceAllocationException: the files cannot be read or written.
@@ -172,7 +171,7 @@ class Journal:
         self._start()
 
     def open_blocking(self) -> None:
-        """Open it on the loop, blocking it: for a small or new journal. Raises as `open`."""
+        """Open a small or new journal on the loop, blocking the loop. Raises as `open`."""
         try:
             self._open()
         except OSError as error:
@@ -207,12 +206,12 @@ class Journal:
         self._writer.open()
 
     def fail_fast(self) -> None:
-        """From now on do not wait for space on the disk: the journal is about to be closed."""
+        """Stop waiting for disk space, because the journal is about to be closed."""
         if self._commit is not None:
             self._commit.fail_fast()
 
     async def close(self) -> None:
-        """Write and sync everything that was appended and close the files. Idempotent.
+        """Write and sync all appended records and close the files. Idempotent.
 
         Raises:
             ResourceAllocationException: it could not be written.
@@ -262,9 +261,9 @@ class Journal:
     # -- writing
 
     def barrier(self, sync: bool = True) -> Completion:
-        """Return a completion for everything appended so far: written, and synced if `sync`.
+        """Return a completion for all records appended so far: written, and with `sync` synced.
 
-        `COMPLETED` if it is already. With the strategy NEVER nothing is synced.
+        It is `COMPLETED` if they are already. With the strategy NEVER nothing is synced.
         """
         commit = self._require_writable()
         self.write_late()
@@ -281,7 +280,7 @@ class Journal:
         return waiter
 
     def set_segment_header(self, header: Callable[[], Sequence[bytes]]) -> None:
-        """Begin each new segment with the payloads that `header` returns; it must not append."""
+        """Begin each new segment with the payloads returned by `header`, which must not append."""
         self._builder.header = header
 
     def _request_write(self) -> None:
@@ -307,12 +306,12 @@ class Journal:
         return self._builder.next_job()
 
     def call_next(self, function: Callable[[], object]) -> None:
-        """Call `function()` in the loop's next pass."""
+        """Call `function()` in the loop's next iteration."""
         assert self._loop is not None, "the journal was opened"
         self._loop.call_next(function)
 
     def _job_done(self, job: WriteJob, error: Exception | None) -> Exception | None:
-        """Handle the end of a job; returns the error that its waiters are completed with."""
+        """Handle the end of a job; return the error with which its waiters are completed."""
         if error is None:
             if self.state is StoreState.CONGESTED and not self._builder.is_congested:
                 self._set_state(StoreState.RUNNING, None)
@@ -348,7 +347,7 @@ class Journal:
                 self.barrier(sync=True)
 
     def _preallocate_next(self, location: Location) -> None:
-        """Have the next segment preallocated when this one is half full."""
+        """Start preallocating the next segment once this one is half full."""
         settings = self.settings
         if (
             settings.preallocation_scope is not PreallocationScope.NONE
@@ -403,7 +402,7 @@ class Journal:
         return sorted(self._files.lengths)
 
     async def delete(self, file_id: int) -> None:
-        """Remove a segment, or move it to the archive; durable when it returns.
+        """Remove a segment, or move it to the archive; the change is durable on return.
 
         Raises:
             ValueError: it does not exist, or is still being written.
@@ -424,12 +423,12 @@ class Journal:
 
     @property
     def end(self) -> Location:
-        """Where the next record goes; everything appended so far lies before it."""
+        """The location of the next record; everything appended so far lies before it."""
         return self._builder.end
 
     @property
     def records(self) -> int:
-        """How many records are in closed batches, written or not."""
+        """The number of records in closed batches, written or not."""
         return self._builder.records
 
     written = DelegatedAttribute[Location](
@@ -449,5 +448,5 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """Bytes of all segments on the disk."""
+        """The size of all segments on disk in bytes."""
         return self._files.lengths.total

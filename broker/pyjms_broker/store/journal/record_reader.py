@@ -1,7 +1,7 @@
-"""Reads a journal's records, by their locations or in order. Belongs to the loop.
+"""Reading of a journal's records, by location or in order. Use it on the loop.
 
-A record that is not written yet is read from the open batches, any other one from its segment; with
-`verify_checksums_at_reading` only if its batch is sound (`BatchChecks`).
+A record that is not written yet is read from the open batches, any other record from its segment;
+with `verify_checksums_at_reading`, only if its batch is valid (`BatchChecks`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["RecordReader"]
 class RecordReader:
     """The records of an open journal.
 
-    `written` returns where what is written ends, and raises if the journal is not open;
-    `unwritten` returns the payload of a record in the open batches, if there is one.
+    `written` returns the end of the written data, and raises if the journal is not open;
+    `unwritten` returns the payload of a record in the open batches, or None.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class RecordReader:
         self._unwritten = unwritten
 
     def read(self, location: Location) -> bytes:
-        """Return the payload of the record at `location`. Blocks on the disk if it was written.
+        """Return the payload of the record at `location`. Blocks on the disk for a written record.
 
         Raises:
             KahaDBFormatError: no record begins there, or its batch is damaged.
@@ -48,9 +48,9 @@ class RecordReader:
         return self._read_written((location,))[0] if payload is None else payload
 
     def read_unchecked(self, location: Location) -> bytes:
-        """Return the payload of the record at `location`, whatever the checksum of its batch.
+        """Return the payload of the record at `location` without verifying its batch's checksum.
 
-        For callers that compare it with a digest of their own. Blocks and raises as `read`.
+        For callers that compare it with their own digest. Blocks and raises as `read`.
         """
         payload = self._unwritten_payload(location)
         if payload is not None:
@@ -61,7 +61,7 @@ class RecordReader:
             raise _unreadable(location, error) from error
 
     def read_run(self, locations: Sequence[Location]) -> list[bytes]:
-        """Return the payloads of several records, reading neighbours together. Blocks.
+        """Return the payloads of several records, reading adjacent ones together. Blocks.
 
         Raises:
             KahaDBFormatError: no record begins at one of them, or its batch is damaged.
@@ -101,12 +101,12 @@ class RecordReader:
                 skipped += reader.skipped
 
     def drop(self, file_id: int) -> None:
-        """Drop what is known about a segment that is removed."""
+        """Drop the cached results of a removed segment."""
         if self._checks is not None:
             self._checks.drop(file_id)
 
     def clear(self) -> None:
-        """Drop what is known about all segments: they may be others when they are opened again."""
+        """Drop all cached results: the segments may be different ones when opened again."""
         if self._checks is not None:
             self._checks.clear()
 

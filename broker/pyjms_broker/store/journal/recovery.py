@@ -1,26 +1,26 @@
-"""Finds the end of a journal after a crash, and clears what lies behind it. All calls block.
+"""Recovery of a journal after a crash: find its end, and clear what lies behind it. Blocks.
 
 Theory of operation
 -------------------
 
-Batches are written in order, but without a sync in between the disk may have any part of them
-after a power failure. So the journal ends where the contiguous run of complete batches in its
-last segment ends: each with its header, size and checksum intact. What follows a gap was never
-confirmed to anybody, since a sync covers everything before it, and a part of a transaction may
-be missing in the gap. Earlier segments were synced before the last one was begun.
+Batches are written in order, but unless they are synced in between, any part of them may be on the
+disk after a power failure. The journal therefore ends where the contiguous run of complete batches
+in its last segment ends, each with its header, size and checksum intact. Data behind a gap was
+never confirmed to anybody, because a sync covers everything before it, and the gap may contain part
+of a transaction. Earlier segments were synced before the last one was begun.
 
-What lies behind the end is cleared, and the clearing synced, before anything is appended: a later
-batch could otherwise end exactly where an old one begins, and bring it back to life. Complete
-batches behind damage are saved in a file `db-<n>.log.cut-<offset>` first, for an operator.
+Everything behind the end is cleared and synced before anything is appended. Otherwise a later batch
+could end exactly where an old one begins, and make the old one valid again. Complete batches behind
+damage are first saved in a file `db-<n>.log.cut-<offset>`, for the operator.
 
-With `check_for_corrupt_journal_files` all segments are checked, and complete batches behind
-damage in the last one are kept. Damage is reported as `corrupt`; the store decides whether the
-start fails. (activemq-persistence K20)
+With `check_for_corrupt_journal_files`, all segments are checked, and complete batches behind damage
+in the last one are kept. Damage is reported as `corrupt`; the store decides whether the start
+fails. (activemq-persistence K20)
 
-The acknowledgements that ActiveMQ compacts go into a segment of their own, which may be the last
-one. While it replays a journal, ActiveMQ passes over such a segment as long as the one exists
-from which they come, and it deletes such segments as if they held nothing else. So nothing is
-appended there: the next batch begins a new segment. (activemq-persistence K18)
+ActiveMQ writes compacted acknowledgements to a separate segment, which may be the last one. During
+a replay, ActiveMQ skips such a segment while the segment from which they were copied exists, and it
+deletes such segments as if they held nothing else. Nothing is therefore appended there: the next
+batch begins a new segment. (activemq-persistence K18)
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Recovered(NamedTuple):
 
 
 def recover(files: SegmentFiles, settings: JournalSettings, disk: Disk) -> Recovered:
-    """Load the directory, scan its last segment (or all) and truncate a torn end.
+    """Load the directory, scan its last segment (or all), and truncate a torn end.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -76,7 +76,7 @@ def recover(files: SegmentFiles, settings: JournalSettings, disk: Disk) -> Recov
 
 
 def _end(data: bytes, file_id: int, corrupt: list[Skipped], *, past_damage: bool) -> int:
-    """Return the end of the last batch that counts."""
+    """Return the end of the last valid batch."""
     reader = SegmentReader(data, file_id)
     end = 0
     for batch in reader.batches():
@@ -109,7 +109,7 @@ def _is_clear(data: bytes, end: int) -> bool:
 def _cut(
     files: SegmentFiles, disk: Disk, settings: JournalSettings, end: Location, data: bytes
 ) -> None:
-    """Clear a segment behind `end`, durably; complete batches there are saved beside it."""
+    """Clear a segment behind `end` durably, after saving complete batches there to a file."""
     path = files.path(end.file_id)
     rest = data[end.offset :].removeprefix(END_MARKER)  # readers stop at the marker
     behind = SegmentReader(rest, end.file_id)

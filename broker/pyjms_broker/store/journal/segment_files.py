@@ -1,7 +1,7 @@
-"""The directory of segments: listing, creating, preallocating, reading and deleting them.
+"""The segments of a directory: listing, creating, preallocating, reading and deleting.
 
 All calls block. `create` and `prepare` may run in other threads; reading, `delete` and `close`
-belong to the loop. (activemq-persistence K1, K5, K19)
+run on the loop. (activemq-persistence K1, K5, K19)
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ logger = get_logger(__name__)
 # not a segment's name, so that readers of the journal ignore it (activemq-persistence K27)
 _NEXT_SEGMENT: Final = "next-segment.tmp"
 _OPEN_FILES: Final = 16
-_READ_SIZE: Final = 4096  # most records are not larger: one read for header and payload
-_MAX_GAP: Final = 16384  # a gap between two records up to which both are read at once
+_READ_SIZE: Final = 4096  # most records are smaller, so one read gets header and payload
+_MAX_GAP: Final = 16384  # the largest gap between two records that are read at once
 _MAX_RUN: Final = 1 << 20
-# larger writes make larger pages in the kernel's cache, and each append dirties a whole page
+# larger writes create larger pages in the page cache, and each append dirties a whole page
 _FILL_SIZE: Final = 1 << 16
 
 
@@ -80,7 +80,7 @@ class SegmentFiles:
         """List the segments and delete a leftover preallocated file.
 
         Empty files and files with other names are ignored (activemq-persistence K27); an empty
-        segment before others is logged, since it held something once.
+        segment before others is logged, because it once held records.
         """
         self._spare.keep()
         self._disk.make_directory(self.directory)
@@ -103,7 +103,7 @@ class SegmentFiles:
     # -- creating
 
     def prepare(self) -> None:
-        """Preallocate the next segment under a temporary name. For a thread."""
+        """Preallocate the next segment under a temporary name. Run it in a thread."""
         with self._creating:
             if not self._has_next:
                 path = self.directory / _NEXT_SEGMENT
@@ -124,7 +124,7 @@ class SegmentFiles:
         """Create segment `file_id` and return its descriptor for writing.
 
         Raises:
-            OSError: it cannot be created; it may be tried again.
+            OSError: it cannot be created; the call may be retried.
         """
         path = self.path(file_id)
         with self._creating:
@@ -192,12 +192,12 @@ class SegmentFiles:
         reader = self._reader(location.file_id)
         try:
             data = self._disk.read(reader, _READ_SIZE, location.offset)
-        except OSError:  # the bad part may lie behind the record
+        except OSError:  # the unreadable part may lie behind the record
             data = self._disk.read(reader, RECORD_HEAD.size, location.offset)
         return self._payload(data, 0, location)
 
     def read_run(self, run: Sequence[Location]) -> list[bytes]:
-        """Return the payloads of nearby records of one segment with one read. Raises as `read`."""
+        """Return the payloads of nearby records of a segment with one read. Raises as `read`."""
         first = run[0]
         if len(run) == 1:
             return [self.read(first)]
@@ -219,7 +219,7 @@ class SegmentFiles:
         return self._disk.read(self._reader(file_id), size, offset)
 
     def _payload(self, data: bytes, at: int, location: Location) -> bytes:
-        """Return the payload of the record at `at` in `data`; reads the part beyond `data`."""
+        """Return the payload of the record at `at` in `data`, reading the part beyond `data`."""
         if at + RECORD_HEAD.size > len(data):
             raise KahaDBFormatError(f"No record at {location}", position=location.offset)
         size, kind = RECORD_HEAD.unpack_from(data, at)
@@ -293,12 +293,12 @@ class SegmentFiles:
 
 
 def empty_segments(sizes: Mapping[int, int]) -> list[int]:
-    """Return the segments without a byte that are followed by others; never the last one."""
+    """Return the empty segments that are followed by others; never the last one."""
     return sorted(number for number, size in sizes.items() if not size and number < max(sizes))
 
 
 def contiguous_runs(locations: Sequence[Location]) -> list[Sequence[Location]]:
-    """Split locations, in their order, into runs that one read each covers best."""
+    """Split ordered locations into runs that are each read at once."""
     found: list[Sequence[Location]] = []
     start = 0
     for i in range(1, len(locations) + 1):

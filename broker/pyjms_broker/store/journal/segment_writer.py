@@ -1,9 +1,9 @@
-"""Writes batches into segments and syncs them. Blocks; one caller at a time.
+"""Writing and syncing of batches. Blocks; one caller at a time.
 
-`written` and `synced` say how far. After an error the same job is run again: what is synced
-stays, the rest is written again at the same offsets. A failed sync may have made the kernel drop
-the pages that were written before it while reporting the error only once, so these are read
-back, checked, and written again before anything else.
+`written` and `synced` are the progress. After an error the same job is run again: synced data
+stays, the rest is written again at the same offsets. After a failed sync the kernel may have
+dropped the pages written before it, and it reports the error only once. Those pages are therefore
+read back, checked, and written again first.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["SegmentWriter"]
 class SegmentWriter:
     """Writes the last segment of a journal, and begins new ones.
 
-    `written` and `synced` are the ends of what is written and durable; with the strategy NEVER
-    the latter merely follows the former. `syncs` and `batches` count.
+    `written` and `synced` are the ends of the written and the durable data; with the strategy
+    NEVER, `synced` merely follows `written`. `syncs` and `batches` are counters.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class SegmentWriter:
         self._never = settings.disk_sync_strategy is DiskSyncStrategy.NEVER
         self._file_id = end.file_id
         self._fd = -1
-        self._sync_failed = False  # what was written before it may be lost
+        self._sync_failed = False  # if True, data written before the sync may be lost
 
     def open(self) -> None:
         """Open the last segment, or create it."""
@@ -50,7 +50,7 @@ class SegmentWriter:
         else:
             self._fd = self._files.create(self._file_id)
         if not self._never:
-            # what the last process has written may not be durable yet
+            # data written by the previous process may not be durable yet
             self._disk.sync(self._fd)
 
     def run(self, job: WriteJob) -> None:
@@ -87,13 +87,13 @@ class SegmentWriter:
             self.synced = self.written
 
     def close(self) -> None:
-        """Close the segment; syncs nothing. Idempotent."""
+        """Close the segment without a sync. Idempotent."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._disk.close(fd)
 
     def _roll(self, file_id: int) -> None:
-        """Begin a new segment, after making the old one durable."""
+        """Sync the old segment and begin a new one."""
         self.sync()
         self._note_length()
         fd = self._files.create(file_id)
@@ -109,7 +109,7 @@ class SegmentWriter:
             lengths[self._file_id] = max(lengths[self._file_id], end)
 
     def _rewrite_unsynced(self, batches: Sequence[OpenBatch]) -> None:
-        """Write again what was written but not synced before `batches`, from what can be read."""
+        """Read back and rewrite the data before `batches` that was written but not synced."""
         start = self.synced.offset if self.synced.file_id == self._file_id else 0
         end = self.written.offset
         if batches and batches[0].file_id == self._file_id:

@@ -20,7 +20,7 @@ class DiskSyncStrategy(StrEnum):
     PERIODIC = "periodic"
     """Every `disk_sync_interval`, when a segment is full, and at close."""
     NEVER = "never"
-    """By the operating system. Confirmed data survives the process, not a power failure."""
+    """By the operating system. Confirmed data survives a process crash, not a power failure."""
 
 
 class PreallocationStrategy(StrEnum):
@@ -31,9 +31,9 @@ class PreallocationStrategy(StrEnum):
     """
 
     SPARSE_FILE = "sparse_file"
-    """Set the length, then fill with zeros as far as the disk has space."""
+    """Set the length, then fill with zeros as far as disk space allows."""
     OS_KERNEL_COPY = "os_kernel_copy"
-    """Have the kernel reserve the blocks (ActiveMQ copies a template; the file is the same)."""
+    """Let the kernel reserve the blocks (ActiveMQ copies a template, with the same result)."""
     ZEROS = "zeros"
     """Fill with zeros, in one write."""
     CHUNKED_ZEROS = "chunked_zeros"
@@ -44,9 +44,9 @@ class PreallocationScope(StrEnum):
     """Which segments are preallocated (preallocationScope)."""
 
     ENTIRE_JOURNAL = "entire_journal"
-    """All: while the previous one fills, or else when the segment is created."""
+    """All: while the previous one fills, or at the latest when the segment is created."""
     ENTIRE_JOURNAL_ASYNC = "entire_journal_async"
-    """Only those for which there was time while the previous one filled."""
+    """Only those that could be preallocated while the previous one filled."""
     NONE = "none"
     """None: segments grow."""
 
@@ -84,11 +84,11 @@ class JournalSettings:
     check_for_corrupt_journal_files: bool = attribute(
         False, "Whether all segments are checked at start, not only the last one."
     )
-    """Check all segments at open, and keep what follows damage in the last one."""
+    """Check all segments at open, and keep complete batches behind damage in the last one."""
     verify_checksums_at_reading: bool = attribute(
         True, "Whether the checksum of a batch is checked when a record is read from it."
     )
-    """Return records of sound batches only; False: all that can be decoded."""
+    """Return only records of valid batches; False: all records that can be decoded."""
     archive_data_logs: bool = attribute(
         False, "Whether segments that are no longer needed are archived instead of deleted."
     )

@@ -1,1 +1,1 @@
-"""KahaDB: the journal store, in the files of ActiveMQ's default store, with an index of our own."""
+"""KahaDB: the journal store, in the file format of ActiveMQ's default store, with its own index."""

@@ -1,8 +1,8 @@
-"""The KahaDB persistence adapter: ActiveMQ's journal files and our index. (activemq-persistence 2)
+"""The KahaDB adapter: ActiveMQ's journal files and our own index. (activemq-persistence 2)
 
-The journal is the only authority: the index can be deleted at any time. A start acquires the lock,
-archives ActiveMQ's index, opens the journal and the index, replays what that does not cover, and
-restores the prepared transactions.
+The journal is authoritative: the index can be deleted at any time. A start acquires the lock,
+archives ActiveMQ's index, opens the journal and the index, replays the records that the index does
+not cover, and restores the prepared transactions.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _WRITABLE_STATES: Final = (StoreState.RUNNING, StoreState.CONGESTED)
 
 
 class KahaDBPersistenceAdapter(FileAdapter):
-    """The store in `directory`. Belongs to one loop while it is started.
+    """The store in `directory`. While started, it is used on one loop only.
 
     Source: ActiveMQ KahaDBPersistenceAdapter.
     """
@@ -67,7 +67,7 @@ class KahaDBPersistenceAdapter(FileAdapter):
         disk: Disk = OS_DISK,
         on_progress: Progress | None = None,
     ) -> None:
-        """Describe the store; `start` opens it. `on_progress` is called during a long replay."""
+        """Configure the store; `start` opens it. `on_progress` is called during a long replay."""
         self.settings = settings = settings or KahaDBSettings()
         super().__init__(
             directory,
@@ -94,9 +94,9 @@ class KahaDBPersistenceAdapter(FileAdapter):
     # -- opening and closing
 
     def start_new(self) -> None:
-        """Create and open a new store without a lock, blocking the loop meanwhile.
+        """Create and open a new store without a lock, blocking the loop.
 
-        For stores that are added while a broker runs. Call `stop` also when it raises.
+        For stores that are added to a running broker. Call `stop` even if it raises.
 
         Raises:
             ResourceAllocationException: the store cannot be created, or already exists.
@@ -179,7 +179,7 @@ class KahaDBPersistenceAdapter(FileAdapter):
     def commit_recovered(self, found: RecoveredTransaction) -> Completion:
         """Commit a transaction prepared before the start; its messages are visible at once.
 
-        To be called before any queue uses the store, as no references are passed to one.
+        Call it before any queue uses the store, because it passes no references to queues.
         """
         transactions = self.transaction_store()
         completion = transactions.commit(found.xid, prepared=True)
@@ -233,7 +233,7 @@ class KahaDBPersistenceAdapter(FileAdapter):
     # -- state
 
     def _index_error_changed(self, error: Exception | None) -> None:
-        """Suspend the store while too much waits for an index that cannot be written.
+        """Suspend the store while too many changes wait for an index that cannot be written.
 
         (activemq-persistence K24)
         """
@@ -246,7 +246,7 @@ class KahaDBPersistenceAdapter(FileAdapter):
 
     def _state_changed(self, state: StoreState, error: Exception | None) -> None:
         if self._state is StoreState.FAILED:
-            return  # failed for good
+            return  # failed permanently
         if self._index_error is not None and state in _WRITABLE_STATES:
             state, error = StoreState.SUSPENDED, self._index_error
         self._report(state, error)
@@ -323,13 +323,13 @@ class KahaDBPersistenceAdapter(FileAdapter):
             self._maintenance.reclaim_soon()
 
     def segment_report(self) -> list[SegmentReport]:
-        """Return what keeps each segment."""
+        """Return the reasons for which each segment is kept."""
         self._require_open()
         return [] if self._maintenance is None else self._maintenance.report()
 
     @property
     def journal(self) -> Journal:
-        """The journal, for its figures.
+        """The journal, for its statistics.
 
         Raises:
             IllegalStateException: the store is not started.
@@ -338,7 +338,7 @@ class KahaDBPersistenceAdapter(FileAdapter):
 
     @property
     def size(self) -> int:
-        """Bytes of the journal on the disk."""
+        """The size of the journal on disk in bytes."""
         return 0 if self._journal is None else self._journal.size
 
     @property

@@ -1,4 +1,4 @@
-"""Applies journal records to the index, when they are written and when they are replayed.
+"""Application of journal records to the index, when they are written and when replayed.
 
 Theory of operation
 -------------------
@@ -7,20 +7,20 @@ The index is a function of the journal: `KahaDBMessageStore` and the transaction
 methods with the location of a record they have just appended, `Replay` calls them with the
 location of a record it has read, and both must leave the same index. Two rules make that true.
 
-Arrival numbers. Every add record of a destination takes the next number, whether or not its
-message is still in the journal when it is replayed; what takes no number (a duplicate, a message
-for a topic without subscriptions) is not written, or a trace record says so. Each segment begins
+Arrival numbers. Every add record of a destination takes the next number, whether or not its message
+is still in the journal when it is replayed. Messages that take no number (a duplicate, a message
+for a topic without subscriptions) are not written, or a trace record says so. Each segment begins
 with a trace record of all destinations' next numbers, so the numbering survives the deletion of
 older segments.
 
-Segment references. A segment A refers to a segment B if deleting A while B stays would bring
-something of B back to life in a replay: a removed message, an ended subscription, a destination,
-a rolled back transaction. `Cleanup` deletes A only after B. References are added
+Segment references. A segment A refers to a segment B if a replay without A would restore something
+of B: a removed message, a deleted subscription, a destination, a rolled back transaction.
+`Cleanup` deletes A only after B. References are added
 
     by                          in the segment of    to the segment of
     a removal, acknowledgement  its record           the message's add (or update) record
-    an update                   its record, and back the message's previous record: neither may
-                                                     stay without the other
+    an update                   its record, and      the message's previous record: neither may
+                                                     vice versa           stay without the other
     an unsubscription, or a     its record           the subscription's record
     new subscription info
     a destination's removal     its record           all its messages and subscriptions
@@ -46,7 +46,7 @@ TOPIC_TYPES: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
 
 
 class IndexUpdater:
-    """Applies records to `index`, in the order of the journal. Belongs to the loop."""
+    """Applies records to `index`, in journal order. Use it on the loop."""
 
     def __init__(self, index: StoreIndex) -> None:
         self.index = index
@@ -62,7 +62,7 @@ class IndexUpdater:
         hidden: bool,
         arrival: int | None = None,
     ) -> IndexEntry | None:
-        """Apply an addition. None if no subscription needs the message: it only took a number."""
+        """Apply an addition; None if no subscription needs the message: it only takes a number."""
         message_id, level, size, duplicate_id, producer, sequence, broker_sequence, split = metadata
         file_id, offset = location
         entry = destination.add(message_id, level, file_id, offset, size, hidden, arrival, split)
@@ -83,7 +83,7 @@ class IndexUpdater:
         return entry
 
     def note_sender(self, metadata: MessageMetadata) -> None:
-        """Note the numbers of a message that was consumed before it was appended."""
+        """Record the sequence numbers of a message that was consumed before it was appended."""
         index = self.index
         index.last_broker_sequence_id = max(index.last_broker_sequence_id, metadata.broker_sequence)
         if metadata.producer is not None:
@@ -103,8 +103,8 @@ class IndexUpdater:
         entry = destination.find(metadata.message_id)
         if entry is None:
             return None
-        # The old record determines the message's arrival number, and the record that removes
-        # the message will refer to the new one.
+        # The old record determines the message's arrival number; the record that removes the
+        # message will refer to the new one.
         self._refer(location.file_id, entry.file_id)
         self._refer(entry.file_id, location.file_id)
         return destination.relocate(entry.position, *location, metadata.size)
@@ -118,7 +118,7 @@ class IndexUpdater:
     ) -> IndexEntry | None:
         """Apply a removal and return the message's entry; None if there is no such message.
 
-        A caller that knows the message's `position` saves a lookup.
+        Passing the message's `position`, if known, saves a lookup.
         """
         if position is None:
             known = destination.find(message_id)
@@ -133,7 +133,7 @@ class IndexUpdater:
     def acknowledge(
         self, topic: TopicIndex, key: str, entry: IndexEntry, location: Location
     ) -> IndexEntry | None:
-        """Apply an acknowledgement; returns the entry if it was the last one, else None."""
+        """Apply an acknowledgement; return the entry if it was the last one, else None."""
         self._refer(location.file_id, entry.file_id)
         topic.mark_visible_to(key, entry.position)
         return topic.remove(entry.position) if topic.acknowledge(key, entry.position) else None
@@ -143,7 +143,7 @@ class IndexUpdater:
     def subscribe(
         self, topic: TopicIndex, key: str, info: bytes, retroactive: bool, location: Location
     ) -> None:
-        """Apply a new subscription, or new info of one."""
+        """Apply a new subscription, or the new info of an existing one."""
         known = topic.subscriptions.get(key)
         if known is not None:
             self._refer(location.file_id, known.file_id)
@@ -152,10 +152,10 @@ class IndexUpdater:
         topic.subscribe(key, info, *location, retroactive)
 
     def _retain_other_subscriptions(self, topic: TopicIndex) -> None:
-        """Make a replay give a retroactive subscription the messages that are here, and no others.
+        """Ensure that a replay gives a retroactive subscription the same messages as now.
 
-        A replay keeps a message only if a subscription existed by then. So the records of the
-        subscriptions for which the messages are kept stay as long as the messages do.
+        A replay keeps a message only if a subscription existed when it was added. The records of
+        the subscriptions for which messages are kept must therefore stay as long as the messages.
         """
         while topic.is_reclaiming:
             topic.reclaim()

@@ -1,8 +1,9 @@
 """The core of an open store: the journal, its index, and appending to both.
 
-Every record goes through `MessageDatabase.append`, and its caller applies it to the index
-(`updater`) before the next one is appended. So the header of a new segment, which is made inside
-an append, contains the numbers at exactly that point of the journal. ActiveMQ: MessageDatabase.
+Every record is appended by `MessageDatabase.append`, and the caller applies it to the index
+(`updater`) before the next one is appended. The header of a new segment, which is created inside an
+append, therefore contains the numbers at exactly that point of the journal. ActiveMQ:
+MessageDatabase.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from pyjms_broker.store.kahadb.trace_records import ARRIVALS, AUDIT, DUPLICATES,
 __all__ = ["DIRTY_LIMIT", "MessageDatabase"]
 
 DIRTY_LIMIT = 20_000
-"""How many index changes may gather in memory before a checkpoint is requested."""
-_CHECK_EVERY = 64  # records between two checks of that
+"""The number of index changes in memory above which a checkpoint is requested."""
+_CHECK_EVERY = 64  # the number of records between two checks of DIRTY_LIMIT
 
 
 class MessageDatabase:
-    """An open journal and its index. Belongs to the loop."""
+    """An open journal and its index. Use it on the loop."""
 
     def __init__(self, journal: Journal, index: StoreIndex, record_format: RecordFormat) -> None:
         self.journal = journal
@@ -45,7 +46,7 @@ class MessageDatabase:
         self.on_dirty: Callable[[], None] | None = None
         """Called when a checkpoint is due because of the number of changes in memory."""
         self.before_checkpoint: Callable[[], None] | None = None
-        """Called before a checkpoint collects changes: stores the oldest open transaction."""
+        """Called before a checkpoint collects changes, to store the oldest open transaction."""
 
     def append(
         self,
@@ -56,7 +57,7 @@ class MessageDatabase:
         lazy: bool = False,
         soon: bool = False,
     ) -> Location:
-        """Append a record; the caller applies it at once. See `Journal.append`."""
+        """Append a record, which the caller must apply at once. See `Journal.append`."""
         self._until_check -= 1
         if not self._until_check:
             self._until_check = _CHECK_EVERY
@@ -67,7 +68,7 @@ class MessageDatabase:
         return location
 
     def segment_header(self) -> Sequence[bytes]:
-        """Return the header of the next segment: what deleted segments would take with them."""
+        """Return the header of the next segment: data that deleting older segments would lose."""
         index = self.index
         arrivals = {d.key: [d.epoch, d.last_arrival + 1] for d in index.destinations()}
         return [self.audit_record(), trace_record(ARRIVALS, arrivals)]
@@ -83,7 +84,7 @@ class MessageDatabase:
         return trace_record(AUDIT, audit)
 
     def append_arrivals(self, destinations: Sequence[DestinationIndex]) -> None:
-        """Append the next arrival numbers of some destinations."""
+        """Append a record of some destinations' next arrival numbers."""
         if destinations:
             text = {d.key: [d.epoch, d.last_arrival + 1] for d in destinations}
             self.append(trace_record(ARRIVALS, text), lazy=True)
@@ -110,9 +111,9 @@ class MessageDatabase:
     def read_entries(
         self, index: DestinationIndex, entries: Sequence[IndexEntry]
     ) -> list[StoredMessage]:
-        """Return messages of a destination, reading neighbours together. May block.
+        """Return messages of a destination, reading adjacent ones together. May block.
 
-        Those that cannot be read are quarantined: hidden, logged, and not in the result.
+        Unreadable messages are quarantined: hidden, logged, and left out of the result.
 
         Raises:
             JMSException: nothing can be read at the moment.
@@ -138,7 +139,7 @@ class MessageDatabase:
     def read_or_quarantine(
         self, destination: KahaDestination, message_id: str, location: Location
     ) -> ActiveMQMessage | None:
-        """Return one message; None and a line in the log if it cannot be read. May block.
+        """Return one message; if it is unreadable, log that and return None. May block.
 
         Raises:
             JMSException: nothing can be read at the moment.

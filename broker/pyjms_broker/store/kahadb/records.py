@@ -1,8 +1,8 @@
 """Encoding and decoding of message records, and the message metadata that the index needs.
 
-Adds and removes are most of a journal, so they are assembled here from encoded parts; the bytes
-equal those of `encode_command`. Stored messages are decoded in the store's OpenWire version; if
-that fails, in the version that fits. (activemq-persistence S5, K30)
+Most records of a journal are adds and removes, so they are assembled here from encoded parts; the
+bytes equal those of `encode_command`. Stored messages are decoded in the store's OpenWire version,
+or if that fails, in the version that works. (activemq-persistence S5, K30)
 """
 
 from __future__ import annotations
@@ -66,22 +66,22 @@ logger = get_logger(__name__)
 _SMALLEST_SIZE: Final = 1024
 _HIGHEST_PRIORITY: Final = 9
 _DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
-# The usual one first, then the newest.
+# The most common one first, then the newest.
 _VERSIONS: Final = (11, 12, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
 _STANDARD_ACK: Final = 2
 _CACHED: Final = 4096
-# Field 15, which no other program writes and all skip. ActiveMQ's end with the add's last field.
+# Field 15, which no other program writes and all of them skip. It marks updates by pyjms.
 _OUR_UPDATE: Final = b"\x78\x01"
 # The last two fields of an add: priority, and whether the destination is prioritized.
 _ENDS: Final = tuple(
     (bytes((0x28, priority, 0x30, 0)), bytes((0x28, priority, 0x30, 1))) for priority in range(128)
 )
 _varint: Final = lru_cache(_CACHED)(encode_varint)
-_facts: Final = tuple.__new__  # half the price of MessageMetadata(...)
+_make_metadata: Final = tuple.__new__  # takes half the time of MessageMetadata(...)
 
 
 class MessageMetadata(NamedTuple):
-    """The data of a message that the index and the duplicate detection use."""
+    """The data of a message that the index and duplicate detection use."""
 
     message_id: str
     level: int
@@ -99,7 +99,7 @@ class MessageMetadata(NamedTuple):
 def message_metadata(
     message: ActiveMQMessage, message_id: str, *, prioritized: bool, size: int | None = None
 ) -> MessageMetadata:
-    """Return the metadata of a message that was read.
+    """Return the metadata of a message that was read from the journal.
 
     Raises:
         JMSException: its id, or its properties, cannot be stored.
@@ -141,11 +141,11 @@ def reference_metadata(reference: MessageReference, prioritized: bool) -> Messag
         or (properties is not None and _DUPLICATE_ID_BYTES in properties)
     ):
         return message_metadata(message, str(own), prioritized=prioritized, size=reference.size)
-    # the usual case: the id is composed here, so its parts are known
+    # the common case: the id is composed here, so its parts are known
     level = (
         _HIGHEST_PRIORITY - min(max(message.priority, 0), _HIGHEST_PRIORITY) if prioritized else 0
     )
-    return _facts(
+    return _make_metadata(
         MessageMetadata,
         (
             f"{producer}:{sequence}",
@@ -253,8 +253,8 @@ def remove_record(
 def is_pyjms_update(payload: bytes) -> bool:
     """Return whether an update record was written by pyjms.
 
-    Pyjms keeps the add record as long as the message exists, so such an update without one is
-    about a message that was removed.
+    Pyjms keeps the add record as long as the message exists. If such an update has no add record,
+    its message was removed.
     """
     return payload[0] == KahaUpdateMessageCommand.CODE and payload.endswith(_OUR_UPDATE)
 
@@ -264,7 +264,7 @@ def _counted(tag: int, value: bytes) -> bytes:
 
 
 class RecordFormat:
-    """Encodes OpenWire commands into records, in the OpenWire version of the store."""
+    """Encodes OpenWire commands as records, in the OpenWire version of the store."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -306,8 +306,8 @@ class RecordFormat:
     def decode(self, frame: bytes) -> ActiveMQMessage:
         """Return the message of a frame.
 
-        The first frame of another version changes the store's version, since ActiveMQ uses one
-        version for a whole store.
+        The first frame of another version changes the store's version, because ActiveMQ uses one
+        version for the whole store.
 
         Raises:
             RemoteProtocolError: no version can decode it.

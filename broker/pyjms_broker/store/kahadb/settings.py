@@ -22,7 +22,7 @@ _COUNTS: Final = ("max_failover_producers_to_track", "compact_acks_after_no_gc")
 
 
 class PurgeRecoveredXATransactionStrategy(Enum):
-    """What happens at the start to transactions that were prepared before."""
+    """The treatment, at start, of transactions that were prepared before."""
 
     NEVER = "never"
     """They wait for their transaction manager."""
@@ -87,7 +87,7 @@ class KahaDBSettings:
         minimum=1,
         maximum=12,
     )
-    """For a new store; one with messages keeps the version in which they are written."""
+    """For a new store; a store with messages keeps the version in which they are written."""
     use_lock: bool = attribute(True, "Whether only one broker at a time may open the store.")
     lock_acquire_sleep_interval: float = attribute(
         10.0, "Time between a slave's attempts to get the lock.", unit=Unit.SECONDS
@@ -98,7 +98,7 @@ class KahaDBSettings:
     lock_keep_alive_period: float = attribute(
         0.0, "Time between checks that the lock is still held; 0: no checks.", unit=Unit.SECONDS
     )
-    """Seconds between checks that the lock is still ours; 0: no checks.
+    """Seconds between checks that the lock is still held; 0: no checks.
 
     (activemq-persistence H2)
     """

@@ -1,8 +1,7 @@
-"""Data that KahaDB has no record for, as text in trace records: `pyjms:<kind> <JSON>`.
+"""Data for which KahaDB has no record type, as text in trace records: `pyjms:<kind> <JSON>`.
 
-ActiveMQ ignores trace records, so they do no harm there. They are lost when ActiveMQ deletes
-their segment; then arrival numbers start again in another epoch. (decisions D7;
-activemq-persistence K32)
+ActiveMQ ignores trace records. They are lost when ActiveMQ deletes their segment; arrival numbers
+then restart in another epoch. (decisions D7; activemq-persistence K32)
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ logger = get_logger(__name__)
 
 ARRIVALS: Final = "arrivals"
 """{destination key: [epoch, next arrival]} at this point of the journal. Every segment begins
-with all destinations; a new destination has its own record before its first message."""
+with all destinations; a new destination gets a record of its own before its first message."""
 AUDIT: Final = "audit"
 """{"last": highest broker sequence number, "producers": {producer: last sequence number},
 "openwire": version of the messages}."""
 DUPLICATES: Final = "duplicates"
 """{destination key: [duplicate ids, oldest first]}: ids whose own records were deleted."""
 TRANSACTION: Final = "transaction"
-"""[transaction id, [[segment, offset] dropped], {destination key: [[segment, messages]]}]:
+"""[transaction id, [[segment, offset], ...], {destination key: [[segment, messages], ...]}]:
 the additions that the following commit drops, and its message counts by segment."""
 
 _PREFIX: Final = "pyjms:"
@@ -57,12 +56,12 @@ def trace_record(kind: str, value: object) -> bytes:
 
 
 def plain_trace(text: str) -> bytes:
-    """Return the payload of a trace record for people, like ActiveMQ's own."""
+    """Return the payload of a human-readable trace record, like ActiveMQ's own."""
     return encode_command(KahaTraceCommand(text))
 
 
 def parse_trace(text: str) -> Trace | None:
-    """Return one of our traces; None for other text, and for an unknown kind."""
+    """Parse one of our traces; return None for other text and for an unknown kind."""
     if not text.startswith(_PREFIX):
         return None
     kind, _, data = text[len(_PREFIX) :].partition(" ")

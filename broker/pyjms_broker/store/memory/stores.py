@@ -1,4 +1,4 @@
-"""The store of a broker without persistence, whose contents are lost when it stops.
+"""The store of a broker without persistence: its contents are lost when it stops.
 
 (activemq-persistence E1)
 """
@@ -57,7 +57,7 @@ class MemoryMessageStore:
         self._size = 0
         self._last_arrival = 0
         self.is_removed = False
-        """Whether the destination was removed: this store accepts nothing more, a new one may."""
+        """Whether the destination was removed, so that this store ignores all further calls."""
 
     def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         if context.xid is None:
@@ -172,7 +172,7 @@ class MemoryMessageStore:
 
 
 class MemoryTopicMessageStore(MemoryMessageStore):
-    """The messages of one topic; a message is removed once every subscription acknowledged it."""
+    """The messages of one topic, each kept until all subscriptions have acknowledged it."""
 
     def __init__(
         self, destination: Destination, adapter: MemoryPersistenceAdapter, prioritized: bool
@@ -261,7 +261,7 @@ class MemoryPersistenceAdapter:
     """
 
     is_volatile = True
-    """The messages are in memory anyway, so a queue gains nothing by releasing its references."""
+    """Messages are in memory anyway, so a queue gains nothing by releasing its references."""
 
     def __init__(self) -> None:
         self.transactions = MemoryTransactionStore()
@@ -318,7 +318,7 @@ class MemoryPersistenceAdapter:
 
     @property
     def size(self) -> int:
-        """0: nothing is on the disk."""
+        """0: nothing is on disk."""
         return 0
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:

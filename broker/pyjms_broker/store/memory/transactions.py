@@ -25,14 +25,14 @@ class MemoryEntry:
         self.size = size
         self.is_visible = False
         self.hidden_from: frozenset[SubscriptionKey | None] = frozenset()
-        """Subscriptions that acknowledged it in a prepared transaction; None: the queue."""
+        """Subscriptions that acknowledged it in a prepared transaction; None is the queue."""
 
 
 _Removal: TypeAlias = tuple[MemoryEntry, SubscriptionKey | None]
 
 
 class MemoryTransactionStore:
-    """Holds the operations of open transactions, as calls."""
+    """Holds the operations of open transactions as callables."""
 
     def __init__(self) -> None:
         self._work: dict[TransactionId, list[Callable[[], None]]] = {}
@@ -41,13 +41,13 @@ class MemoryTransactionStore:
     def add(
         self, xid: TransactionId, operation: Callable[[], None], removal: _Removal | None = None
     ) -> None:
-        """Run `operation` at the commit of `xid`; `removal` is the message that it removes."""
+        """Run `operation` at the commit of `xid`; `removal`: the message that it removes."""
         self._work.setdefault(xid, []).append(operation)
         if removal is not None:
             self._removals.setdefault(xid, []).append(removal)
 
     def prepare(self, xid: TransactionId) -> Completion:
-        """Hide the acknowledged messages; memory gets no more durable."""
+        """Hide the acknowledged messages."""
         for entry, key in self._removals.get(xid, ()):
             entry.hidden_from |= {key}
         return COMPLETED
@@ -65,7 +65,7 @@ class MemoryTransactionStore:
         return COMPLETED
 
     def recovered(self) -> list[RecoveredTransaction]:
-        """Return nothing: no transaction survives a restart."""
+        """Return an empty list: no transaction survives a restart."""
         return []
 
     def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:

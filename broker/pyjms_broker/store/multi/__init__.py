@@ -1,4 +1,4 @@
-"""Several KahaDB stores as one: each destination in the one whose filter fits it best."""
+"""Several KahaDB stores as one: each destination is in the one whose filter matches best."""
 
 from pyjms_broker.store.multi.adapter import MultiKahaDBPersistenceAdapter
 from pyjms_broker.store.multi.filters import FilteredKahaDB

@@ -1,8 +1,8 @@
-"""mKahaDB: KahaDB stores side by side in one directory, one for each filter or destination.
+"""mKahaDB: several KahaDB stores in one directory, one for each filter or destination.
 
-Each store has a directory of its own and no lock: the parent directory's lock covers all.
-Decisions about transactions over several stores are in `txStore`; see `transactions`. All names
-are ActiveMQ's, so each opens what the other has written. (activemq-persistence K25, K26)
+Each store has its own directory but no lock: the parent directory's lock covers all of them.
+Decisions about transactions across several stores are in `txStore`; see `transactions`. All names
+are ActiveMQ's, so each broker can open what the other has written. (activemq-persistence K25, K26)
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DECISIONS: Final = "txStore"
 
 
 class MultiKahaDBPersistenceAdapter(FileAdapter):
-    """The stores in `directory`. Belongs to one loop while it is started.
+    """The stores in `directory`. While started, they are used on one loop only.
 
     ActiveMQ: MultiKahaDBPersistenceAdapter.
     """
@@ -80,7 +80,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
             f.settings.concurrent_store_and_dispatch_topics for f in self.filters
         )
         self.partitions = tuple(KahaDBPartition(f) for f in self.filters)
-        """The stores of each filter: their size, limit and state."""
+        """The stores of each filter, with their size, limit and state."""
         self._disk = disk
         self._decision_settings = transaction_journal or JournalSettings()
         self._cleanup_interval = cleanup_interval
@@ -187,7 +187,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
     # -- state
 
     def _state_changed(self, _: StoreState, error: Exception | None) -> None:
-        states = [adapter.state for adapter in self._all_make_adapter()]
+        states = [adapter.state for adapter in self._partition_adapters()]
         if self._decisions is not None:
             states.append(self._decisions.journal.state)
         state = partitions.worst(states)
@@ -203,7 +203,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
     def queue_message_store(
         self, destination: Destination, prioritized: bool = False
     ) -> MultiMessageStore:
-        """See PersistenceAdapter. Opens a new store if the destination gets its own: that blocks.
+        """See PersistenceAdapter. Blocks if it creates a separate store for the destination.
 
         Raises:
             InvalidDestinationException: no filter matches it.
@@ -233,7 +233,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         return store
 
     def remove_message_store(self, destination: Destination) -> None:
-        """See PersistenceAdapter. A store of its own is deleted when all stores are stopped."""
+        """See PersistenceAdapter. A separate store is deleted when all stores are stopped."""
         self._queues.pop(destination, None)
         self._topics.pop(destination, None)
         adapter = self._existing_adapter(destination)
@@ -247,7 +247,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         return self._transactions
 
     def partition_of(self, destination: Destination) -> KahaDBPartition | None:
-        """Return the stores that partition the limit of a destination's filter.
+        """Return the stores that share the limit of a destination's filter.
 
         (activemq-persistence K25)
         """
@@ -287,7 +287,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
     def _partition(self, each: FilteredKahaDB) -> KahaDBPartition:
         return self.partitions[self.filters.index(each)]
 
-    def _all_make_adapter(self) -> Iterator[KahaDBPersistenceAdapter]:
+    def _partition_adapters(self) -> Iterator[KahaDBPersistenceAdapter]:
         return (adapter for partition in self.partitions for adapter in partition.adapters)
 
     def _adapters(self) -> Iterator[KahaDBPersistenceAdapter]:
@@ -307,7 +307,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         await self._clean_up()
 
     def segment_reports(self) -> dict[str, list[SegmentReport]]:
-        """Return what keeps each segment of each store, by the name of the store's directory."""
+        """Return the reports of each store's segments, by the name of the store's directory."""
         return {each.directory.name: each.segment_report() for each in self._adapters()}
 
     def reclaim_soon(self) -> None:
@@ -330,7 +330,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
 
     @property
     def size(self) -> int:
-        """The bytes of all journals on the disk."""
+        """The size of all journals on disk in bytes."""
         decisions = 0 if self._decisions is None else self._decisions.journal.size
         return decisions + sum(partition.size for partition in self.partitions)
 

@@ -1,9 +1,9 @@
-"""The coordinator's log: which transactions of several stores are decided.
+"""The coordinator's log of decisions about transactions across several stores.
 
 (activemq-persistence K26)
 
-A prepare record says that a transaction is prepared everywhere and will be committed, a commit
-record that it is committed everywhere. ActiveMQ's `txStore` has the same records.
+A prepare record says that a transaction is prepared in all stores and will be committed; a commit
+record says that it is committed in all stores. ActiveMQ's `txStore` has the same records.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOCAL_FORMAT_ID: Final = 61616
 
 
 def as_xa(xid: TransactionId) -> XATransactionId:
-    """Return the XA id under which the stores know `xid`: only XA transactions can be prepared."""
+    """Return the XA id of `xid` in the stores, since only XA transactions can be prepared."""
     if isinstance(xid, XATransactionId):
         return xid
     connection = getattr(xid, "connection_id", None)
@@ -41,14 +41,14 @@ def as_xa(xid: TransactionId) -> XATransactionId:
 
 
 class DecisionLog:
-    """The decisions that are not carried out everywhere yet. Belongs to the loop."""
+    """The decisions that are not carried out in all stores yet. Use it on the loop."""
 
     def __init__(
         self, directory: Path, settings: JournalSettings, disk: Disk, on_state: StateListener
     ) -> None:
         self.journal = Journal(directory, settings, disk, on_state)
         self.decided: dict[XATransactionId, Location] = {}
-        """Locations of the decisions, by transactions that may still be prepared somewhere."""
+        """Locations of the decisions, by transactions that a store may still have prepared."""
 
     async def open(self) -> None:
         """Open the log and read the decisions.
@@ -73,14 +73,14 @@ class DecisionLog:
                 self.decided.pop(_xid(command), None)
 
     def decide(self, xid: XATransactionId) -> Completion:
-        """Decide to commit `xid`; complete when the decision is durable."""
+        """Log the decision to commit `xid`; completed when it is durable."""
         waiter = Completion()
         payload = encode_command(KahaPrepareCommand(to_transaction_info(xid)))
         self.decided[xid] = self.journal.append(payload, waiter, sync=True)
         return waiter
 
     def mark_completed(self, xid: XATransactionId) -> None:
-        """Note, lazily, that `xid` is committed everywhere."""
+        """Record, lazily, that `xid` is committed in all stores."""
         if self.decided.pop(xid, None) is not None:
             payload = encode_command(KahaCommitCommand(to_transaction_info(xid)))
             self.journal.append(payload, lazy=True)

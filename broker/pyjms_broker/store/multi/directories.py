@@ -1,11 +1,11 @@
 """The names of the stores' directories. (activemq-persistence K25)
 
-ActiveMQ makes a directory's name from a destination's by escaping, and keeps the last 64 characters
-of it. That is ambiguous: long names lose their beginning, and `#`, which begins an escape, is not
-escaped itself, so two destinations may get one directory, and a start cannot tell whose it is.
-Where ActiveMQ's name is unambiguous it is used, so that a data directory goes both ways. For other
-destinations the name is the beginning of the escaped one and a hash of the true name. Which
-destination a directory belongs to is decided by the store in it; its name only has to agree.
+ActiveMQ escapes a destination's name and uses the last 64 characters as the directory's name. That
+is ambiguous: long names lose their beginning, and `#`, the escape character, is not escaped itself.
+Two destinations may therefore get the same directory, and a start cannot tell whose it is.
+If ActiveMQ's name is unambiguous it is used, so that both brokers can use a data directory. For
+other destinations, the name consists of the beginning of the escaped name and a hash of the true
+name. The store in a directory determines its destination; the directory's name only has to match.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.#-]")
 
 
 def directory_name(destination: Destination) -> str:
-    """Return the name of the directory for a destination's own store; no other one gets it."""
+    """Return the unique name of the directory for a destination's separate store."""
     escaped = _escape(destination)
     if len(escaped) <= _LONGEST_NAME and "#" not in destination.physical_name:
         return escaped
@@ -39,19 +39,19 @@ def directory_name(destination: Destination) -> str:
 def activemq_name(destination: Destination) -> str:
     """Return ActiveMQ's name for the directory of a destination or pattern.
 
-    `queue#3a#2f#2forders.#3e`; a long name is cut at its beginning. Source: ActiveMQ
+    For example `queue#3a#2f#2forders.#3e`; a long name loses its beginning. Source: ActiveMQ
     IOHelper.toFileSystemSafeName.
     """
     return _escape(destination)[-_LONGEST_NAME:]
 
 
 def belongs_to(name: str, destination: Destination) -> bool:
-    """Whether a directory has one of the names that a destination's own store may have."""
+    """Return whether a directory's name is one that the destination's separate store may have."""
     return name in (directory_name(destination), activemq_name(destination))
 
 
 def store_names(directory: Path) -> list[str]:
-    """Return the names of the directories that may hold a destination's store, sorted. Blocks."""
+    """Return the sorted names of directories that may hold a destination's store. Blocks."""
     return sorted(
         path.name
         for path in directory.iterdir()
@@ -60,7 +60,7 @@ def store_names(directory: Path) -> list[str]:
 
 
 def likely_destination(name: str) -> Destination | None:
-    """Return the destination that ActiveMQ's name of a directory stands for if nothing was cut."""
+    """Return the destination of a directory with ActiveMQ's name, unless the name was cut."""
     if not name.startswith(_PREFIXES) or len(name) >= _LONGEST_NAME:
         return None
     text = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)

@@ -1,4 +1,4 @@
-"""Opening the stores of single destinations that a directory has from earlier starts."""
+"""Opening of the separate stores of destinations that earlier runs have created."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _Stop = Callable[[FilteredKahaDB, KahaDBPersistenceAdapter], Awaitable[None]]
 
 
 class ExistingStores:
-    """Finds the stores in `directory` that belong to one destination each.
+    """Finds the stores in `directory` that each belong to one destination.
 
-    A directory's name says which filter's settings a store is probably opened with; the store says
-    which destination it has, and so which filter it belongs to.
+    A directory's name suggests the filter whose settings are used to open the store; the opened
+    store then determines its destination, and thereby its filter.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class ExistingStores:
         opened[destination] = adapter
 
     def _likely_filter(self, name: str) -> FilteredKahaDB | None:
-        """Return whose settings a directory's store is opened with; None: it is not opened."""
+        """Return the filter whose settings are used to open a store; None: it is not opened."""
         guess = directories.likely_destination(name)
-        if guess is None:  # only the store knows
+        if guess is None:  # only the store itself can tell
             return next((each for each in self._filters if each.per_destination), None)
         each = best_filter(self._filters, guess)
         return each if each is not None and each.per_destination else None

@@ -1,4 +1,4 @@
-"""Which destination goes into which store.
+"""Filters, which determine the store of each destination.
 
 (activemq-persistence K25)
 """
@@ -18,7 +18,7 @@ from pyjms_broker.store.multi.directories import activemq_name
 __all__ = ["FilteredKahaDB", "best_filter"]
 
 _ALL: Final = "#210"
-"""ActiveMQ's name for the directory of the catch-all filter: a character's 16 bits."""
+"""ActiveMQ's name for the directory of the catch-all filter: a character as 16 bits."""
 _RANKS: Final = {"*": 1, ">": 2}
 
 
@@ -36,11 +36,11 @@ class FilteredKahaDB:
     queue: str | None = None
     topic: str | None = None
     per_destination: bool = False
-    """Use a store for each destination, created with the destination."""
+    """Whether each destination has a separate store, created with the destination."""
     settings: KahaDBSettings = field(default_factory=KahaDBSettings)
-    """The settings of each store; their locks are not used, the parent directory has one."""
+    """The settings of each store; locking is done for the parent directory instead."""
     store_limit: int = 0
-    """Bytes that its stores together may use; 0: only the broker's own limit applies."""
+    """The maximum total size of its stores in bytes; 0: only the broker's limit applies."""
 
     def __post_init__(self) -> None:
         if self.queue is not None and self.topic is not None:
@@ -58,11 +58,11 @@ class FilteredKahaDB:
 
     @property
     def directory_name(self) -> str:
-        """The name of its store's directory, as ActiveMQ names it."""
+        """ActiveMQ's name for the directory of its store."""
         return _ALL if self.destination is None else activemq_name(self.destination)
 
     def rank(self, destination: Destination) -> tuple[tuple[int, ...], ...] | None:
-        """Return how specifically it matches, smaller is better; None: not at all."""
+        """Return a rank of how specifically it matches (smaller is better); None: no match."""
         pattern = self.destination
         if pattern is None:
             return ((_RANKS[">"],), (1,))
@@ -82,7 +82,7 @@ class FilteredKahaDB:
 def best_filter(
     filters: Iterable[FilteredKahaDB], destination: Destination
 ) -> FilteredKahaDB | None:
-    """Return the most specific filter that matches, the first of equal ones; None: none does."""
+    """Return the most specific matching filter, the first of equal ones; None: no match."""
     ranked = [(rank, f) for f in filters if (rank := f.rank(destination)) is not None]
     return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
 

@@ -1,4 +1,4 @@
-"""The stores of one filter together: their use of the disk and their state.
+"""The stores of one filter taken together: disk usage and state.
 
 (activemq-persistence K25)
 """
@@ -30,7 +30,7 @@ _BEST_FIRST: Final = (
 
 
 class KahaDBPartition:
-    """The open stores of a filter; see `StorePartition` for what a usage measures."""
+    """The open stores of a filter, as the partition that a store usage measures."""
 
     def __init__(self, store_filter: FilteredKahaDB) -> None:
         self.filter = store_filter
@@ -38,12 +38,12 @@ class KahaDBPartition:
 
     @property
     def limit(self) -> int:
-        """The bytes that they may use; 0: no limit of their own."""
+        """Their maximum total size in bytes; 0: no separate limit."""
         return self.filter.store_limit
 
     @property
     def size(self) -> int:
-        """The bytes that they use on the disk."""
+        """Their total size on disk in bytes."""
         return sum(adapter.size for adapter in self.adapters)
 
     @property
@@ -52,7 +52,7 @@ class KahaDBPartition:
         return worst(adapter.state for adapter in self.adapters)
 
     def reclaim_soon(self) -> None:
-        """Have each of them free disk space."""
+        """Make each of them reclaim disk space."""
         for adapter in self.adapters:
             adapter.reclaim_soon()
 
@@ -61,12 +61,12 @@ class KahaDBPartition:
 
 
 def worst(states: Iterable[StoreState]) -> StoreState:
-    """Return the worst of some states; RUNNING of none."""
+    """Return the worst of the states; RUNNING if there are none."""
     return max(states, key=_BEST_FIRST.index, default=StoreState.RUNNING)
 
 
 async def close_all(closing: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    """Close all, even if some fail; the first error is raised, further ones are logged."""
+    """Close all, even if some fail; raise the first error and log the others."""
     first: Exception | None = None
     for close in closing:
         try:

@@ -1,6 +1,6 @@
-"""A destination's store as the broker sees it: calls are forwarded to the store it is in.
+"""Store objects that forward calls to the store that contains the destination.
 
-A call within a transaction enlists that store first; nothing else is added.
+A call within a transaction first enlists that store.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ S = TypeVar("S", bound=MessageStore)
 
 
 class _Store(Generic[S]):
-    """See MessageStore for all that is here."""
+    """See `MessageStore` for all methods."""
 
     def __init__(
         self, store: S, own: TransactionStore, transactions: MultiTransactionStore

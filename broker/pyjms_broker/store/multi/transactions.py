@@ -1,24 +1,24 @@
-"""Transactions that touch several stores: a two-phase commit over them.
+"""Transactions across several stores, with a two-phase commit.
 
 Theory of operation
 -------------------
 
-Each destination's store has a transaction store of its own. The multi store is the coordinator:
-it enlists a store in a transaction when a message of it is first touched, and the stores know
-the transaction by an XA id (`as_xa`), since only XA transactions can be prepared.
+Each store has its own transaction store. The multi store is the coordinator: it enlists a store in
+a transaction at the first operation on one of its destinations. In the stores, the transaction has
+an XA id (`as_xa`), because only XA transactions can be prepared.
 
     commit, one store          one phase: that store commits
     commit, several stores     1. all stores prepare
                                2. the decision to commit is appended to the decision log, synced
                                3. all stores commit
-                               4. the log notes that the decision is carried out, lazily
+                               4. the log records, lazily, that the decision is carried out
     prepare, commit by an XA   the stores prepare and commit; the transaction manager decides,
     transaction manager        so no decision is logged
 
-The transaction is committed at the moment its decision is durable. A failure before that, or of
-a prepare, rolls it back everywhere. A failure after it is repaired at the next start: a prepared
-transaction whose decision is in the log is committed, in every store that still has it prepared;
-a local one without a decision is rolled back; the others wait for their transaction manager.
+The transaction is committed once its decision is durable. An earlier failure, as of a prepare,
+rolls it back in all stores. A later failure is repaired at the next start. A prepared transaction
+whose decision is in the log is committed in every store that still has it prepared; a local one
+without a decision is rolled back; the others wait for their transaction manager.
 (activemq-persistence K26; ActiveMQ MultiKahaDBTransactionStore)
 """
 
@@ -59,7 +59,7 @@ class StoreFinder(Protocol):
 
 
 class MultiTransactionStore:
-    """The one transaction store of several stores. ActiveMQ: MultiKahaDBTransactionStore."""
+    """The transaction store of several stores. ActiveMQ: MultiKahaDBTransactionStore."""
 
     def __init__(self, decisions: DecisionLog, find: StoreFinder) -> None:
         self._decisions = decisions
@@ -68,7 +68,7 @@ class MultiTransactionStore:
         self._recovered: dict[TransactionId, RecoveredTransaction] = {}
 
     def enlist(self, context: OperationContext, store: TransactionStore) -> OperationContext:
-        """Return the context for a call to a store; enlists it in the context's transaction."""
+        """Enlist a store in the context's transaction; return the context for calls to it."""
         if context.xid is None:
             return context
         opened = self._open.get(context.xid)
@@ -85,7 +85,7 @@ class MultiTransactionStore:
         return all_of([store.prepare(opened.xid) for store in opened.stores])
 
     def commit(self, xid: TransactionId, prepared: bool) -> Completion:
-        """Commit it in all its stores, or in none; positions are set when it is complete."""
+        """Commit it in all its stores or in none; positions are set on completion."""
         opened = self._pop(xid)
         if opened is None:
             return COMPLETED
@@ -106,12 +106,12 @@ class MultiTransactionStore:
         return list(self._recovered.values())
 
     def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
-        """Ask the destination's store."""
+        """Return the position from the destination's store."""
         store = self._find(destination)
         return None if store is None else store.position_of(destination, message_id)
 
     def adopt(self, parts: list[tuple[TransactionStore, RecoveredTransaction]]) -> None:
-        """Adopt the transactions that the stores found prepared at their start."""
+        """Take over the transactions that the stores found prepared at their start."""
         for store, part in parts:
             whole = self._recovered.setdefault(part.xid, RecoveredTransaction(part.xid, [], []))
             whole.added.extend(part.added)
@@ -147,7 +147,7 @@ def _continue(
     succeeded: Callable[[], object],
     failed: Callable[[], object],
 ) -> None:
-    """Continue after `step`; an error completes `result`, also one raised by continuing."""
+    """Continue after `step`; an error, also one raised in the continuation, completes `result`."""
 
     def when_done(done: Completion) -> None:
         error = done.error
@@ -168,7 +168,7 @@ async def recover_transactions(
     decisions: DecisionLog,
     transactions: MultiTransactionStore,
 ) -> None:
-    """Commit what was decided and hand the rest to the transaction store.
+    """Commit the decided transactions and pass the others to the transaction store.
 
     Raises:
         JMSException: a store has failed.

@@ -1,7 +1,7 @@
-"""A block of spooled messages: first in memory, then a file, deleted once nothing in it is wanted.
+"""A block of spooled messages, first in memory, then in a file that is deleted when empty.
 
-A block knows the offset of its first wanted message and finds the others by scanning: nothing is
-kept per message, except a flag if single messages were removed from the middle.
+A block stores the offset of its first live message and finds the others by scanning. There is no
+state per message, except for a flag if single messages were removed from the middle.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 __all__ = ["RECORD_HEAD", "Block", "Record"]
 
 RECORD_HEAD: Final = struct.Struct(">III")
-"""In front of each frame: its size, the message's size in memory, the redelivery counter."""
+"""The header of each frame: its size, the message's size in memory, the redelivery counter."""
 
 _LARGEST_READ: Final = 1 << 18
 
 
 class Record(NamedTuple):
-    """A message in its block: its number there, where it ends, and what was stored of it."""
+    """A message in its block: its index, its end offset, and its stored data."""
 
     number: int
     end: int
@@ -49,20 +49,20 @@ class Block:
         self.first = first
         """The token of the block's first message."""
         self.data: bytearray | None = bytearray()
-        """Its bytes until they are written to the file."""
+        """Its contents until they are written to the file."""
         self.size = 0
         self.count = 0
-        """How many messages were ever appended."""
+        """The number of messages ever appended."""
         self.live = 0
-        """How many were neither popped nor removed."""
+        """The number of messages that were neither popped nor removed."""
         self.memory_size = 0
         """The size of the live messages in memory, in bytes."""
         self.start = 0
         """The index of the first message that was not popped."""
         self.offset = 0
-        """Its offset."""
+        """The offset of that message."""
         self.removed: bytearray | None = None
-        """A 1 for each removed message, once there is one."""
+        """Flags of the removed messages (1: removed), created with the first removal."""
 
     def append(self, frame: bytes, memory_size: int, redelivery_counter: int) -> int:
         """Append a message and return its length in bytes. Only before the block is written."""
@@ -77,7 +77,7 @@ class Block:
         return length
 
     def remove(self, index: int, memory_size: int) -> bool:
-        """Mark a message as removed; return whether it was live."""
+        """Flag a message as removed; return whether it was live."""
         if not self.start <= index < self.count:
             return False
         if self.removed is None or len(self.removed) < self.count:
@@ -90,7 +90,7 @@ class Block:
         return True
 
     def pop_through(self, record: Record) -> None:
-        """Count `record`, the first live one, and everything before it as popped."""
+        """Count `record`, the first live one, and all records before it as popped."""
         self.start = record.number + 1
         self.offset = record.end
         self.live -= 1
@@ -102,7 +102,7 @@ class Block:
         """Yield at most `limit` live messages whose index is above `after`.
 
         Raises:
-            OSError: `read(number, offset, size)` does.
+            OSError: raised by `read(number, offset, size)`.
         """
         window = _Window(self, read)
         removed = self.removed or b""

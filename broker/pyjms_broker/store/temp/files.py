@@ -1,6 +1,6 @@
-"""The temp store's files: whole blocks, written once, read in chunks, deleted. All calls block.
+"""The temp store's files, one per block: written once, read in chunks, deleted. Calls block.
 
-Nothing is synced: the files do not outlive the broker.
+Nothing is synced, because the files do not outlive the broker.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class SpoolFiles:
         self._spare = SpareHandle()
 
     def close(self) -> None:
-        """Give up the handle that is kept for reading. Idempotent."""
+        """Release the handle that is reserved for reading. Idempotent."""
         self._spare.release()
 
     def wipe(self) -> None:
-        """Create the directory or delete what a broker left in it. (activemq-persistence K2)
+        """Create the directory, or delete leftover files of a broker. (activemq-persistence K2)
 
-        Only a temp store's files are deleted, ours and ActiveMQ's: a directory configured by
-        mistake loses nothing.
+        Only files of temp stores, ours and ActiveMQ's, are deleted, so that a directory that was
+        configured by mistake loses nothing.
 
         Raises:
             OSError: it cannot be created or emptied.
@@ -45,17 +45,17 @@ class SpoolFiles:
         self._spare.keep()
         make_private_directory(self.directory)
         names = [path.name for path in self.directory.iterdir()]
-        of_activemq = any(name in _ACTIVEMQ_INDEX for name in names)
+        is_activemq = any(name in _ACTIVEMQ_INDEX for name in names)
         for name in names:
             if (
                 _OURS.fullmatch(name)
                 or name in _ACTIVEMQ_INDEX
-                or (of_activemq and _ACTIVEMQ_SEGMENT.fullmatch(name))
+                or (is_activemq and _ACTIVEMQ_SEGMENT.fullmatch(name))
             ):
                 (self.directory / name).unlink(missing_ok=True)
 
     def write(self, number: int, data: bytes | bytearray) -> None:
-        """Write file `number`, replacing one that exists.
+        """Write file `number`, replacing an existing one.
 
         Raises:
             OSError: it cannot be written.

@@ -1,10 +1,10 @@
 """The spooled messages of one queue or subscription, first in, first out.
 
-Calls belong to the broker's loop and never wait, but reading may block on the disk. Popped
-messages have left the spool. A cursor that sorts by priority has one spool for each priority.
+Calls are made on the broker's loop and never wait, but reading may block on the disk. Popping
+removes messages. A cursor that orders by priority has one spool for each priority.
 
-What cannot be read back is lost, and only that: a record that cannot be decoded, or the rest of a
-block whose file cannot be read. The other messages of the same call are returned.
+Only unreadable data is lost: a record that cannot be decoded, or the rest of a block whose file
+cannot be read. The other messages of the same call are returned.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ OnLost = Callable[[int], None]
 
 
 class BlockStore(Protocol):
-    """Keeps the blocks of all spools: the temp store, as a spool sees it."""
+    """The interface of the temp store for spools: it keeps the blocks of all spools."""
 
     def open_block(self, spool: Spool, first: int) -> Block:
-        """Return the block that the spool appends to; a new one begins with token `first`."""
+        """Return the block to which the spool appends; a new one begins with token `first`."""
 
     def block_grew(self, spool: Spool, block: Block, size: int) -> None:
-        """Note that `size` bytes were appended to the spool's open block."""
+        """Record that `size` bytes were appended to the spool's open block."""
 
     def drop_block(self, spool: Spool, block: Block) -> None:
-        """Delete a block: none of its messages is wanted any more."""
+        """Delete a block that has no live messages."""
 
     def read(self, number: int, offset: int, size: int) -> bytes:
         """Return at most `size` bytes of a written block. Blocks; raises OSError."""
@@ -51,10 +51,10 @@ class BlockStore(Protocol):
 
 
 class SpooledMessage(NamedTuple):
-    """A message as the spool returns it, with what its reference knew."""
+    """A message read back from a spool, with the state of its reference."""
 
     token: int
-    """Its number in the spool; tokens rise in the order of `append`."""
+    """Its number in the spool; tokens increase in the order of `append`."""
     message: ActiveMQMessage
     size: int
     """Its size in memory, in bytes (`MessageReference.size`)."""
@@ -62,9 +62,9 @@ class SpooledMessage(NamedTuple):
 
 
 class Spool:
-    """Messages in order of arrival; get one from `TempStore.spool`.
+    """Messages in order of arrival; returned by `TempStore.spool`.
 
-    No memory is used per message. Source: the disk list (PList) of ActiveMQ's
+    It uses no memory per message. Source: the disk list (PList) of ActiveMQ's
     FilePendingMessageCursor.
     """
 
@@ -79,7 +79,7 @@ class Spool:
         self._next = 1
 
     def __len__(self) -> int:
-        """Return how many messages it has."""
+        """Return the number of messages."""
         return self._count
 
     def append(self, reference: MessageReference) -> int:
@@ -148,7 +148,7 @@ class Spool:
         return found
 
     def _browse(self, block: Block, last: int, limit: int, found: list[SpooledMessage]) -> int:
-        """Append messages behind index `last` to `found`; return the index to continue behind."""
+        """Append messages behind index `last` to `found`; return the last index read."""
         number = block.count
         for record in self._read(block, last, limit):
             number = record.number
@@ -178,7 +178,7 @@ class Spool:
         return True
 
     def clear(self) -> None:
-        """Remove all messages; the spool can be used further."""
+        """Remove all messages; the spool remains usable."""
         while self._blocks:
             self._drop(self._blocks[-1])
 
@@ -198,7 +198,7 @@ class Spool:
             message = decode_message(record.frame)
             if message.message_id is None:
                 raise MessageFormatException("it has no message id")
-        except Exception as error:  # whatever the damage is, the other messages are good
+        except Exception as error:  # any damage affects only this message
             logger.error(
                 "%s: message %d of the temp store's file %d cannot be decoded and is lost: %s",
                 self.name,

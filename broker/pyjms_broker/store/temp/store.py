@@ -1,4 +1,4 @@
-"""The temp store: spooled non-persistent messages in blocks, written in the background.
+"""The temp store: non-persistent messages spooled in blocks, written in the background.
 
 Theory of operation
 -------------------
@@ -9,21 +9,21 @@ A cursor spools messages here when memory is short. A spool is a sequence of blo
     open      in memory; its spool appends to it         -> waiting, dropped
     waiting   complete, in memory, queued for writing     -> writing, dropped
     writing   a worker thread writes it                   -> written, or waiting after an error
-    written   only on the disk, read in chunks            -> dropped
-    dropped   none of its messages is wanted: its file, if it has one, is deleted
+    written   only on disk, read in chunks                -> dropped
+    dropped   no live messages: its file, if it has one, is deleted
 
-A block is completed when it is full, or when all open blocks together exceed MAX_OPEN: then the
-oldest open ones. So what is consumed quickly never touches the disk, and memory is bounded by
-MAX_OPEN for open blocks and MAX_WAITING for waiting ones. Beyond MAX_WAITING the store is
-CONGESTED, and senders of non-persistent messages are held back. Nothing is synced, and nothing
-survives the broker: the directory is emptied at every start.
+A block is completed when it is full. When all open blocks together exceed MAX_OPEN, the oldest
+ones are completed. Messages that are consumed quickly thus never touch the disk, and memory is
+bounded by MAX_OPEN for open blocks and MAX_WAITING for waiting ones. Beyond MAX_WAITING the store
+is CONGESTED, and senders of non-persistent messages are held back. Nothing is synced, and nothing
+outlives the broker: the directory is emptied at every start.
 
     RUNNING    waiting > MAX_WAITING      -> CONGESTED
     CONGESTED  waiting <= MAX_WAITING / 2 -> RUNNING
     any        the disk is full           -> SUSPENDED; a successful write -> RUNNING
-    any        another error              -> FAILED, for good
+    any        another error              -> FAILED, permanently
 
-Everything is called on the broker's loop; only writing and deleting files run in a thread.
+All methods are called on the broker's loop; only writing and deleting files run in a thread.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ MAX_WAITING: Final = 32 << 20
 
 
 class TempStore:
-    """Where non-persistent messages are spooled when memory is short.
+    """The store to which non-persistent messages are spooled when memory is short.
 
-    Nothing in it survives a start (activemq-persistence K2; activemq-broker M10). Source:
+    Its contents do not survive a restart (activemq-persistence K2; activemq-broker M10). Source:
     ActiveMQ PListStore.
     """
 
@@ -69,7 +69,7 @@ class TempStore:
         files: SpoolFiles | None = None,
         resume_check_sleep_period: float = 5.0,
     ) -> None:
-        """Create it; `resume_check_sleep_period` is the time between retries on a full disk (s)."""
+        """Create it; `resume_check_sleep_period`: seconds between retries on a full disk."""
         self.directory = directory
         self.files = SpoolFiles(directory) if files is None else files
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
@@ -77,7 +77,7 @@ class TempStore:
         self.on_space: Callable[[], None] | None = None
         """Called when `size` has decreased."""
         self.size = 0
-        """Bytes of the spooled messages, on the disk or on their way to it (activemq-broker M3)."""
+        """The size of the spooled messages in bytes, written or not (activemq-broker M3)."""
         self.state = StoreState.RUNNING
         self._retry_period = resume_check_sleep_period
         self._numbers = itertools.count(1)
@@ -126,10 +126,10 @@ class TempStore:
         self.files.close()
 
     def spool(self, name: str, on_lost: OnLost = lambda _count: None) -> Spool:
-        """Return a new, empty spool, which needs no closing, only `clear`.
+        """Return a new, empty spool. It need not be closed, only cleared.
 
         Args:
-            name: of its messages' destination or consumer, for the log.
+            name: the name of the destination or consumer, for the log.
             on_lost: called with the number of messages that could not be read back.
 
         """
@@ -168,7 +168,7 @@ class TempStore:
             del self._waiting[block]
             self._waiting_size -= block.size
             self._update_congestion()
-        elif block is not self._writing:  # else the writer will see that it is not wanted
+        elif block is not self._writing:  # otherwise the writer discards it
             self._discard(block)
         if self.on_space is not None:
             self.on_space()
@@ -227,7 +227,7 @@ class TempStore:
                 logger.warning("Cannot delete spool file %d in %s: %s", number, self.directory, e)
 
     async def _write_first(self) -> bool:
-        """Write the block that has waited longest; return whether that succeeded."""
+        """Write the block that has waited longest; return whether it succeeded."""
         block = next(iter(self._waiting))
         del self._waiting[block]
         self._writing = block
@@ -262,7 +262,7 @@ class TempStore:
         self._set_state(StoreState.FAILED, error if isinstance(error, Exception) else None)
 
     def _update_congestion(self) -> None:
-        """Enter or leave CONGESTED by how much waits in memory."""
+        """Enter or leave CONGESTED depending on the amount that waits in memory."""
         if self.state is StoreState.RUNNING and self._waiting_size > MAX_WAITING:
             self._set_state(StoreState.CONGESTED)
         elif self.state is StoreState.CONGESTED and self._waiting_size <= MAX_WAITING // 2:

@@ -1,4 +1,4 @@
-"""The execution of a batch on a connection: statements, counters and the outcome."""
+"""Execution of a batch on a connection: statements, counters and the outcome."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class BatchExecution:
         return self.connection.execute(statement, parameters)
 
     def run_many(self, statement: Any, rows: list[dict[str, object]]) -> None:
-        """Execute a statement for all rows, of which there may be none."""
+        """Execute a statement once for each row; `rows` may be empty."""
         if rows:
             self.connection.execute(statement, rows)
 
@@ -71,7 +71,7 @@ class BatchExecution:
         counts[2] = max(counts[2], last_id or 0)
 
     def note(self, message: AddMessage | NoteMessage) -> None:
-        """Note the sequence numbers of an added message, and its duplicate id."""
+        """Record the sequence numbers of an added message, and its duplicate id."""
         if message.duplicate_id is not None:
             self.run(
                 self.statements.insert_duplicate,
@@ -88,7 +88,7 @@ class BatchExecution:
         self._last[name] = max(self._last.get(name, 0), value)
 
     def write_counts(self) -> None:
-        """Write the counters collected so far to the tables."""
+        """Write the collected counters to the tables."""
         s = self.statements
         rows: list[dict[str, object]] = [
             {"where_container": name, "count": count, "bytes": size, "new_last": last or None}
@@ -129,7 +129,7 @@ class BatchExecution:
         if done != len(ids):
             removed_size = (
                 size * done // len(ids)
-            )  # an estimate: it is unknown which ones did not exist
+            )  # an estimate: it is unknown which messages did not exist
             self.outcome.not_removed.append((container, len(ids) - done, size - removed_size))
             size = removed_size
         self.count(container, -done, -size)
@@ -137,8 +137,8 @@ class BatchExecution:
     def acknowledge(self, key: SubscriberKey, parts: Sequence[AcknowledgeMessage]) -> None:
         """Store acknowledgements of a subscription, and advance its marks.
 
-        A mark (LAST_ACKED_ID) advances to the ID before the next message that the subscription has
-        to get; acknowledgements beyond it are listed one by one. (activemq-persistence J3, J5)
+        A mark (LAST_ACKED_ID) advances to the ID before the next message that is pending for the
+        subscription; acknowledgements beyond it are listed singly. (activemq-persistence J3, J5)
         """
         s, prioritized = self.statements, parts[0].prioritized
         sizes = {part.id: part.size for part in parts}

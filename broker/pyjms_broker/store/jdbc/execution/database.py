@@ -1,7 +1,8 @@
-"""The database: connections, tables, one transaction per batch, and its errors.
+"""The database: connections, tables, one transaction per batch, and error translation.
 
-Each batch moves a number in the state table from the value that this broker left there. So a batch
-whose commit got no response is not carried out twice, and no other broker's work is overwritten.
+Each batch advances a number in the state table from the value that this broker left there. A batch
+whose commit got no response is therefore not executed twice, and no other broker's work is
+overwritten.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Database:
         return self.engine.dialect.name == "sqlite"
 
     def create_tables(self) -> None:
-        """Create missing tables; errors of existing ones are ignored. (activemq-persistence J1)"""
+        """Create missing tables, ignoring errors about existing ones. (activemq-persistence J1)"""
         tables = self.tables.metadata.sorted_tables
         if self.is_sqlite:
             with self.engine.begin() as connection:  # in one transaction: one sync
@@ -111,7 +112,7 @@ class Database:
             connection.execute(state.delete().where(state.c.name != WRITER))
 
     def claim(self) -> None:
-        """Make this broker the writing one; later batches of any other broker fail."""
+        """Make this broker the one that writes; later batches of any other broker fail."""
         with self.engine.begin() as connection:
             s = self.statements
             self._token = secrets.randbits(61)
@@ -124,12 +125,12 @@ class Database:
             connection.execute(self.statements.set_state, {"state": name, "new": value})
 
     def transact(self, units: Sequence[Unit]) -> Outcome:
-        """Carry out all units in one transaction of the database.
+        """Execute all units in one database transaction.
 
         Raises:
-            DatabaseUnavailableException: it may succeed later; nothing was done, or everything.
+            DatabaseUnavailableException: it may succeed later; all was done, or nothing.
             DatabaseTakenException: another broker has taken over the tables.
-            SQLAlchemyError: the database refuses, and always will.
+            SQLAlchemyError: the database rejects the batch; retrying is useless.
         """
         return _translated(lambda: self._transact(units))
 
@@ -145,7 +146,7 @@ class Database:
         return outcome
 
     def _fence(self, connection: Connection) -> bool:
-        """Move the number; False: the last attempt moved it already, and so did its work."""
+        """Advance the number; False: the last attempt did already, so its work is committed."""
         new = self._token + 1
         swap = {"state": WRITER, "old": self._token, "new": new}
         if connection.execute(self.statements.swap_state, swap).rowcount == 1:
@@ -155,11 +156,11 @@ class Database:
             return False
         raise DatabaseTakenException(
             f"Another broker has taken over the database {self.name}",
-            hint="give each broker a database of its own, or set use_lock: true for all of them",
+            hint="give each broker its own database, or set use_lock: true for all of them",
         )
 
     def read(self, statement: Any, **parameters: object) -> Sequence[Any]:
-        """Return all rows of a query, as of the last commit.
+        """Return all rows of a query on the last committed state.
 
         Raises:
             DatabaseUnavailableException: the database does not respond.
@@ -213,7 +214,7 @@ def _translated(work: Callable[[], T]) -> T:
 
 
 def _reason(error: sql_errors.SQLAlchemyError) -> str:
-    """Return the driver's text; SQLAlchemy's would include the statement and its parameters."""
+    """Return the driver's message; SQLAlchemy's would include the statement and its parameters."""
     return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
 
 
@@ -263,7 +264,7 @@ def _connect_args(url: URL, settings: JDBCSettings) -> dict[str, Any]:
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
-    """Let readers see the last commit while the next one is written, and sync each commit."""
+    """Let reads proceed during a write (they get the last commit), and sync each commit."""
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
@@ -271,7 +272,7 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
 
 
 def file_size(file: Path) -> int:
-    """Return the bytes of one of SQLite's files; the write-ahead log exists only at times."""
+    """Return the size of one of SQLite's files; 0 if it is missing, as the WAL file may be."""
     try:
         return file.stat().st_size
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Carrying out units on a connection, with bulk statements for the frequent operations.
+"""Execution of units on a connection, with bulk statements for the frequent operations.
 
-Neighbouring additions, removals and acknowledgements form one bulk. A message that is added and
-removed in one bulk never reaches its table, nor does a message of a topic that all subscriptions
-have acknowledged in it.
+Adjacent additions, removals and acknowledgements form one bulk. A message that is added and
+removed in one bulk never reaches its table, nor does a topic's message that is added and
+acknowledged by all subscriptions in one bulk.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["execute"]
 def execute(
     connection: Connection, statements: Statements, units: Iterable[Unit], max_rows: int
 ) -> Outcome:
-    """Carry out all operations of all units, in order, in the connection's transaction.
+    """Execute all operations of all units, in order, in the connection's transaction.
 
     Raises:
-        SQLAlchemyError: the database refused; the transaction has to be rolled back.
+        SQLAlchemyError: the database rejected them; the transaction has to be rolled back.
     """
     execution = BatchExecution(connection, statements, max_rows)
     bulk = _Bulk()
@@ -61,7 +61,7 @@ class _Bulk:
         self.acknowledged: dict[int, dict[SubscriberKey, AcknowledgeMessage]] = {}
 
     def accept(self, operation: Operation) -> bool:
-        """Add an operation to the bulk; False: it is of another kind."""
+        """Add an operation to the bulk; return False for operations of other kinds."""
         if isinstance(operation, AddMessage):
             self.added[operation.id] = operation
         elif isinstance(operation, RemoveMessage):
@@ -94,7 +94,7 @@ class _Bulk:
 
     @staticmethod
     def _note_consumed(execution: BatchExecution, message: AddMessage) -> None:
-        """Note the numbers of a message that is not written."""
+        """Record the sequence numbers of a message that is not written."""
         execution.count(message.container, 0, 0, message.id)
         execution.note(message)
 

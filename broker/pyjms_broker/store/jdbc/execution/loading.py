@@ -1,7 +1,7 @@
-"""Loads the state that the stores keep in memory from the tables, at start and in a thread.
+"""Loading of the stores' in-memory state from the tables, at start, in a thread.
 
-Rows that another broker (ActiveMQ) wrote in the meantime are renumbered behind the last ID of their
-destination, and counted.
+Rows that another broker (ActiveMQ) has written meanwhile are renumbered behind the last ID of
+their destination, and counted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 logger = get_logger(__name__)
 
-"""Bytes that a message counts in memory beside its body and properties (minimumMessageSize)."""
+"""Bytes accounted for a message in addition to its body and properties (minimumMessageSize)."""
 
 
 class PreparedRow(NamedTuple):
@@ -72,7 +72,7 @@ class LoadedDestination(NamedTuple):
 
 @dataclass(slots=True)
 class Contents:
-    """The state that the stores keep in memory."""
+    """The in-memory state of the stores."""
 
     last_broker_sequence_id: int = 0
     last_destination: int = 0
@@ -93,7 +93,7 @@ def load(database: Database) -> Contents:
     state = make_state(database)
     highest = database.read(s.highest_without_destination)[0][0] or 0
     contents.last_prepared_id = highest
-    # ActiveMQ uses one sequence for messages and rows
+    # ActiveMQ uses the same sequence for messages and rows
     contents.last_broker_sequence_id = max(state[LAST_BROKER_SEQUENCE_ID], highest)
     database.set_state(LAST_BROKER_SEQUENCE_ID, contents.last_broker_sequence_id)
     contents.last_destination = state[LAST_DESTINATION]

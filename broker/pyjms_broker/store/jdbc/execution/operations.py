@@ -1,9 +1,9 @@
 """Operations on the database as plain data, without statements or connections.
 
-A `Unit` is carried out completely or not at all, and units in the order of their submission. Most
-work is adding, removing and acknowledging; the other operations are rare. The fields of operations
-are numbers, texts, bytes, None and other operations, so a journal can store them (its format
-depends on the order of the fields, see `journaled.codec`).
+A `Unit` is executed completely or not at all; units are executed in the order of submission. Most
+operations add, remove and acknowledge messages; the others are rare. Their fields are numbers,
+strings, bytes, None and other operations, so a journal can store them (its format depends on the
+order of the fields, see `journaled.codec`).
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class SubscriberKey(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _OfMessage:
+class _MessageOperation:
     container: str
     id: int
 
 
 @dataclass(slots=True, eq=False)
-class _OfSubscription:
+class _SubscriptionOperation:
     container: str
     client_id: str
     subscription_name: str
@@ -72,7 +72,7 @@ class _OfSubscription:
 
 
 @dataclass(slots=True, eq=False)
-class AddMessage(_OfMessage):
+class AddMessage(_MessageOperation):
     """Add a message; `subscribers`: the number of subscriptions that get it, on a topic."""
 
     producer: str
@@ -87,14 +87,14 @@ class AddMessage(_OfMessage):
 
 
 @dataclass(slots=True, eq=False)
-class RemoveMessage(_OfMessage):
+class RemoveMessage(_MessageOperation):
     """Remove a message of a queue."""
 
     size: int
 
 
 @dataclass(slots=True, eq=False)
-class AcknowledgeMessage(_OfSubscription):
+class AcknowledgeMessage(_SubscriptionOperation):
     """Acknowledge a message for a durable subscription."""
 
     id: int
@@ -104,7 +104,7 @@ class AcknowledgeMessage(_OfSubscription):
 
 
 @dataclass(slots=True, eq=False)
-class UpdateMessage(_OfMessage):
+class UpdateMessage(_MessageOperation):
     """Replace a message."""
 
     expiration: int
@@ -112,7 +112,7 @@ class UpdateMessage(_OfMessage):
 
 
 @dataclass(slots=True, eq=False)
-class RemoveTopicMessage(_OfMessage):
+class RemoveTopicMessage(_MessageOperation):
     """Remove a message of a topic, for all its subscriptions."""
 
     size: int
@@ -129,7 +129,7 @@ class RemoveAll:
 
 @dataclass(slots=True, eq=False)
 class AddContainer:
-    """Add a destination, so that it is known after a restart; its IDs are greater than `base`."""
+    """Add a destination, to be known after a restart; its IDs are greater than `base`."""
 
     container: str
     base: int
@@ -144,10 +144,10 @@ class RemoveContainer:
 
 
 @dataclass(slots=True, eq=False)
-class AddSubscription(_OfSubscription):
-    """Add a durable subscription; it gets messages after `start`.
+class AddSubscription(_SubscriptionOperation):
+    """Add a durable subscription, which gets the messages after `start`.
 
-    `retroactive`: `start` is the beginning, so it gets the messages that are stored already.
+    With `retroactive`, `start` precedes all messages, so it also gets those already stored.
     """
 
     destination: str
@@ -159,7 +159,7 @@ class AddSubscription(_OfSubscription):
 
 
 @dataclass(slots=True, eq=False)
-class RemoveSubscription(_OfSubscription):
+class RemoveSubscription(_SubscriptionOperation):
     """Remove a durable subscription, and the messages that only it had not acknowledged."""
 
     prioritized: bool
@@ -167,7 +167,7 @@ class RemoveSubscription(_OfSubscription):
 
 @dataclass(slots=True, eq=False)
 class SetPrioritized:
-    """Order a topic by priority from now on, or no longer: its ACKS rows change."""
+    """Switch ordering by priority on or off for a topic, converting its ACKS rows."""
 
     container: str
     prioritized: bool
@@ -175,7 +175,7 @@ class SetPrioritized:
 
 @dataclass(slots=True, eq=False)
 class PrepareAdd:
-    """Store a message of a prepared transaction; it gets another ID at the commit.
+    """Store a message of a prepared transaction, which gets another ID at the commit.
 
     (activemq-persistence J8)
     """
@@ -185,7 +185,7 @@ class PrepareAdd:
 
 
 @dataclass(slots=True, eq=False)
-class PrepareRemove(_OfMessage):
+class PrepareRemove(_MessageOperation):
     """Hide a message until its transaction ends."""
 
     xid: str
@@ -222,7 +222,7 @@ class RollbackAdd:
 
 
 @dataclass(slots=True, eq=False)
-class RollbackRemove(_OfMessage):
+class RollbackRemove(_MessageOperation):
     """Roll back a prepared removal."""
 
 
@@ -265,20 +265,20 @@ class TrimProducers:
 
 
 @dataclass(slots=True, eq=False)
-class NoteMessage(_OfMessage):
-    """Note the sequence numbers of a message that was added and removed before it was written."""
+class NoteMessage(_MessageOperation):
+    """Record the sequence numbers of a message that was added and removed before it was written."""
 
     producer: str
     sequence: int
     broker_sequence: int
     duplicate_id: str | None
     freed: int | None
-    """Its size, if the last subscription of a topic acknowledged it; else None."""
+    """Its size, if a topic's last subscription has acknowledged it; else None."""
 
 
 @dataclass(slots=True, eq=False)
 class JournalMark:
-    """Note that the units up to this location of the journal are in the database."""
+    """Record that the units up to this location of the journal are in the database."""
 
     place: int
 
@@ -312,7 +312,7 @@ Operation = (
 
 
 PASSING = (CleanUp, TrimDuplicates, TrimProducers)
-"""Operations that need not survive a crash, as others like them follow."""
+"""Operations that need not survive a crash, because they are repeated later."""
 UNSETTLING = (
     RemoveTopicMessage,
     RemoveAll,
@@ -323,32 +323,32 @@ UNSETTLING = (
     RollbackRemove,
     RollbackAcknowledgement,
 )
-"""Operations whose effect only the tables show: readers write out the queue first."""
+"""Operations whose effect is only known from the tables: readers write out the queue first."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Results that only the database knows, for the counters of the stores."""
+    """Results that only the database can determine, for the stores' counters."""
 
     freed: list[tuple[str, int]] = field(default_factory=list)
     """(container, size) of each message whose last subscription acknowledged it."""
     not_removed: list[tuple[str, int, int]] = field(default_factory=list)
     """(container, number, size) of messages that did not exist when they were removed."""
     not_acknowledged: list[tuple[SubscriberKey, int]] = field(default_factory=list)
-    """The number of acknowledgements of messages that a subscription did not have to get."""
+    """The number of acknowledgements of messages that were not pending for the subscription."""
     subscribed: list[tuple[SubscriberKey, int]] = field(default_factory=list)
-    """The number of messages that exist already for a new subscription."""
+    """The number of stored messages that a new subscription gets."""
     dropped: list[tuple[str, int]] = field(default_factory=list)
-    """(container, number) of messages that only a removed subscription had to get."""
+    """(container, number) of messages that were pending only for a removed subscription."""
     cleaned: list[tuple[str, int]] = field(default_factory=list)
     """(container, number) of rows that the clean-up deleted."""
 
 
 @dataclass(slots=True, eq=False)
 class Unit:
-    """Operations that are carried out together; `done(error)` is called on the loop afterwards."""
+    """Operations that are executed together; `done(error)` is called on the loop afterwards."""
 
     operations: Sequence[Operation]
     done: Callable[[Exception | None], None]
     size: int = 0
-    """Bytes of memory that it keeps."""
+    """The memory that it occupies, in bytes."""

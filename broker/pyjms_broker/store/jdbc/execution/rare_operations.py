@@ -78,7 +78,7 @@ def _add_subscription(x: BatchExecution, op: operations.AddSubscription) -> None
     for statement in s.delete_subscription:
         x.run(statement, **subscription_parameters(op.key))
     if op.retroactive:
-        # messages that every subscription has acknowledged must not count, though rows may exist
+        # messages acknowledged by all subscriptions must not count, though their rows may exist
         x.run(s.delete_dead[op.prioritized], at=op.container)
     x.run_many(
         s.insert_acks,
@@ -138,7 +138,7 @@ def _values(row: Any) -> dict[str, Any]:
 
 
 def _split(x: BatchExecution, key: operations.SubscriberKey) -> None:
-    """Turn one row into one per priority, all with the same mark."""
+    """Replace a subscription's row by one per priority, all with the same mark."""
     row = _values(x.run(x.statements.acks_rows, **subscription_parameters(key)).one())
     x.run_many(
         x.statements.insert_acks,
@@ -151,7 +151,7 @@ def _split(x: BatchExecution, key: operations.SubscriberKey) -> None:
 
 
 def _join(x: BatchExecution, key: operations.SubscriberKey) -> None:
-    """Turn the rows of all priorities into one with the lowest mark; list what is beyond it."""
+    """Replace the rows per priority by one with the lowest mark; list acks beyond it singly."""
     s, mine = x.statements, subscription_columns(key)
     rows = [_values(row) for row in x.run(s.acks_rows, **subscription_parameters(key))]
     lowest = min(row["last_acked_id"] for row in rows)
@@ -216,7 +216,7 @@ def _rollback_acknowledgement(x: BatchExecution, op: operations.RollbackAcknowle
 
 
 def _clean_up(x: BatchExecution, op: operations.CleanUp) -> None:
-    """Delete by marks alone, reading only the rows that are deleted, in their order."""
+    """Delete rows by comparing marks, reading only those that are deleted, in order."""
     s = x.statements
     marks = x.run(s.lowest_marks, at=op.container).all()
     found: list[int] = []

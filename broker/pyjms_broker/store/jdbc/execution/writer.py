@@ -1,6 +1,6 @@
 """The writer: passes units to a thread that writes them to the database, one batch at a time.
 
-Its states are described in the package's docstring. Everything belongs to the loop, except for
+Its states are described in the package's docstring. Everything runs on the loop, except for
 `_Batch.perform`, which runs in the thread.
 """
 
@@ -35,7 +35,7 @@ _MAX_BYTES: Final = 8 * 1024 * 1024
 
 
 class _Batch:
-    """Units that are written in one transaction; one by one if the database refuses that."""
+    """Units that are written in one transaction, or one by one if the database rejects that."""
 
     def __init__(self, work: list[tuple[Unit, Completion]]) -> None:
         self.work = work
@@ -45,7 +45,7 @@ class _Batch:
         self.finished = Event()
 
     def perform(self, database: Database) -> None:
-        """Write everything that is not written yet; if that fails, set `error`."""
+        """Write all units that are not written yet; if that fails, set `error`."""
         self.error = None
         try:
             if not self.one_by_one:
@@ -87,7 +87,7 @@ class WriterListener(Protocol):
 
 
 class Writer:
-    """Queues units for the database; `listener` gets the results that only the database knows."""
+    """Queues units for the database and passes the results of each batch to `listener`."""
 
     def __init__(
         self, database: Database, settings: JDBCSettings, listener: WriterListener
@@ -117,7 +117,7 @@ class Writer:
         self._thread.start()
 
     async def stop(self) -> None:
-        """Write what is queued, retrying once if the database fails, and stop; idempotent."""
+        """Write the queued units, retrying once if the database fails, and stop; idempotent."""
         self._is_stopping = True
         if self._thread is None:
             return
@@ -151,14 +151,14 @@ class Writer:
         return waiter
 
     async def drain(self) -> None:
-        """Wait until everything that was submitted so far is written or has failed."""
+        """Wait until all units submitted so far are written or have failed."""
         while self._queue or self._in_flight is not None:
             if self._idle is None:
                 self._idle = anyio.Event()
             await self._idle.wait()
 
     def settle(self) -> None:
-        """Write everything that is queued now; blocks the loop, for rare reads that need it.
+        """Write all queued units now, blocking the loop; for the rare reads that need it.
 
         Raises:
             JMSException: the database fails.
@@ -188,7 +188,7 @@ class Writer:
             ) from self.error
 
     def fail(self, error: Exception, *, quiet: bool = False) -> None:
-        """Fail everything that is queued, and everything that is submitted from now on."""
+        """Fail all queued units, and all that are submitted from now on."""
         if self.error is not None:
             return
         self.error = error
@@ -251,7 +251,7 @@ class Writer:
         self._notify_idle()
 
     def _finish(self, batch: _Batch) -> None:
-        """Complete the units that were written or refused."""
+        """Complete the units that were written or rejected."""
         for result in batch.results:
             if isinstance(result, Outcome):
                 self._listener.database_answered(result)
@@ -268,7 +268,7 @@ class Writer:
             waiter.complete(failed)
 
     def _refuse(self, batch: _Batch, error: Exception) -> None:
-        """Complete a batch that has failed; units that were written before stay written."""
+        """Complete a failed batch; units that were already written stay written."""
         self._finish(batch)
         done = len(batch.results) if batch.one_by_one else 0
         for unit, waiter in batch.work[done:]:
@@ -282,7 +282,7 @@ class Writer:
             self._retry = spawn(retry, batch, name="jdbc store resumes", on_error=self.fail_with)
 
     def fail_with(self, error: BaseException) -> None:
-        """Fail because a background task of the store failed."""
+        """Fail because a background task of the store has failed."""
         self.fail(error if isinstance(error, Exception) else JMSException(str(error)))
 
     async def _resume(self, batch: _Batch) -> None:

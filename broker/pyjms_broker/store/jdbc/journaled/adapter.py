@@ -80,7 +80,7 @@ class JournaledJDBCPersistenceAdapter(JDBCPersistenceAdapter):
             replay_journal(self._journal, self.database, mark)
         contents = super()._load()
         if self._journal is not None:
-            # the database may have units that a crash took from the end of the journal
+            # the database may have units that a crash has lost from the end of the journal
             self.database.set_state(JOURNAL_MARK, journal_mark(self._journal.written))
         return contents
 

@@ -1,7 +1,7 @@
 """The format of a journal record: a version, then the operations of a unit.
 
 An operation is the number of its class (one byte) and its fields. A field is a tag (one byte) and
-the value; texts and bytes are preceded by their length.
+the value; strings and bytes are preceded by their length.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CLASSES: Final[tuple[type, ...]] = (
     records.RollbackRemove,
     records.RollbackAcknowledgement,
 )
-"""The order is part of the format: new classes come last."""
+"""The order is part of the format: append new classes at the end."""
 _NUMBERS: Final = {cls: number for number, cls in enumerate(_CLASSES)}
 _FIELDS: Final = {cls: tuple(field.name for field in fields(cls)) for cls in _CLASSES}
 
@@ -52,7 +52,7 @@ class DamagedRecordError(JMSException):
 
 
 def encode_operations(operations: Sequence[records.Operation]) -> bytes:
-    """Return the operations of a unit as the payload of a record."""
+    """Encode the operations of a unit as the payload of a record."""
     parts = [bytes((_VERSION,))]
     for operation in operations:
         _encode_operation(operation, parts)

@@ -1,7 +1,7 @@
-"""Dropping messages that are added and removed within one hand-over to the database.
+"""Removal of messages that are added and removed within one hand-over to the database.
 
-So messages that are consumed before a checkpoint never reach the database; only their sequence
-numbers do. (activemq-persistence J9)
+Messages that are consumed before a checkpoint thus never reach the database, except for their
+sequence numbers. (activemq-persistence J9)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["compact"]
 
 
 def compact(units: Sequence[Sequence[Operation]]) -> list[list[Operation]]:
-    """Return the operations of each unit that still matter when all units are done in order."""
+    """Return, for each unit, the operations that matter if all units are executed in order."""
     consumed = _consumed(units)
     return [
         [_compacted(op, consumed) for op in unit if not _is_dropped(op, consumed)] for unit in units

@@ -1,4 +1,4 @@
-"""The writer of journaled JDBC: units are durable in the journal, and reach the tables later."""
+"""The writer of journaled JDBC: units are durable once journaled, and reach the tables later."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REPLAY_BATCH: Final = 2000
 
 
 def journal_mark(location: Location) -> int:
-    """Return a journal location as the number that the state table keeps."""
+    """Encode a journal location as a number for the state table."""
     return location.file_id << _OFFSET_BITS | location.offset
 
 
@@ -45,12 +45,12 @@ class _Pending(NamedTuple):
     """Its location in the journal; None: it is not journaled."""
     unit: Unit
     durable: Completion
-    """Done when the journal is synced, or could not write the unit."""
+    """Completed when the journal is synced, or could not write the unit."""
     size: int
 
 
 class JournaledWriter(Writer):
-    """Completes a unit when the journal has it; brings it to the database at checkpoints."""
+    """Completes a unit once it is journaled, and writes it to the database at a checkpoint."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class JournaledWriter(Writer):
         self._backlog: list[_Pending] = []
         self._backlog_bytes = 0
         self._handed_over = 0
-        """Bytes that were handed to the database and are not written yet."""
+        """Bytes that were handed to the database's writer and are not written yet."""
         self._checkpoint: BackgroundTask | None = None
         self._checkpointing = anyio.Lock()
         self._journal_ready = anyio.Event()
-        """Set when a checkpoint need not wait for the journal any longer."""
+        """Set when a checkpoint no longer has to wait for the journal."""
         journal.on_state = self._journal_state
 
     def submit(self, unit: Unit) -> Completion:
@@ -113,7 +113,7 @@ class JournaledWriter(Writer):
     async def checkpoint(self) -> None:
         """Write the journal's units to the database, and delete the segments that held them.
 
-        Waits until the journal is synced, but not for room on its disk, which this makes.
+        Waits until the journal is synced, but not for space on its disk: a checkpoint frees space.
 
         Raises:
             ResourceAllocationException: the journal has failed.
@@ -156,7 +156,7 @@ class JournaledWriter(Writer):
     async def _checkpoint_soon(self) -> None:
         try:
             await self.checkpoint()
-            # senders that wait for room submit nothing that would make the next one due
+            # blocked senders submit nothing that would make the next checkpoint due
             while self._is_due and self._journal.state is not StoreState.SUSPENDED:
                 await self.checkpoint()
         finally:
@@ -184,7 +184,7 @@ class JournaledWriter(Writer):
         count: int,
         select: Callable[[Sequence[Sequence[Operation]]], Sequence[Sequence[Operation]]],
     ) -> None:
-        """Hand over what `select` keeps of the first `count` units."""
+        """Hand over those of the first `count` units that `select` returns."""
         if not count:
             return
         first, self._backlog = self._backlog[:count], self._backlog[count:]
@@ -192,7 +192,7 @@ class JournaledWriter(Writer):
         for each in first:
             if each.durable.error is None:
                 stored.append(each)
-            else:  # its sender has the error already
+            else:  # its sender has already got the error
                 each.unit.done(each.durable.error)
         kept = select([each.unit.operations for each in stored])
         for (location, unit, _, _), operations in zip(stored, kept, strict=True):
@@ -236,7 +236,7 @@ class JournaledWriter(Writer):
 
     @property
     def overall(self) -> StoreState:
-        """The state of the store; a database that is down does not matter while there is room."""
+        """The state of the store; a database outage does not count while the journal has space."""
         if self.state is StoreState.FAILED:
             return StoreState.FAILED
         if self._journal.state is not StoreState.RUNNING:

@@ -1,1 +1,1 @@
-"""The tables: their definitions, the statements on them, and the formats of their columns."""
+"""The database schema: table definitions, statements, and column formats."""

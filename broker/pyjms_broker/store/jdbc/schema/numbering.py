@@ -1,8 +1,8 @@
-"""The ID of a row: the number of its destination, and the serial number within the destination.
+"""Row IDs, composed of the number of a destination and a serial number within it.
 
-So IDs are unique, rise within a destination in the order of commits, and contain the arrival
-number. The range of destination 0 holds the rows of prepared transactions, which have no arrival
-number yet, and those of a database that ActiveMQ created, until they are renumbered.
+IDs are therefore unique, increase within a destination in commit order, and contain the arrival
+number. The range of destination 0 is used for the rows of prepared transactions, which have no
+arrival number yet, and for the rows of a database created by ActiveMQ until they are renumbered.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ def destination_number(row_id: int) -> int:
 
 
 def range_end(base: int) -> int:
-    """Return the last possible ID of a destination."""
+    """Return the largest possible ID of a destination."""
     return base + LAST_OF_NO_DESTINATION

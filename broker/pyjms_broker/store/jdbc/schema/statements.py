@@ -1,9 +1,9 @@
 """The SQL statements, built once so that SQLAlchemy caches their compiled form.
 
-Parameters of conditions are never named like columns, as an update would set those.
+Parameters of conditions never have the names of columns, because an update would set the columns.
 
-A message is *pending* for a subscription until the subscription has acknowledged it, and *live* in
-its topic as long as it is pending for any subscription.
+A message is *pending* for a subscription until the subscription has acknowledged it. It is *live*
+in its topic while it is pending for any subscription.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Statements:
         self.no_local = select(n)
 
     def _build_pending(self) -> None:
-        """Build what depends on whether messages are in the order of their priority."""
+        """Build the statements that depend on whether messages are ordered by priority."""
         m, a, k = self.tables.messages, self.tables.acks, self.tables.acked
         of_marks, of_acked = self._mine(a), self._mine(k)
         self.move_mark: dict[bool, Update] = {}
@@ -314,7 +314,7 @@ class Statements:
         self.frame_size = select(func.sum(func.length(m.c.msg))).where(m.c.container == CONTAINER)
 
     def _build_numbering(self) -> None:
-        """Build what gives the messages of a destination numbers of another range."""
+        """Build the statements that move the messages of a destination to another range of IDs."""
         m, a = self.tables.messages, self.tables.acks
         self.highest_without_destination = select(func.max(m.c.id)).where(
             m.c.id <= LAST_OF_NO_DESTINATION
@@ -348,7 +348,7 @@ class Statements:
         )
 
     def _committed(self) -> ColumnElement[bool]:
-        """Return the condition that a message was added, which a prepared removal may hide."""
+        """Return the condition that a message was added; a prepared removal may hide it."""
         m = self.tables.messages
         return or_(m.c.xid.is_(None), m.c.xid.like(REMOVAL))
 
@@ -368,6 +368,6 @@ class Statements:
 def statements_with(names: TableNames) -> Statements:
     """Return the statements on tables of these names.
 
-    To build them takes longer than to open a small database, and they hold no state of one.
+    Building them takes longer than opening a small database, and they are stateless.
     """
     return Statements(Tables(names))

@@ -1,7 +1,7 @@
-"""The tables: three are ActiveMQ's, the others hold data that those have no columns for.
+"""The tables: three are ActiveMQ's; the others hold data for which those have no columns.
 
-Names are never quoted, so a database that folds their case finds ActiveMQ's own tables. Within a
-destination the order of IDs is the order of commits. (activemq-persistence J2, J3, J4)
+Names are never quoted, so that a database that folds their case finds ActiveMQ's tables. Within a
+destination, IDs are in commit order. (activemq-persistence J2, J3, J4)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["LOCK_ROW", "SUBSCRIPTION_PRIORITY", "Tables"]
 
 LOCK_ROW: Final = 1
 SUBSCRIPTION_PRIORITY: Final = 5
-"""PRIORITY of the only row of a durable subscription where priorities are ignored.
+"""PRIORITY of a durable subscription's only row if priorities are ignored.
 
 (activemq-persistence J3)
 """

@@ -1,7 +1,7 @@
 """The XID column: ActiveMQ's text for a transaction and the role of the row in it.
 
-It is Base64 of: `+` for an added message or `-` for an acknowledged one, eight bytes and one byte
-that are zero here, the format id, the length of the global id, the global id, the branch.
+It is the Base64 encoding of: `+` for an added message or `-` for an acknowledged one, nine zero
+bytes, the format id, the length of the global id, the global id, the branch qualifier.
 (activemq-persistence J8)
 """
 
@@ -18,7 +18,7 @@ from pyjms.wire.openwire.commands import XATransactionId
 __all__ = ["REMOVAL", "decode_xid", "encode_xid"]
 
 REMOVAL: Final = "L%"
-"""The LIKE pattern of texts whose first byte is `-`."""
+"""The LIKE pattern of values whose first byte is `-`."""
 
 _HEAD: Final = struct.Struct(">cqbih")
 _LONGEST: Final = 250

@@ -1,1 +1,1 @@
-"""The stores of queues and topics, on the loop: what readers see, and the work of transactions."""
+"""The stores of queues and topics, on the loop: reads, overlays, and transactional work."""

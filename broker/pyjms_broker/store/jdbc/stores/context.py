@@ -1,7 +1,7 @@
 """State that the stores of one adapter share: the database, its writer, and the counters.
 
-Ids are assigned on the loop, in the order in which units go to the database: so a message has its
-position at once, and ids rise in the order of commits.
+Ids are assigned on the loop, in the order in which units go to the database. A message therefore
+has its position at once, and ids increase in commit order.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
 
 
 class UnitWriter(Protocol):
-    """Where units are written: to the database, or to a journal in front of it."""
+    """Writes units: to the database, or to a journal in front of it."""
 
     def submit(self, unit: Unit) -> Completion:
         """Queue a unit after all earlier ones; the completion is done when it is durable."""
 
     def settle(self) -> None:
-        """Write everything that is queued to the database now; blocks the loop.
+        """Write all queued units to the database now, blocking the loop.
 
         Raises:
             JMSException: the database has failed.
@@ -52,7 +52,7 @@ class UnitWriter(Protocol):
 
 
 class StoreContext:
-    """The shared part of the stores of one adapter. Used on the loop only."""
+    """The state that the stores of one adapter share. Used on the loop only."""
 
     def __init__(self, database: Database, settings: JDBCSettings) -> None:
         self.database = database
@@ -90,10 +90,10 @@ class StoreContext:
         done: Callable[[Exception | None], None],
         size: int = 0,
     ) -> Completion:
-        """Queue operations that are carried out together.
+        """Queue operations that are executed together.
 
-        Some operations change a container's tables in ways that its overlay does not reflect;
-        until these are done, readers of the container write out the queue first (`settle`).
+        Some operations change a container's tables in ways that its overlay does not reflect.
+        While one is queued, readers of the container first write out the queue (`settle`).
         """
         unsettled = [op.container for op in operations if isinstance(op, UNSETTLING)]
         if not unsettled:
@@ -108,7 +108,7 @@ class StoreContext:
         return self.writer.submit(Unit(operations, completed, size))
 
     def settle(self, container: str) -> None:
-        """Make the container's tables readable: write out operations that the overlay cannot show.
+        """Write out queued operations that the container's overlay cannot represent.
 
         Raises:
             JMSException: the database has failed.
@@ -141,7 +141,7 @@ class StoreContext:
             return None
 
     def note(self, producer: str, sequence: int, broker_sequence: int) -> None:
-        """Note the sequence numbers of a message that was stored."""
+        """Record the sequence numbers of a stored message."""
         self.last_broker_sequence_id = max(self.last_broker_sequence_id, broker_sequence)
         known = self._sequences.pop(producer, -1)
         self._sequences[producer] = max(known, sequence)

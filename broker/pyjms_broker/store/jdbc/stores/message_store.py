@@ -1,4 +1,4 @@
-"""The store of one queue, and the part of it that the store of a topic shares."""
+"""The store of one queue, which is also the base class of topic stores."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _HIGHEST_PRIORITY: Final = 9
 
 
 class StoredDestination(NamedTuple):
-    """What a message store is made from."""
+    """The arguments for the creation of a message store."""
 
     destination: Destination
     prioritized: bool
     base: int
-    """The ID before that of its first message."""
+    """The ID before that of the destination's first message."""
     epoch: int
 
 
 class PageQuery(NamedTuple):
-    """Which messages a page may have."""
+    """The messages that a page may contain."""
 
     statement: Any
     parameters: dict[str, object]
@@ -61,7 +61,7 @@ class JDBCMessageStore:
         self._sequences: OrderedDict[str, int] = OrderedDict()
         self._duplicates: OrderedDict[str, int] | None = None
         self.is_removed = False
-        """Whether the destination was removed: this store takes no more messages."""
+        """Whether the destination was removed, so that this store ignores messages."""
 
     def load(self, count: int, size: int, last_id: int) -> None:
         """Set the counts that were read from the tables."""
@@ -145,7 +145,7 @@ class JDBCMessageStore:
     def epoch(self) -> int:
         return self._epoch
 
-    # -- the interface of works
+    # -- WorkStore
 
     @property
     def subscribers(self) -> int:
@@ -180,11 +180,11 @@ class JDBCMessageStore:
         return self._last_id
 
     def add_skipped(self, message: AddMessage) -> None:
-        """Note the sequence numbers of a message that is not kept."""
+        """Record the sequence numbers of a message that is not kept."""
         self.context.note(message.producer, message.sequence, message.broker_sequence)
 
     def add(self, message: AddMessage) -> None:
-        """Add a message that has its ID, for readers of this process."""
+        """Add a message with an assigned ID to the overlay, so that readers find it."""
         self.context.note(message.producer, message.sequence, message.broker_sequence)
         self._count += 1
         self._size += message.size
@@ -196,7 +196,7 @@ class JDBCMessageStore:
                 duplicates.popitem(last=False)
 
     def add_completed(self, message: AddMessage, error: Exception | None) -> None:
-        """Report that the message is in the table, or could not be stored."""
+        """Handle the result of an insertion: the row exists, or the message could not be stored."""
         if error is None:
             self.overlay.forget_added(message.id)
             return
@@ -218,19 +218,19 @@ class JDBCMessageStore:
         return True
 
     def remove_completed(self, message_id: int, size: int, error: Exception | None) -> None:
-        """Report that the message is no longer in the table, or still is."""
+        """Handle the result of a deletion: the row is deleted, or `error` says why it is not."""
         self.overlay.removed.discard(message_id)
         self.overlay.hidden.discard(message_id)
         if error is not None:
             self.adjust_counts(1, size)
 
     def adjust_counts(self, count: int, size: int) -> None:
-        """Correct the counts by what the database reported."""
+        """Add corrections that the database has reported to the counts."""
         self._count = max(0, self._count + count)
         self._size = max(0, self._size + size) if self._count else 0
 
     def drop_messages(self, count: int) -> None:
-        """Subtract a number of messages, and their share of the size."""
+        """Subtract a number of messages and the corresponding share of the size."""
         self.adjust_counts(-count, -(self._size * count // self._count if self._count else 0))
 
     # -- internals
@@ -254,7 +254,7 @@ class JDBCMessageStore:
         return self.base + position.arrival
 
     def _has_id(self, message_id: MessageId, producer: str, sequence: int) -> bool:
-        """Look the id up in the table only if the producer's sequence numbers do not rise."""
+        """Look the id up in the table only if the producer's sequence numbers do not increase."""
         known = self._sequences.pop(producer, None)
         if known is None:
             self._settle()
@@ -269,7 +269,7 @@ class JDBCMessageStore:
         return sequence <= known and self._find(message_id) is not None
 
     def _duplicate_ids(self) -> OrderedDict[str, int]:
-        """Return the window of duplicate ids, read when it is first needed."""
+        """Return the window of duplicate ids, loading it on first use."""
         duplicates = self._duplicates
         if duplicates is None:
             context = self.context
@@ -286,7 +286,7 @@ class JDBCMessageStore:
         return next(iter(self._duplicates.values()))
 
     def _find(self, message_id: MessageId) -> Position | None:
-        """Return the position of a message that was not removed, visible or not; None: none."""
+        """Return the position of a message, visible or not; None if it does not exist."""
         producer, sequence = split_id(message_id)
         unwritten = self.overlay.find(producer, sequence)
         if unwritten is not None:
@@ -314,7 +314,7 @@ class JDBCMessageStore:
         return self.context.statements.find_message
 
     def _page(self, query: PageQuery, after: Position | None, limit: int) -> list[StoredMessage]:
-        """Return the messages of a page; once more if some were quarantined, to have it full."""
+        """Return the messages of a page; reads again if some were quarantined, to fill the page."""
         before, found = -1, list[StoredMessage]()
         while before != len(self.overlay.unshown):
             before = len(self.overlay.unshown)

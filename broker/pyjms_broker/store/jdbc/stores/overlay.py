@@ -1,9 +1,9 @@
 """The overlay of a destination: changes that its tables do not show yet.
 
-The store answers readers on the loop while a thread writes to the database. So a reader takes the
-rows of the tables, leaves out those that the overlay says are removed or invisible, and adds the
-messages that the overlay has. An entry is deleted when the loop learns that its unit is committed;
-that a row may be in both places until then does no harm, since ids are unique.
+The store serves readers on the loop while a thread writes to the database. A reader therefore takes
+the tables' rows, skips those that the overlay lists as removed or invisible, and adds the overlay's
+messages. An entry is deleted when the loop learns that its unit is committed. Until then a row may
+be in both places, which is harmless because ids are unique.
 
     added      messages whose insertion is not committed, by id
     removed    ids whose deletion is not committed
@@ -11,8 +11,8 @@ that a row may be in both places until then does no harm, since ids are unique.
     unshown    ids that are stored but not yet visible to readers (`mark_visible`), or quarantined
     frames     updated messages whose update is not committed
 
-Operations whose effect the overlay cannot represent (a purge, a removed subscription, a rollback)
-are listed in `UNSETTLING`; readers write them out first.
+Operations that the overlay cannot represent (a purge, a removed subscription, a rollback) are
+listed in `UNSETTLING`; readers write them out first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Overlay"]
 
 
 class Overlay:
-    """The changes of one destination that are not committed."""
+    """The uncommitted changes of one destination."""
 
     def __init__(self) -> None:
         self.added: dict[int, AddMessage] = {}
@@ -34,7 +34,7 @@ class Overlay:
         self.hidden: set[int] = set()
         """Acknowledged in a prepared transaction."""
         self.unshown: set[int] = set()
-        """Added, but not visible yet, in the table or not; or damaged and quarantined."""
+        """Added but not visible yet, whether or not in the table; or damaged and quarantined."""
         self.frames: dict[int, bytes] = {}
         """Updated messages."""
         self._ids: dict[tuple[str, int], int] = {}
@@ -48,7 +48,7 @@ class Overlay:
         self._order.append(message.id)
 
     def forget_added(self, message_id: int) -> None:
-        """Drop a message that is in the table by now, or never will be."""
+        """Drop a message that is now in the table, or never will be."""
         message = self.added.pop(message_id, None)
         if message is not None:
             key = (message.producer, message.sequence)
@@ -72,7 +72,7 @@ class Overlay:
         self._order.clear()
 
     def find(self, producer: str, sequence: int) -> AddMessage | None:
-        """Return the message with an id; None: it is not here."""
+        """Return the message with an id; None if the overlay does not have it."""
         message_id = self._ids.get((producer, sequence))
         return None if message_id is None else self.added.get(message_id)
 

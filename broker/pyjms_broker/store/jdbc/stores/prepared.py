@@ -1,4 +1,4 @@
-"""Restores the prepared transactions from the rows that were found at the start."""
+"""Restoring of prepared transactions from the rows that were found at the start."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def recover_prepared(
             xid, added = decode_xid(row.xid)
             transaction = found.get(xid) or RecoveredTransaction(xid, [], [])
             work = _recover_row(row, store_of(row.container), transaction, added)
-        except Exception as error:  # nothing that is stored may stop a start
+        except Exception as error:  # no stored data may prevent a start
             logger.error(
                 "%s: row %d of a prepared transaction cannot be read and is quarantined: %s",
                 row.container,

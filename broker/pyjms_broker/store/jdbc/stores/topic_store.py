@@ -40,8 +40,8 @@ __all__ = ["JDBCTopicMessageStore"]
 class JDBCTopicMessageStore(JDBCMessageStore):
     """The messages of one topic. (ActiveMQ: JDBCTopicMessageStore)
 
-    Unlike ActiveMQ's, it does not lose messages that are acknowledged out of order: those
-    acknowledged ahead of others are listed, and LAST_ACKED_ID stays. (activemq-persistence J6)
+    Unlike ActiveMQ's, it does not lose messages when others are acknowledged out of order: those
+    acknowledged ahead are listed, and LAST_ACKED_ID stays. (activemq-persistence J6)
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         self._subscriptions: dict[SubscriptionKey, Subscriber] = {}
         self._unwritten = 0
         self._counted: dict[int, list[Subscriber]] = {}
-        """The subscriptions that counted a message whose insertion is not committed."""
+        """For each message whose insertion is not committed: the subscriptions that counted it."""
 
     def load_subscription(self, subscription: StoredSubscription, count: int) -> None:
         """Add a subscription that was read from the tables."""
         self._subscriptions[subscription.key] = Subscriber(subscription, count, self.base)
 
     def set_prioritized(self, prioritized: bool) -> None:
-        """Order messages by priority, or not; the rows of the subscriptions are converted."""
+        """Switch ordering by priority on or off, converting the rows of the subscriptions."""
         self.prioritized = prioritized
         if self._subscriptions:
             operation = SetPrioritized(self.container, prioritized)
@@ -153,7 +153,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
 
     @property
     def message_count(self) -> int:
-        """Messages that a subscription has not acknowledged; writes acknowledgements out first."""
+        """The number of unacknowledged messages; writes acknowledgements out first."""
         self._settle()
         return self._count
 
@@ -162,7 +162,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         self._settle()
         return self._size
 
-    # -- the interface of works
+    # -- SubscriptionStore
 
     @property
     def subscribers(self) -> int:
@@ -198,7 +198,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
             found.hidden.discard(message_id)
 
     def acknowledged(self, key: SubscriptionKey, message_id: int) -> Subscriber | None:
-        """Hide a message from a subscription and return it; None: it did not have the message."""
+        """Hide a message from a subscription, which is returned; None if it was not pending."""
         found = self._subscriptions.get(key)
         if found is None or message_id in found.acknowledged:
             return None
@@ -210,7 +210,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
     def acknowledge_completed(
         self, subscriber: Subscriber, message_id: int, error: Exception | None
     ) -> None:
-        """Report that the acknowledgement is in the tables, or could not be stored."""
+        """Handle the result of an acknowledgement: it is in the tables, or could not be stored."""
         self._unwritten -= 1
         subscriber.acknowledged.discard(message_id)
         subscriber.hidden.discard(message_id)
@@ -218,7 +218,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
             subscriber.count += 1
 
     def correct_subscription(self, key: SubscriptionKey, count: int) -> None:
-        """Correct the count by what the database reported."""
+        """Add a correction that the database has reported to the count."""
         found = self._subscriptions.get(key)
         if found is not None:
             found.count = max(0, found.count + count)
@@ -234,7 +234,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         return self.context.statements.find_live_message[self.prioritized]
 
     def _settle(self) -> None:
-        """Make the tables readable; only the database knows which acknowledgement was the last."""
+        """Write out acknowledgements: only the database knows which one was a message's last."""
         if self._unwritten:
             self.context.writer.settle()
         else:

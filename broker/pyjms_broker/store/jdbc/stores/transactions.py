@@ -1,7 +1,7 @@
-"""The open transactions: their work is kept in memory, that of prepared ones in the tables as well.
+"""Open transactions: their work is kept in memory, and once prepared also in the tables.
 
-A prepared message has a row with an XID and a provisional id; it gets the next id at the commit, so
-that ids rise in the order of commits. (activemq-persistence J8)
+A prepared message has a row with an XID and a provisional id. It gets the next id at the commit,
+so that ids increase in commit order. (activemq-persistence J8)
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class JDBCTransactionStore:
         self._positions.clear()
 
     def add(self, xid: TransactionId, work: Work) -> None:
-        """Keep a work until the transaction ends."""
+        """Keep a piece of work until the transaction ends."""
         transaction = self._open.get(xid)
         if transaction is None:
             transaction = self._open[xid] = _Transaction()

@@ -1,8 +1,8 @@
-"""Units of work on messages: done at once, or kept by a transaction until it ends.
+"""Work on single messages: done at once, or kept by a transaction until it ends.
 
-A work is committed, or prepared and then committed or rolled back. Each step returns the operations
-for the database and updates what readers see, at once and on the loop; `completed` reports later
-whether the database has carried them out. The states of a work:
+A piece of work is committed, or prepared and then committed or rolled back. Each step returns the
+operations for the database and updates the overlay immediately, on the loop; `completed` reports
+later whether the database has executed the operations. The states:
 
     event               Addition                 Removal, Acknowledgement
     created             not in the tables        visible
@@ -10,11 +10,11 @@ whether the database has carried them out. The states of a work:
     commit              has its position, in     hidden from readers (overlay)
                         the overlay
     completed(None)     read from the table      removed from the table
-    completed(error)    never was                visible again
+    completed(error)    never existed            visible again
     rollback            row deleted              visible again
 
-The stores are seen through the protocols `WorkStore` and `SubscriptionStore`, so that this module
-knows nothing of how they read.
+Stores are accessed through the protocols `WorkStore` and `SubscriptionStore`, so this module does
+not depend on how they read.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ __all__ = [
 
 
 class Work(Protocol):
-    """A unit of work on one message."""
+    """A piece of work on one message."""
 
     @property
     def size(self) -> int:
-        """Bytes of memory that it keeps."""
+        """The memory that it occupies, in bytes."""
 
     def prepare(self, xid: XATransactionId) -> Sequence[Operation]:
         """Return the operations that make the work durable while it stays invisible."""
@@ -78,21 +78,21 @@ class Work(Protocol):
         """Make the work visible to readers; return the operations for the database."""
 
     def rollback(self) -> Sequence[Operation]:
-        """Return the operations that undo a prepared work."""
+        """Return the operations that undo prepared work."""
 
     def completed(self, error: Exception | None) -> None:
-        """Report that the database carried out the operations of `commit`, or could not."""
+        """Handle the result of the operations of `commit`: executed, or failed with `error`."""
 
 
 class WorkQueue(Protocol):
     """Keeps the work of open transactions."""
 
     def add(self, xid: TransactionId, work: Work) -> None:
-        """Keep a work until the transaction ends."""
+        """Keep a piece of work until the transaction ends."""
 
 
 class WorkStore(Protocol):
-    """The interface of a destination's store that work uses."""
+    """The part of a destination's store that work uses."""
 
     context: StoreContext
     container: str
@@ -119,19 +119,19 @@ class WorkStore(Protocol):
         """Return the position of a message in the order of delivery."""
 
     def add(self, message: AddMessage) -> None:
-        """Add a message that has its ID, for readers of this process."""
+        """Add a message with an assigned ID to the overlay, so that readers find it."""
 
     def add_skipped(self, message: AddMessage) -> None:
-        """Note the sequence numbers of a message that is not kept."""
+        """Record the sequence numbers of a message that is not kept."""
 
     def add_completed(self, message: AddMessage, error: Exception | None) -> None:
-        """Report that the message is in the table, or could not be stored."""
+        """Handle the result of an insertion: the row exists, or the message could not be stored."""
 
     def remove(self, message_id: int, size: int) -> bool:
         """Hide a message from readers; False: it was removed already."""
 
     def remove_completed(self, message_id: int, size: int, error: Exception | None) -> None:
-        """Report that the message is no longer in the table, or still is."""
+        """Handle the result of a deletion: the row is deleted, or `error` says why it is not."""
 
 
 class Subscriber:
@@ -149,7 +149,7 @@ class Subscriber:
 
 
 class SubscriptionStore(WorkStore, Protocol):
-    """The interface of a topic's store that acknowledgements use."""
+    """The part of a topic's store that acknowledgements use."""
 
     def hide(self, key: SubscriptionKey, message_id: int) -> None:
         """Hide a message that a prepared transaction has acknowledged."""
@@ -158,12 +158,12 @@ class SubscriptionStore(WorkStore, Protocol):
         """Make the message visible again, since the transaction was rolled back."""
 
     def acknowledged(self, key: SubscriptionKey, message_id: int) -> Subscriber | None:
-        """Hide a message from a subscription and return it; None: it did not have the message."""
+        """Hide a message from a subscription, which is returned; None if it was not pending."""
 
     def acknowledge_completed(
         self, subscriber: Subscriber, message_id: int, error: Exception | None
     ) -> None:
-        """Report that the acknowledgement is in the tables, or could not be stored."""
+        """Handle the result of an acknowledgement: it is in the tables, or could not be stored."""
 
 
 class Addition:
@@ -199,7 +199,7 @@ class Addition:
 
     @property
     def position(self) -> Position | None:
-        """The position of the message; None before the commit, and if it was dropped."""
+        """The position of the message; None before the commit, or if it was dropped."""
         return self._position
 
     @property

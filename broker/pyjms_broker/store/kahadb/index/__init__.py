@@ -1,4 +1,4 @@
-"""The index of a KahaDB store. It can be rebuilt from the journal and runs no tasks."""
+"""The index of a KahaDB store, which can be rebuilt from the journal. It runs no tasks."""
 
 from pyjms_broker.store.kahadb.index.checkpoint import IndexCheckpoint
 from pyjms_broker.store.kahadb.index.database.connections import IndexCorrupt

@@ -1,4 +1,4 @@
-"""The changes of one index checkpoint, on their way into the database. All of it is immutable.
+"""The changes that one index checkpoint writes to the database, as immutable values.
 
 `StoreIndex.begin_checkpoint` collects them on the loop, `database.writer` turns them into rows
 in a worker thread.
@@ -21,7 +21,7 @@ class SubscriptionChanges(NamedTuple):
     """A durable subscription's changes."""
 
     row: Row
-    """Its row in the table; the number comes first."""
+    """Its row in the table, beginning with its number."""
     first_block: int
     """Earlier blocks of acknowledgements are no longer needed."""
     blocks: list[tuple[int, bytes]]
@@ -37,7 +37,7 @@ class DestinationChanges(NamedTuple):
     row: Row
     memtable: Memtable
     files: dict[int, int]
-    """Message counts by segment, of the segments whose count changed."""
+    """Message counts by segment, for the segments whose count changed."""
     duplicates: DuplicateRows | None
     subscriptions: list[SubscriptionChanges]
     unsubscribed: list[int]
@@ -54,8 +54,8 @@ class IndexCheckpoint(NamedTuple):
     removed_destinations: list[int]
     """By number."""
     obsolete_contents: list[int]
-    """Contents of cleared and of removed destinations, to be deleted piece by piece."""
+    """Contents of cleared and of removed destinations, to be deleted in increments."""
     references: dict[int, tuple[int, ...]]
-    """References of the segments whose references changed."""
+    """The references of those segments whose references changed."""
     sequences: list[tuple[str, int]] | None
     """Last sequence numbers by producer; None if they did not change."""

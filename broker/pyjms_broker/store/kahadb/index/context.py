@@ -1,4 +1,4 @@
-"""State that all parts of an index share: the database, numbering, and the list of changes."""
+"""State shared by all parts of an index: the database, the numbering, and pending changes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _RECENT: Final = 20_000
 
 
 class CheckpointTable(Protocol):
-    """The messages of a destination that takes part in a checkpoint."""
+    """The messages of a destination as a checkpoint uses them."""
 
     def memtable_written(self, memtable: Memtable) -> None:
-        """Note that the database has what the frozen memtable had."""
+        """Record that the frozen memtable has been written to the database."""
 
     def drop_written_memtable(self) -> None:
         """Drop the memtable that was kept as a cache after it was written."""
@@ -35,7 +35,7 @@ class CheckpointPart(Protocol):
 
 
 class IndexContext:
-    """Belongs to the loop."""
+    """The shared state of an index. Use it on the loop."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -50,12 +50,12 @@ class IndexContext:
         self._older: dict[tuple[int, int], IndexEntry] = {}
 
     def next_number(self) -> int:
-        """Return a number that nothing in the database has: a key for a new row."""
+        """Return a number that is unused in the database, as the key of a new row."""
         self.last_number += 1
         return self.last_number
 
     def cache(self, contents: int, entries: list[IndexEntry]) -> None:
-        """Cache entries read from the database: their removal will ask for them again."""
+        """Cache entries read from the database, which their removal will look up again."""
         recent = self._recent
         for entry in entries:
             recent[contents, entry[0][1]] = entry

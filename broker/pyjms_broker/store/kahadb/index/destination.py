@@ -1,4 +1,4 @@
-"""The index of one destination: its messages, their counts and their numbering."""
+"""The index of one destination: messages, counts and numbering."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LEVELS: Final = range(10)
 _ONE_LEVEL: Final = range(1)
 _CHUNK: Final = 1_000
 _TOPICS: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
-_tuple: Final = tuple.__new__  # half the price of Position(...) and IndexEntry(...)
+_tuple: Final = tuple.__new__  # takes half the time of Position(...) and IndexEntry(...)
 
 
 class DestinationIndex:
-    """The index of a queue; `TopicIndex` is that of a topic. Get one from `StoreIndex`."""
+    """The index of a queue; see `TopicIndex` for topics. Returned by `StoreIndex`."""
 
     def __init__(
         self,
@@ -40,15 +40,15 @@ class DestinationIndex:
         self.key = destination.key
         self.is_topic = destination.type in _TOPICS
         self.prioritized = prioritized
-        """Whether messages may be in several levels; stays True until there are no messages."""
+        """Whether messages may have several levels; stays True until there are no messages."""
         self.number = number
         self.epoch = 0
         self.last_arrival = 0
-        """The highest arrival number ever given; 0 if there was none."""
+        """The highest arrival number ever assigned; 0 if there was none."""
         self.count = 0
         self.size = 0
         self.files: dict[int, int] = {}
-        """Message counts by segment. Read-only for others."""
+        """Message counts by segment. Not to be modified by other classes."""
         self.duplicates = DuplicateIds(duplicates_limit, self._changed)
         self._context = context
         self._table = MessageTable(context, contents)
@@ -69,7 +69,7 @@ class DestinationIndex:
         self._changed()
 
     def prioritize(self, prioritized: bool) -> None:
-        """Use priority levels or not; they can be switched off only while there are no messages."""
+        """Switch priority levels on or off; off only while there are no messages."""
         if prioritized != self.prioritized and (prioritized or not self.count):
             self.prioritized = prioritized
             self._changed()
@@ -148,7 +148,7 @@ class DestinationIndex:
     def relocate(
         self, position: Position, file_id: int, offset: int, size: int
     ) -> IndexEntry | None:
-        """Set a message's new location and size; returns the new entry, None if there is none."""
+        """Set a message's location and size and return its new entry; None if it is unknown."""
         old = self._table.get(position)
         if old is None:
             return None
@@ -161,30 +161,30 @@ class DestinationIndex:
         return entry
 
     def mark_visible(self, position: Position) -> None:
-        """Have `page` return a hidden message from now on."""
+        """Include a hidden message in the results of `page` from now on."""
         self._hidden.discard(position[1])
 
     def hide(self, position: Position) -> None:
-        """Have `page` leave out a message until `mark_visible`. Does not survive a restart."""
+        """Exclude a message from the results of `page` until `mark_visible`, or a restart."""
         self._hidden.add(position[1])
 
     def is_hidden(self, position: Position) -> bool:
-        """Return whether `page` leaves the message out."""
+        """Return whether `page` excludes the message."""
         return position[1] in self._hidden
 
     def page(self, after: Position | None, limit: int, skip: Positions = ()) -> list[IndexEntry]:
-        """Return at most `limit` visible messages behind a position, in order, none in `skip`."""
+        """Return up to `limit` visible messages behind a position, in order, without `skip`."""
         return self._walk(after, limit, self._hidden, skip)
 
     def entries(self) -> Iterator[IndexEntry]:
-        """Iterate over all messages in order, hidden or not; removals meanwhile are allowed."""
+        """Iterate over all messages in order, hidden or not; they may be removed meanwhile."""
         after: Position | None = None
         while found := self._walk(after, _CHUNK):
             yield from found
             after = found[-1].position
 
     def clear(self) -> None:
-        """Remove all messages in constant time. Numbering continues; subscriptions stay."""
+        """Remove all messages in constant time. Numbering continues; subscriptions remain."""
         self._context.obsolete_contents.append(self._table.contents)
         self._table = MessageTable(self._context, self._context.next_number())
         self.count = self.size = 0
@@ -195,7 +195,7 @@ class DestinationIndex:
 
     @property
     def table(self) -> MessageTable:
-        """The messages themselves. For StoreIndex."""
+        """The messages. For StoreIndex."""
         return self._table
 
     def collect_changes(self) -> DestinationChanges:
@@ -279,7 +279,7 @@ class DestinationIndex:
 
 
 def _next_chunk(chunk: int, read: int, wanted: int, can_skip: bool) -> int:
-    """Return how many to read next: fewer if unwanted messages can be skipped, else more."""
+    """Return how many messages to read next: fewer if unwanted ones can be skipped, else more."""
     if 2 * wanted >= read:
         return chunk
     return max(chunk // 2, 8) if can_skip else min(chunk * 2, 4 * _CHUNK)

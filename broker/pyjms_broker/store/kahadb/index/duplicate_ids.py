@@ -1,4 +1,4 @@
-"""The duplicate ids (`_AMQ_DUPL_ID`) of a destination's latest messages."""
+"""The duplicate ids (`_AMQ_DUPL_ID`) of a destination's most recent messages."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class DuplicateRows(NamedTuple):
     first: int
     """Rows with smaller numbers are to be deleted."""
     rows: list[tuple[int, str, int]]
-    """New and changed ones: number, id, segment."""
+    """New and changed rows: number, id, segment."""
 
 
 class DuplicateIds:
-    """The last `limit` duplicate ids, each with the segment that records it."""
+    """The last `limit` duplicate ids, each with the segment that contains it."""
 
     def __init__(self, limit: int, changed: Callable[[], None]) -> None:
         self.limit = limit
         self._on_change = changed
         self._ids: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        """Number and segment, oldest first."""
+        """Number and segment by id, oldest first."""
         self._files: dict[int, int] = {}
         self._next = 1
         self._changed: set[str] = set()
 
     def load(self, rows: Iterable[tuple[int, str, int]]) -> None:
-        """Load the database's rows: number, id and segment, by number."""
+        """Load the database's rows: number, id and segment, ordered by number."""
         for number, duplicate_id, file_id in rows:
             self._ids[duplicate_id] = (number, file_id)
             self._count(file_id, 1)
@@ -39,7 +39,7 @@ class DuplicateIds:
         self._trim()
 
     def add(self, duplicate_id: str, file_id: int) -> bool:
-        """Add an id and drop the oldest beyond the limit; False if it is known."""
+        """Add an id, dropping the oldest ones beyond the limit; False if it is already known."""
         if duplicate_id in self._ids:
             return False
         self._ids[duplicate_id] = (self._next, file_id)
@@ -57,17 +57,17 @@ class DuplicateIds:
         return len(self._ids)
 
     def counts_by_segment(self) -> dict[int, int]:
-        """Return how many ids each segment records."""
+        """Return the number of ids in each segment."""
         return dict(self._files)
 
     def recorded_in(self, file_id: int) -> list[str]:
-        """Return the ids that this segment records, oldest first."""
+        """Return the ids that this segment contains, oldest first."""
         if file_id not in self._files:
             return []
         return [key for key, (_, proof) in self._ids.items() if proof == file_id]
 
     def relocate(self, ids: Iterable[str], file_id: int) -> None:
-        """Note that another segment records these ids now. Their order stays."""
+        """Record that these ids are now in another segment. Their order stays the same."""
         for duplicate_id in ids:
             found = self._ids.get(duplicate_id)
             if found is not None:
@@ -78,7 +78,7 @@ class DuplicateIds:
         self._on_change()
 
     def pop_changes(self) -> DuplicateRows | None:
-        """Return what changed since the last call, None if nothing did."""
+        """Return the changes since the last call; None if there are none."""
         changed, self._changed = self._changed, set()
         if not changed:
             return None

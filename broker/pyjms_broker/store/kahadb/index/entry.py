@@ -1,9 +1,9 @@
-"""A message as the index knows it, and how the index stores message ids.
+"""Index entries of messages, and the index's representation of message ids.
 
-A message id is kept in two parts: a number for the producer (the id up to its last colon) and
-the sequence number at its end. Producer numbers rise, and so do their sequence numbers, so the
-database's tree of ids grows at its right-hand edges only. The highest sequence number of each
-producer shows without a lookup that a message is new.
+A message id is stored in two parts: a number for the producer (the id up to its last colon) and
+the sequence number at its end. Producer numbers and sequence numbers increase, so the database's
+B-tree of ids is only appended to, at one place per producer. A sequence number above the highest
+one of its producer shows, without a lookup, that a message is new.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pyjms_broker.api.message import Position
 __all__ = ["LARGEST_SEQUENCE", "NO_SEQUENCE", "IndexEntry", "Producer", "join_id", "split_id"]
 
 NO_SEQUENCE: Final = -1
-"""For an id that does not end in `:<number>`; the whole id then stands for the producer."""
+"""The sequence number of an id that does not end in `:<number>`: all of it is the producer."""
 _MAX_DIGITS: Final = 18
 LARGEST_SEQUENCE: Final = 10**_MAX_DIGITS - 1
-"""For sequence numbers from 0 to this one `split_id` returns the parts an id was built from."""
+"""For sequence numbers from 0 to this one, `split_id` returns the parts that formed the id."""
 
 
 class IndexEntry(NamedTuple):
-    """What the index knows of a message. Immutable; a changed message gets a new entry."""
+    """The index data of a message. Immutable: a changed message gets a new entry."""
 
     position: Position
     message_id: str
@@ -33,9 +33,9 @@ class IndexEntry(NamedTuple):
     size: int
     """The message's size in memory, in bytes."""
     producer: int
-    """The first part of the id: the number the index gave the producer in this destination."""
+    """The first part of the id: the index's number for the producer in this destination."""
     sequence: int
-    """The second part: the number at the id's end; -1 if the id ends otherwise."""
+    """The second part: the number at the end of the id; -1 if it does not end in one."""
 
     @property
     def location(self) -> Location:
@@ -52,11 +52,11 @@ class Producer:
         self.number = number
         self.name = name
         self.highest = highest
-        """No message in the index has a higher sequence number; lower ones may be absent too."""
+        """An upper bound of the sequence numbers in the index."""
 
 
 def split_id(message_id: str) -> tuple[str, int]:
-    """Return an id's producer and sequence number; `join_id` turns them back into the id."""
+    """Split an id into its producer and sequence number; the inverse of `join_id`."""
     name, colon, tail = message_id.rpartition(":")
     if (
         colon

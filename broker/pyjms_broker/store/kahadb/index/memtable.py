@@ -1,4 +1,4 @@
-"""The changes of a destination since the last checkpoint began."""
+"""A destination's changes since the last checkpoint began."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Memtable:
         self.levels: dict[int, list[int]] = {}
         """The arrival numbers of `adds` in order by level, including messages removed since."""
         self.updates: dict[int, IndexEntry] = {}
-        """New entries of messages that are in a layer below."""
+        """New entries for messages of a lower layer."""
         self.removed: dict[int, IndexEntry] = {}
-        """Removed messages of a layer below."""
+        """Removed messages of a lower layer."""
         self.producers: dict[int, Producer] = {}
         """The producers of `adds`, including those of messages removed since."""
 
@@ -48,7 +48,7 @@ class Memtable:
             arrivals.append(arrival)
 
     def replace(self, entry: IndexEntry) -> None:
-        """Replace the entry of a message in this layer or one below."""
+        """Replace the entry of a message in this layer or a lower one."""
         arrival = entry.position.arrival
         if arrival in self.adds:
             self.adds[arrival] = self.ids[entry.message_id] = entry
@@ -66,7 +66,7 @@ class Memtable:
     ) -> list[IndexEntry]:
         """Return at most `limit` new messages with arrival numbers from `start` to `last`.
 
-        Messages in `without` are left out, those in `instead` replaced by their newer entries.
+        Messages in `without` are left out, those in `instead` are replaced by their newer entries.
         """
         arrivals = self.levels.get(level)
         found: list[IndexEntry] = []

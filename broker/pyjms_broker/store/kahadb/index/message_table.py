@@ -1,4 +1,4 @@
-"""The messages of one destination: memtable, frozen memtable, database.
+"""The messages of one destination, in a memtable, a frozen memtable and the database.
 
 Theory of operation
 -------------------
@@ -13,8 +13,8 @@ merge tree:
 
 An upper layer overrides a lower one. A memtable has `adds` (new messages), `updates` (new
 entries of messages in a layer below) and `removed` (removed messages of a layer below);
-a message that is added and removed within one memtable leaves nothing behind, which is the
-fate of nearly all messages of a queue whose consumers keep up.
+a message that is added and removed within one memtable leaves no trace, which is the case for
+nearly all messages of a queue whose consumers keep up.
 
     freeze()                 memtable -> frozen memtable, and a new memtable begins
     (the worker thread writes the frozen memtable into the database)
@@ -23,19 +23,19 @@ fate of nearly all messages of a queue whose consumers keep up.
 
 Invariants:
 
-- While the worker writes, the database may or may not have the frozen memtable's changes yet:
-  its connection reads whatever was committed last. So the merged view must be the same in
-  both cases: rows are filtered by `removed` and `adds` and replaced by `updates` of both
-  memtables, and the lookups ask the memtables first.
-- `stored` counts the rows of the database without the frozen memtable's; 0 means that nothing
-  has to be read at all.
-- `_floors` remembers for each level the lowest arrival number that can still be there, so that
-  reading the front of a queue does not scan the rows that were removed from it, in the memtable
-  and in the database, again and again.
+- While the worker writes, the database may or may not have the frozen memtable's changes yet,
+  because a read returns the last committed state. The merged view must be the same in both cases:
+  rows are filtered by `removed` and `adds` and replaced by `updates` of both memtables, and lookups
+  try the memtables first.
+- `stored` counts the rows of the database without the frozen memtable's; 0 means that nothing has
+  to be read.
+- `_floors` has for each level a lower bound of the arrival numbers that still exist. Without it,
+  reading the front of a queue would scan rows that were removed, in the memtable and in the
+  database, over and over.
 
-Reads of the database are expensive, so entries that were read are cached in
-`IndexContext`: a message that a page returned is removed soon after. Removals that come one
-after the other, as after a restart, read 128 neighbours ahead.
+Database reads are expensive, so entries that were read are cached in `IndexContext`: a message that
+a page returned is usually removed soon after. For sequential removals, as after a restart, 128
+adjacent entries are read ahead.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = ["MessageTable"]
 
 _MAX_PRODUCERS: Final = 1_000
 _READ_AHEAD: Final = 128
-"""How many messages are read from the database when lookups go through it in order."""
+"""The number of messages read from the database at once if lookups are sequential."""
 
 
 class MessageTable:
@@ -72,15 +72,15 @@ class MessageTable:
 
     def __init__(self, context: IndexContext, contents: int, stored: int = 0) -> None:
         self.contents = contents
-        """The key of this table's rows in the database. A cleared destination gets a new one."""
+        """The key of this table's rows in the database. A cleared destination gets a new key."""
         self.stored = stored
         """Rows in the database, without those of the frozen memtable."""
         self.memtable = Memtable()
         self._context = context
         self._frozen: Memtable | None = None
-        self._written: Memtable | None = None  # the last one written, as a cache
+        self._written: Memtable | None = None  # the memtable written last, as a cache
         self.producers: dict[str, Producer] = {}
-        """The producers of the latest messages by name; `producer` finds all."""
+        """The producers of the most recent messages by name; `producer` finds all."""
         self._last_lookup = 0  # the arrival number of the last lookup in the database
         self._floors: dict[int, int] = {}  # by level: no message has a smaller arrival number
 
@@ -91,7 +91,7 @@ class MessageTable:
         return memtable
 
     def memtable_written(self, memtable: Memtable) -> None:
-        """Note that the database has what the frozen memtable had; keep it as a cache."""
+        """Record that the frozen memtable has been written; keep it as a cache."""
         self._frozen = None
         self._written = memtable
         self.stored += len(memtable.adds) - len(memtable.removed)
@@ -156,7 +156,7 @@ class MessageTable:
         self._context.evict(self.contents, entry.position.arrival)
 
     def _get_below(self, position: Position) -> IndexEntry | None:
-        """Return a message that is not among the memtable's new ones, or None."""
+        """Return a message from the layers below the memtable, or None."""
         arrival = position[1]
         memtable, frozen = self.memtable, self._frozen
         if arrival in memtable.removed:
@@ -180,7 +180,7 @@ class MessageTable:
         return self._context.cached(self.contents, arrival) or self._read(position)
 
     def _read(self, position: Position) -> IndexEntry | None:
-        """Read a message from the database; with its neighbours if lookups come in order."""
+        """Read a message from the database, with those that follow if lookups are sequential."""
         level, arrival = position
         in_order = 0 < arrival - self._last_lookup <= _READ_AHEAD
         self._last_lookup = arrival
@@ -196,7 +196,7 @@ class MessageTable:
     def live(
         self, level: int, start: int, limit: int, last_arrival: int
     ) -> tuple[list[IndexEntry], int | None]:
-        """Return at most `limit` messages of a level, and where to continue; None at its end."""
+        """Return at most `limit` messages of a level, and where to continue (None: at the end)."""
         floor = self._floors.get(level, 1)
         if start > floor:
             return self._merge(level, start, limit)
@@ -229,7 +229,7 @@ class MessageTable:
         return found, None if last == sys.maxsize else last + 1
 
     def _overridden(self, entries: list[IndexEntry]) -> list[IndexEntry]:
-        """Apply the memtables' changes to rows of the database; leave out what they add."""
+        """Apply the memtables' changes to rows of the database, leaving out messages they add."""
         for layer in (self._frozen, self.memtable):
             if layer:
                 removed, adds, updates = layer.removed, layer.adds, layer.updates

@@ -26,7 +26,7 @@ class SegmentReferences:
             self._targets.setdefault(file_id, set()).add(target)
 
     def message_counts(self) -> dict[int, int]:
-        """Return how many messages each segment holds in all destinations; never 0."""
+        """Return the number of messages in each segment that has any, over all destinations."""
         total: dict[int, int] = {}
         for files in self._counts():
             for file_id, count in files.items():
@@ -83,7 +83,7 @@ class ProducerSequences:
         self._changed = False
 
     def record(self, producer_id: str, sequence: int) -> None:
-        """Record a number; one that is not higher only makes the producer recent."""
+        """Record a number; a number that is not higher only marks the producer as recently used."""
         numbers = self._last
         last = numbers.pop(producer_id, -1)
         numbers[producer_id] = max(last, sequence)
@@ -96,10 +96,10 @@ class ProducerSequences:
         return self._last.get(producer_id, -1)
 
     def items(self) -> list[tuple[str, int]]:
-        """Return all, the least recently used first."""
+        """Return all producers and numbers, the least recently used first."""
         return list(self._last.items())
 
     def pop_changes(self) -> list[tuple[str, int]] | None:
-        """Return all if something changed since the last call, else None."""
+        """Return all producers and numbers if any changed since the last call, else None."""
         changed, self._changed = self._changed, False
         return self.items() if changed else None

@@ -1,7 +1,7 @@
-"""A set of positive numbers, most of them in long runs: what a subscription has acknowledged.
+"""A set of positive numbers, mostly in long runs: the acknowledged messages of a subscription.
 
-Numbers that come in order cost nothing, others one bit each. The bits are in blocks, so that
-only the changed ones have to be written to the database.
+Numbers added in order take no space, others one bit each. The bits are in blocks, so that only
+changed blocks have to be written to the database.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FULL: Final = (1 << BLOCK_BITS) - 1
 
 
 class SequenceSet:
-    """All numbers from 1 to `floor`, and others above it. `len` counts all."""
+    """All numbers from 1 to `floor`, and some above it. `len` counts all of them."""
 
     __slots__ = ("_blocks", "_changed", "_length", "floor")
 
@@ -31,7 +31,7 @@ class SequenceSet:
 
     @classmethod
     def common(cls, sets: Sequence[SequenceSet]) -> SequenceSet:
-        """Return the intersection of at least one set."""
+        """Return the intersection of one or more sets."""
         result = cls(min(one.floor for one in sets))
         last = max(one.last_block for one in sets)
         for block in range(result.first_block, last + 1):
@@ -63,7 +63,7 @@ class SequenceSet:
         return True
 
     def add_range(self, first: int, last: int) -> None:
-        """Add all numbers from `first` to `last`, both included."""
+        """Add all numbers from `first` to `last` inclusive."""
         first = max(first, self.floor + 1)
         if first > last:
             return
@@ -83,7 +83,7 @@ class SequenceSet:
             self._length += (bits & ~before).bit_count()
 
     def first_missing(self, number: int) -> int:
-        """Return the smallest number not in the set that is `number` or more."""
+        """Return the smallest number from `number` on that is not in the set."""
         number = max(number, self.floor + 1)
         while True:
             bits = self._blocks.get(number // BLOCK_BITS)
@@ -123,7 +123,7 @@ class SequenceSet:
         return bits | ((1 << below) - 1) if below > 0 else bits
 
     def _above(self, block: int) -> int:
-        """Return how many numbers above the floor are in a block."""
+        """Return the number of elements of a block that are above the floor."""
         below = self.floor + 1 - block * BLOCK_BITS
         return (self._blocks[block] >> max(below, 0)).bit_count()
 

@@ -3,23 +3,22 @@
 Theory of operation
 -------------------
 
-The journal is the source of truth; the index says which of its records matter, and can be
-rebuilt from it. All changes are made in memory, on the loop: a change of the database for each
-message would cost more than the journal. From time to time a checkpoint moves them into the
-database (see `MessageTable` for how lookups see both):
+The journal is the source of truth; the index says which of its records matter, and can be rebuilt
+from it. All changes are made in memory, on the loop: updating the database for each message would
+cost more than the journal. From time to time a checkpoint writes the changes to the database (see
+`MessageTable` for how lookups combine both):
 
     begin_checkpoint     on the loop: collects all changes, and the journal location they cover
     (the journal is synced up to there)
     write_checkpoint     in a worker thread: writes them in one transaction
-    complete_checkpoint  on the loop: from now on the database is known to have them
+    complete_checkpoint  on the loop: records that the database has them
 
-So at any time the database is exactly the index of a prefix of the journal, and says which one:
-`covered`. A crash loses the changes in memory; a recovery replays the records behind `covered`.
-A checkpoint that fails is written again, unchanged, before the next one begins.
+At any time, the database is therefore exactly the index of a prefix of the journal, which ends at
+`covered`. A crash loses the changes in memory; recovery replays the records behind `covered`. A
+failed checkpoint is written again, unchanged, before the next one begins.
 
-Destinations that are cleared or removed cost no time however many messages they have: their rows
-have a key, `contents`, which is exchanged, and the obsolete rows are deleted piece by piece by
-later checkpoints.
+Clearing or removing a destination takes constant time: the key of its rows, `contents`, is replaced
+by a new one, and later checkpoints delete the obsolete rows in increments.
 """
 
 from __future__ import annotations
@@ -57,9 +56,10 @@ SELECT destination, floor, number, key, info, file_id, offset FROM subscriptions
 
 
 class StoreIndex:
-    """Open it before use. Belongs to the loop; only `write_checkpoint` runs in a worker thread.
+    """The index of a store. Open it before use, and use it on the loop.
 
-    `open`, `check`, `close` and `delete` block, too, and exclude all other calls.
+    Only `write_checkpoint` runs in a worker thread. `open`, `check`, `close` and `delete` block,
+    and must not run concurrently with any other call.
     """
 
     def __init__(self, path: Path, duplicates_limit: int = 20_000) -> None:
@@ -73,14 +73,14 @@ class StoreIndex:
         self._context = IndexContext(self._database)
         self._destinations: dict[str, DestinationIndex] = {}
         self._removed: list[int] = []
-        self._scanned = (0, 0)  # how far the scan for unused producers has come
+        self._scanned = (0, 0)  # the progress of the scan for unused producers
         self._checkpoint: IndexCheckpoint | None = None
         self._tables: list[tuple[CheckpointTable, Memtable]] = []  # of the running checkpoint
         self._written_tables: list[CheckpointTable] = []  # of the last one
         self._covered: tuple[Location, int] | None = None
         self.last_broker_sequence_id = 0
         self.open_transactions: Location | None = None
-        """The oldest record of a transaction that a replay must read; None: there is none."""
+        """The oldest record of an open transaction, at which a replay must begin; None: no such."""
 
     @property
     def path(self) -> Path:
@@ -94,7 +94,7 @@ class StoreIndex:
 
     @property
     def dirty(self) -> int:
-        """The number of changes in memory since the last checkpoint began; write one at 20,000."""
+        """The number of changes in memory since the last checkpoint began (the next: at 20,000)."""
         return self._context.changes
 
     def open(self) -> None:
@@ -102,7 +102,7 @@ class StoreIndex:
 
         Raises:
             IndexCorrupt: it belongs to another program, has another version, or is damaged.
-            OSError: the system refused.
+            OSError: the system refused access.
         """
         self._reset()
         self._database.open()
@@ -128,7 +128,7 @@ class StoreIndex:
         return problems(self._database)
 
     def covered(self) -> tuple[Location, int] | None:
-        """Return how far it covers the journal, and the digest; None: it is new."""
+        """Return the last location that the index covers, and its digest; None for a new index."""
         return self._covered
 
     def destination(
@@ -136,7 +136,7 @@ class StoreIndex:
     ) -> DestinationIndex:
         """Return a destination's index (a TopicIndex for topics), creating it if needed.
 
-        `prioritized` None leaves it unchanged; it is switched off only without messages.
+        If `prioritized` is None it stays unchanged; it is switched off only without messages.
         """
         found = self._destinations.get(destination.key)
         if found is None:
@@ -161,7 +161,7 @@ class StoreIndex:
         return self._destinations.get(destination.key)
 
     def destinations(self) -> list[DestinationIndex]:
-        """Return all destinations that were used and not removed."""
+        """Return all destinations that were used and have not been removed."""
         return list(self._destinations.values())
 
     def remove_destination(self, destination: KahaDestination) -> bool:
@@ -181,7 +181,7 @@ class StoreIndex:
         number, see `record_digest`) identifies it. `covered()` returns both after a restart.
 
         Raises:
-            IllegalStateException: the checkpoint begun before is not complete.
+            IllegalStateException: the previous checkpoint is not complete.
         """
         if self._checkpoint is not None:
             raise IllegalStateException("The previous index checkpoint is not complete.")
@@ -216,11 +216,11 @@ class StoreIndex:
     def write_checkpoint(self, checkpoint: IndexCheckpoint, *, sync: bool = False) -> None:
         """Write a checkpoint in one transaction. Blocks: for a worker thread. May be retried.
 
-        With `sync` it survives a power failure, not only the end of the process: needed before
-        a segment is deleted that only earlier states of the index need.
+        With `sync` it survives a power failure, not only the end of the process. That is needed
+        before deleting a segment that an earlier state of the index needs.
 
         Raises:
-            OSError: the system refused; nothing was written.
+            OSError: the system refused access; nothing was written.
             IndexCorrupt: the database is damaged.
         """
         try:
@@ -244,7 +244,7 @@ class StoreIndex:
         self._scanned = scanned
 
     def complete_checkpoint(self, checkpoint: IndexCheckpoint) -> None:
-        """Note that a checkpoint was written. On the loop, after `write_checkpoint`."""
+        """Record that a checkpoint was written. On the loop, after `write_checkpoint`."""
         self._checkpoint = None
         self._covered = (checkpoint.covered, checkpoint.digest)
         for table in self._written_tables:
@@ -292,7 +292,7 @@ _MakePart = Callable[[KahaDestination, bool, int, int], DestinationIndex]
 
 
 def _load_destinations(database: Database, make_part: _MakePart) -> None:
-    """Create the destinations and load everything but their messages."""
+    """Create the destinations and load their data, except for the messages."""
     files: dict[int, dict[int, int]] = defaultdict(dict)
     for contents, file_id, messages in database.rows("SELECT * FROM files"):
         files[contents][file_id] = messages
@@ -320,7 +320,7 @@ def _load_destinations(database: Database, make_part: _MakePart) -> None:
 
 
 def _by_first(database: Database, query: str) -> dict[int, list[Any]]:
-    """Return a query's rows, grouped by their first column and without it."""
+    """Return a query's rows without their first column, grouped by it."""
     result: dict[int, list[Any]] = defaultdict(list)
     for first, *rest in database.rows(query):
         result[first].append(rest)

@@ -1,10 +1,10 @@
 """The index of a topic: its messages and durable subscriptions.
 
-A message is kept until all subscriptions have acknowledged it. Each subscription has the set of
-arrival numbers it has no interest in (any more): acknowledged ones, and those from before it
-began. A message that is removed in another way is added to all sets. So in the end each set is
-one range from 1 on, which `SequenceSet` stores as a single number, and a subscription's pending
-count is `last_arrival` minus the size of its set.
+A message is kept until all subscriptions have acknowledged it. Each subscription has a set of
+arrival numbers that it does not need (any more): acknowledged ones, and those from before it began.
+A message that is removed in another way is added to all sets. Each set thus eventually becomes one
+range from 1 on, which `SequenceSet` stores as a single number, and the number of a subscription's
+pending messages is `last_arrival` minus the size of its set.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIRST = Position(0, 0)
 
 
 class SubscriptionIndex:
-    """A durable subscription: what it is and what it has acknowledged."""
+    """A durable subscription: its description and its acknowledgements."""
 
     __slots__ = ("_topic", "acked", "file_id", "hidden", "info", "key", "number", "offset")
 
@@ -40,12 +40,12 @@ class SubscriptionIndex:
 
     @property
     def pending_count(self) -> int:
-        """How many messages it has not acknowledged."""
+        """The number of messages that it has not acknowledged."""
         return self._topic.last_arrival - len(self.acked)
 
 
 class TopicIndex(DestinationIndex):
-    """The messages of a topic; each is kept until its last subscription acknowledged it."""
+    """The messages of a topic; each is kept until all subscriptions have acknowledged it."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class TopicIndex(DestinationIndex):
     ) -> None:
         super().__init__(context, destination, prioritized, duplicates_limit, number, contents)
         self.subscriptions: dict[str, SubscriptionIndex] = {}
-        """By `clientId:name`. Read-only for others: see `subscribe` and `unsubscribe`."""
+        """By `clientId:name`. Modified only by `subscribe` and `unsubscribe`."""
         self._reclaim: Position | None = None
         self._changed_subscriptions: dict[int, SubscriptionIndex] = {}
         self._unsubscribed: list[int] = []
@@ -88,9 +88,9 @@ class TopicIndex(DestinationIndex):
         arrival: int | None = None,
         split: tuple[str, int] | None = None,
     ) -> IndexEntry | None:
-        """Add a message as a queue does; without subscriptions only number it: None.
+        """Add a message as a queue does; without subscriptions, only number it and return None.
 
-        So call it for messages that are in the journal (activemq-broker T6).
+        Call it only for messages that are in the journal (activemq-broker T6).
         """
         if not self.subscriptions:
             self.begin(self.epoch, arrival or self.last_arrival + 1)
@@ -127,9 +127,9 @@ class TopicIndex(DestinationIndex):
         retroactive: bool = False,
         start: int | None = None,
     ) -> SubscriptionIndex:
-        """Add a subscription to messages behind arrival `start`, or set new info of one.
+        """Add a subscription to messages behind arrival `start`, or update an existing one's info.
 
-        `start` None means from now on; with `retroactive` including existing messages. An
+        `start` None means from now on; with `retroactive`, existing messages are included. An
         existing subscription keeps its acknowledgements.
         """
         found = self.subscriptions.get(key)
@@ -147,9 +147,9 @@ class TopicIndex(DestinationIndex):
     def unsubscribe(self, key: str) -> bool:
         """Remove a subscription; False if there is none.
 
-        Without others the topic is cleared at once. Otherwise the messages that only it needed
-        are removed piece by piece: call `reclaim` until `is_reclaiming` is False (also after
-        `open`).
+        If it was the last one, the topic is cleared at once. Otherwise the messages that only it
+        needed are removed in increments: call `reclaim` until `is_reclaiming` is False (also
+        after `open`).
         """
         removed = self.subscriptions.pop(key, None)
         if removed is None:
@@ -165,7 +165,7 @@ class TopicIndex(DestinationIndex):
 
     @property
     def is_reclaiming(self) -> bool:
-        """Whether there may be messages that no subscription needs."""
+        """Whether there may be messages that no subscription needs any more."""
         return self._reclaim is not None
 
     def reclaim(self, limit: int = 1000) -> list[IndexEntry]:
@@ -181,7 +181,7 @@ class TopicIndex(DestinationIndex):
         return free
 
     def acknowledge(self, key: str, position: Position) -> bool:
-        """Record an acknowledgement; True if it was the last one: then `remove` the message.
+        """Record an acknowledgement; True if it was the last one, so that the message can go.
 
         False also if there is no such message or subscription.
         """
@@ -205,7 +205,7 @@ class TopicIndex(DestinationIndex):
         )
 
     def hide_from(self, key: str, position: Position) -> None:
-        """Hide a message from a subscription: a prepared transaction has acknowledged it."""
+        """Hide a message from a subscription, because a prepared transaction acknowledged it."""
         if key in self.subscriptions:
             self.subscriptions[key].hidden.add(position[1])
 
@@ -225,9 +225,9 @@ class TopicIndex(DestinationIndex):
         return self._walk(after, limit, hidden, skip, subscription.acked)
 
     def _already_acked(self, start: int) -> SequenceSet:
-        """Return what a new subscription never gets: up to `start`, and removed messages.
+        """Return the numbers that a new subscription never gets: up to `start`, and removed ones.
 
-        The latter are those that all other subscriptions have acknowledged.
+        Removed ones are those that all other subscriptions have acknowledged.
         """
         others = [other.acked for other in self.subscriptions.values()]
         if not others:
@@ -237,7 +237,7 @@ class TopicIndex(DestinationIndex):
         return acked
 
     def _ack_for_all(self, first: int, last: int) -> None:
-        """Mark the numbers from `first` to `last` as acknowledged by all subscriptions."""
+        """Record the numbers from `first` to `last` as acknowledged by all subscriptions."""
         if first <= last:
             for subscription in self.subscriptions.values():
                 subscription.acked.add_range(first, last)

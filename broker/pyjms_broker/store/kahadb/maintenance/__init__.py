@@ -1,1 +1,1 @@
-"""The background work of an open store: checkpoints, cleanup, acknowledgement compaction."""
+"""Background work of an open store: checkpoints, cleanup, acknowledgement compaction."""

@@ -1,23 +1,24 @@
-"""Moves acknowledgements out of segments that hold nothing else.
+"""Compaction of acknowledgements: they are moved out of segments that hold nothing else.
 
-A segment whose messages are all removed stays as long as older segments do whose messages it
-acknowledges: one old message that nobody consumes would keep the whole journal since. When
+A segment whose messages are all removed is kept as long as it acknowledges messages of older
+segments that are kept: one old message that nobody consumes would keep all later segments. When
 `compact_acks_after_no_gc` cleanups in a row have deleted nothing, the acknowledgements of the
-oldest such segment are appended again, and it can be deleted. That writes little: a remove
-record is a fraction of its message. While senders wait because the store is at its limit, that is
-done once a second, whatever the cleanups before: ActiveMQ goes on as before, and its senders wait
-for ten cleanups, five minutes by default, for each segment.
+oldest such segment are appended again, and the segment can be deleted. That writes little, because
+a remove record is a fraction of the size of its message. While senders wait because the store has
+reached its limit, this is done once a second, regardless of earlier cleanups. ActiveMQ does not do
+that: its senders wait for ten cleanups, five minutes by default, for each segment.
 
-An update (a message is marked as redelivered) refers to the message's former record as well, and
-that to the update: without the update, which the removal refers to, the message would come back.
-If the message has been removed, a remove record stands for the update, too. ActiveMQ leaves such
-segments alone, and so keeps most of the journal of a broker whose consumers fail now and then.
+An update (a message is marked as redelivered) and the message's previous record refer to each
+other: a removal refers to the update, and without the update the message would come back. If the
+message has been removed, a remove record also replaces the update. ActiveMQ does not compact such
+segments, and therefore keeps most of the journal of a broker whose consumers occasionally fail.
 
-A segment is left alone if it also ends transactions or destinations that older segments begin, or
-has subscription records or updates in topics: their order against other records matters. So it
-is if one of the removed or updated message ids is in use, since a later remove record would
-remove that message, and if a message that was added here has its record in another segment now.
-One run reads a limited number of segments; the next one goes on behind them.
+A segment is not compacted if it also ends transactions or destinations that begin in older
+segments, or has subscription records or updates in topics, because their order relative to other
+records matters. Nor is it if one of the removed or updated message ids is in use again, because a
+later remove record would remove that message, or if a message that was added in it now has its
+record in another segment. One run reads a limited number of segments; the next run continues
+behind them.
 (activemq-persistence K18)
 """
 
@@ -57,9 +58,9 @@ __all__ = ["AckCompaction", "Movable", "movable_acks"]
 logger = get_logger(__name__)
 
 _MAX_TARGETS: Final = 16
-"""How many segments are read to find out where a transaction began."""
+"""The maximum number of segments read to find the beginning of a transaction."""
 _MAX_READ: Final = 32
-"""How many segments one run reads."""
+"""The maximum number of segments that one run reads."""
 _NEVER_MOVED: Final = (KahaRemoveDestinationCommand, KahaSubscriptionCommand)
 
 
@@ -69,11 +70,11 @@ class Movable:
 
     removes: list[KahaRemoveMessageCommand] = field(default_factory=list)
     added: list[tuple[KahaDestination, str]] = field(default_factory=list)
-    """Messages whose first record is in the segment: none of them may exist."""
+    """The messages that were added in the segment; none of them may still exist."""
 
 
 class AckCompaction:
-    """Counts the cleanups that deleted nothing, and moves acknowledgements when it is due."""
+    """Counts cleanups that deleted nothing, and moves acknowledgements when that is due."""
 
     def __init__(self, db: MessageDatabase, settings: KahaDBSettings) -> None:
         self._db = db
@@ -81,7 +82,7 @@ class AckCompaction:
         self._without_gc = 0
         self._end = 0
         self._examined = 0
-        """The last segment that was looked at."""
+        """The last segment that was examined."""
 
     def note(self, *, freed: bool) -> None:
         """Record whether a cleanup deleted anything."""
@@ -101,10 +102,10 @@ class AckCompaction:
         )
 
     async def run(self, candidates: Iterable[int]) -> int | None:
-        """Move the acknowledgements of one of the segments, the first that allows it.
+        """Move the acknowledgements out of the first segment that allows it.
 
-        Returns its number: it can be deleted once the new records are durable. None: none of
-        those that were examined allows it.
+        Return its number: it can be deleted once the new records are durable. Return None if no
+        examined segment allows it.
         """
         self._without_gc = 0
         db = self._db
@@ -131,7 +132,7 @@ class AckCompaction:
         keys = [remove.subscription_key]
         index = self._db.index.lookup(remove.destination)
         if isinstance(index, TopicIndex) and index.find(remove.message_id) is None:
-            # A retroactive subscription added in between did not get it, but would in a replay.
+            # A retroactive subscription added in between would get the message in a replay.
             keys += [
                 key
                 for key, subscription in index.subscriptions.items()
@@ -146,7 +147,7 @@ class AckCompaction:
                 segments.add_reference(location.file_id, target)
 
     def _is_allowed(self, movable: Movable, file_id: int) -> bool:
-        """Return whether no message exists that the moved records, or their absence, affect."""
+        """Return whether moving the records would leave all existing messages unaffected."""
         return not self._ids_in_use(movable.removes, file_id) and not any(
             self._find(destination, message_id) for destination, message_id in movable.added
         )
@@ -185,9 +186,9 @@ class AckCompaction:
 def movable_acks(
     commands: Iterable[KahaCommand], begun: set[KahaTransactionInfo]
 ) -> Movable | None:
-    """Return the effects of a segment; None: it has others than can be moved.
+    """Return the effects of a segment; None if some of them cannot be moved.
 
-    `begun` are the transactions that have records in older segments.
+    `begun` contains the transactions that have records in older segments.
     """
     open_removes: dict[KahaTransactionInfo, list[KahaRemoveMessageCommand]] = {}
     movable = Movable()

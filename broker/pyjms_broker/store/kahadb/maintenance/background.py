@@ -1,12 +1,12 @@
-"""The background tasks of an open store: checkpoints, cleanups, and watching its lock.
+"""Background tasks of an open store: checkpoints, cleanups, and the check of its lock.
 
     checkpoint   every `checkpoint_interval`, and as soon as 20,000 changes are in memory
-    cleanup      every `cleanup_interval`, when senders wait for the space that the store uses
+    cleanup      every `cleanup_interval`, when senders wait for store space
                  (`reclaim_soon`), and with the last checkpoint (`cleanup_on_stop`)
     lock         every `lock_keep_alive_period`
 
-A failed checkpoint is logged and tried again. While more than 20,000 changes wait for one that
-fails, the store is SUSPENDED; a damaged index fails it. (activemq-persistence K16, H2)
+A failed checkpoint is logged and retried. While checkpoints fail and more than 20,000 changes
+wait, the store is SUSPENDED; a damaged index makes it FAILED. (activemq-persistence K16, H2)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Maintenance:
     ) -> None:
         """Prepare the tasks.
 
-        `on_index_error` is called with the error that prevents checkpoints, and with None when
+        `on_index_error` is called with the error that makes checkpoints fail, and with None when
         they succeed again.
         """
         self._db = db
@@ -102,12 +102,12 @@ class Maintenance:
     def reclaim_soon(self) -> None:
         """Clean up soon, and compact acknowledgements if nothing else frees a segment.
 
-        It has no effect without a `cleanup_interval`.
+        Without a `cleanup_interval` it has no effect.
         """
         self._space_wanted.set()
 
     def report(self) -> list[SegmentReport]:
-        """Return what keeps each segment."""
+        """Return the reasons for which each segment is kept."""
         return with_keepers(self._db.index, self._cleanup.report())
 
     def _spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
@@ -142,7 +142,7 @@ class Maintenance:
         self._on_lock_lost()
 
     async def _attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Run it; a failure is logged and returned as False."""
+        """Run `work`; log a failure and return False."""
         if self._db.journal.state is StoreState.FAILED:
             return True
         error = await run_logged(work, f"A checkpoint of {self._db.journal.directory}")

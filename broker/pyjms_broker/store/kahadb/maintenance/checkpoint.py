@@ -1,9 +1,9 @@
-"""Writes index checkpoints: what only the journal and memory have goes into the database.
+"""Index checkpoints, which write the index changes in memory to the database.
 
-The order is what makes them safe. The changes are collected on the loop, up to the last record
-appended; then the journal is synced; only then a worker thread writes the changes, in one
-transaction of the database. So the index on the disk never knows more than the journal. A
-failed checkpoint is kept and written before the next one begins. (activemq-persistence K16)
+The order makes them safe. The changes up to the last appended record are collected on the loop;
+then the journal is synced; only then a worker thread writes the changes in one database
+transaction. The index on disk is therefore never ahead of the journal. A failed checkpoint is kept
+and written before the next one begins. (activemq-persistence K16)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = get_logger(__name__)
 
 
 class Checkpoint:
-    """Writes checkpoints, one at a time. Belongs to the loop."""
+    """Writes checkpoints, one at a time. Use it on the loop."""
 
     def __init__(self, db: MessageDatabase) -> None:
         self._db = db
@@ -35,7 +35,7 @@ class Checkpoint:
         """Write all changes so far; with `sync` they survive a power failure.
 
         Raises:
-            OSError: the index cannot be written; the next call tries again.
+            OSError: the index cannot be written; the next call retries.
             ResourceAllocationException: the journal has failed.
         """
         async with self._lock:
@@ -62,7 +62,7 @@ class Checkpoint:
             self._pending = None
 
     async def reclaim(self) -> None:
-        """Remove the backlog of deleted subscriptions, a piece at a time."""
+        """Remove the backlogs of deleted subscriptions in increments."""
         for topic in self._db.index.destinations():
             while isinstance(topic, TopicIndex) and topic.is_reclaiming:
                 topic.reclaim()

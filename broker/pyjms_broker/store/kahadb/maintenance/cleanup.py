@@ -1,31 +1,29 @@
-"""Deletes journal segments that are no longer needed.
+"""Deletion of journal segments that are no longer needed.
 
 Theory of operation
 -------------------
 
-The journal is never rewritten; space is reclaimed by deleting whole segments. A segment is
-needed if
+The journal is never rewritten; space is reclaimed by deleting whole segments. A segment is needed
+if
 
-- it is current: the last one, or the last one that the index on the disk covers;
+- it is current: the last one, or the last one that the index on disk covers;
 - it holds a message that has not been removed (`DestinationIndex.files` counts them);
 - it holds the record of a durable subscription;
 - it lies between the first and the last record of an open transaction; or
-- it refers to another segment that is needed (`SegmentReferences`): it removes or ends
-  something that would come back to life in a replay without it. This is applied transitively.
+- it refers to another needed segment (`SegmentReferences`): it removes or ends something that a
+  replay without it would restore. This is applied transitively.
 
-One cleanup does, in this order:
+A cleanup has these steps:
 
-1. Reclaim the backlog of deleted subscriptions, and write a checkpoint, so that the index on the
-   disk needs no old segment.
-2. Move the records of idle subscriptions (nothing pending) to the end if they alone keep the
-   oldest segment.
-3. Determine the segments that are not needed. If there are none, and there were none for some
-   cleanups, compact acknowledgements: `AckCompaction` frees one more segment.
-4. Write duplicate ids again whose records are about to go, and a second, synced checkpoint:
-   neither the journal nor the index may need the segments after a power failure.
-5. Delete them, the oldest first: a segment goes only after all it refers to.
-
-A crash between any two steps leaves more segments than needed, never fewer.
+1. Reclaim the backlogs of deleted subscriptions, and write a checkpoint, so that the index on disk
+needs no old segment.
+2. Rewrite the records of idle subscriptions (nothing pending) at the end of the journal if only
+they keep the oldest segment.
+3. Determine the segments that are not needed. If there are none, as in some cleanups before,
+compact acknowledgements: `AckCompaction` frees one more segment.
+4. Rewrite the duplicate ids whose records are about to be deleted, and write a second, synced
+checkpoint: neither the journal nor the index may need the segments after a power failure.
+5. Delete the segments, oldest first: each one only after all segments to which it refers.
 (activemq-persistence K17, K18)
 """
 
@@ -55,9 +53,8 @@ class SegmentKeeper(NamedTuple):
     """A destination with messages in a segment.
 
     Args:
-        messages: their number.
-        oldest: the id of the first of them; None: it is far behind the first message of the
-            destination.
+        messages: the number of messages.
+        oldest: the id of the first one; None if it is far behind the destination's first message.
     """
 
     destination: Destination
@@ -66,18 +63,18 @@ class SegmentKeeper(NamedTuple):
 
 
 class SegmentReport(NamedTuple):
-    """What keeps a segment; if everything is empty it can be deleted."""
+    """The reasons for which a segment is kept; if all fields are empty it can be deleted."""
 
     file_id: int
     current: bool
-    """It is being written, or the index on the disk ends there."""
+    """Whether it is being written, or the index on disk ends in it."""
     messages: int
     subscriptions: list[str]
     transactions: bool
     refers_to: list[int]
-    """Needed segments to which it refers: it removes or ends what they hold."""
+    """The needed segments to which it refers, because it removes or ends something in them."""
     keepers: Sequence[SegmentKeeper] = ()
-    """The destinations with the most messages in it, of the oldest segments (`with_keepers`)."""
+    """The destinations with the most messages in it; only for the oldest segments."""
 
     @property
     def needed(self) -> bool:
@@ -99,9 +96,9 @@ def segment_reports(
     *,
     idle_subscriptions: bool = True,
 ) -> list[SegmentReport]:
-    """Return for each segment what keeps it.
+    """Return for each segment the reasons for which it is kept.
 
-    `last` is the segment being written; `open_files` hold records of open transactions.
+    `last` is the segment being written; `open_files` are those with records of open transactions.
     """
     messages = index.segments.message_counts()
     subscriptions: dict[int, list[str]] = {}
@@ -147,7 +144,7 @@ def _subscriptions(index: StoreIndex) -> list[tuple[TopicIndex, SubscriptionInde
 
 
 class Cleanup:
-    """Deletes segments that are no longer needed. Belongs to the loop."""
+    """Deletes segments that are no longer needed. Use it on the loop."""
 
     def __init__(
         self,
@@ -162,9 +159,9 @@ class Cleanup:
         self._compaction = AckCompaction(db, settings)
 
     async def run(self, *, is_space_wanted: bool = False) -> list[int]:
-        """Delete the segments that are not needed and return their numbers.
+        """Delete the segments that are not needed, and return their numbers.
 
-        Where there are none and `is_space_wanted`, acknowledgements are compacted at once.
+        If there are none, `is_space_wanted` makes it compact acknowledgements at once.
 
         Raises:
             OSError: the index cannot be written.
@@ -179,14 +176,14 @@ class Cleanup:
             segments = [] if moved is None else [moved]
         if segments:
             self._rewrite_duplicate_ids(segments)
-            # durable: what was rewritten, and an index that needs none of the segments
+            # make the rewritten records durable, and an index that needs none of the segments
             await self._checkpoint.write(sync=True)
             await self._delete(segments)
         self._compaction.note(freed=bool(segments))
         return segments
 
     def report(self, *, idle_subscriptions: bool = True) -> list[SegmentReport]:
-        """Return for each segment, the oldest first, what keeps it."""
+        """Return the reasons for which each segment is kept, oldest segment first."""
         db = self._db
         last = db.journal.written.file_id if db.last is None else db.last.file_id
         return segment_reports(
@@ -230,7 +227,7 @@ class Cleanup:
 
     async def _delete(self, segments: list[int]) -> None:
         await wait_for(self._db.journal.barrier(sync=True))
-        for file_id in segments:  # the oldest first: a segment goes after all it refers to
+        for file_id in segments:  # oldest first: each one after all segments to which it refers
             await self._db.journal.delete(file_id)
             self._db.index.segments.remove(file_id)
         logger.debug("Deleted segments: %s", segments)

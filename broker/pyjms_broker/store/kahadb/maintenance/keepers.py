@@ -1,4 +1,4 @@
-"""Whose messages keep the segments of the journal, and which message in each is the oldest."""
+"""The destinations whose messages keep journal segments, and each one's oldest message."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pyjms_broker.store.kahadb.maintenance.cleanup import SegmentKeeper, Segment
 __all__ = ["with_keepers"]
 
 _SEGMENTS: Final = 50
-"""The oldest segments, for which this is found out: they are what a full disk is about."""
+"""The number of segments examined: the oldest ones, which matter when a disk is full."""
 _DESTINATIONS: Final = 5
-"""Destinations that are named for each segment."""
+"""The maximum number of destinations listed for each segment."""
 _EXAMINED: Final = 1000
-"""Messages of a destination among which the oldest one of a segment is looked for."""
+"""The number of a destination's messages searched for the oldest one in a segment."""
 
 
 def with_keepers(index: StoreIndex, reports: Iterable[SegmentReport]) -> list[SegmentReport]:
-    """Return the reports; the oldest ones with the destinations that have the most messages."""
+    """Add to the reports of the oldest segments the destinations with the most messages."""
     found = list(reports)
     needed = [report.file_id for report in found if report.messages][:_SEGMENTS]
     by_segment: dict[int, list[DestinationIndex]] = {file_id: [] for file_id in needed}
@@ -52,7 +52,7 @@ def _keepers(
 
 
 def _firsts(destination: DestinationIndex) -> dict[int, str]:
-    """Return the first message in each segment, among the first ones of the destination."""
+    """Return the first message in each segment, from the destination's first messages."""
     found: dict[int, str] = {}
     for entry in destination.page(None, _EXAMINED):
         found.setdefault(entry.file_id, entry.message_id)

@@ -1,4 +1,4 @@
-"""Bringing the index up to date with the journal when a store is opened."""
+"""Recovery: the index is brought up to date with the journal when a store is opened."""
 
 from pyjms_broker.store.kahadb.recovery.recovery import (
     Progress,

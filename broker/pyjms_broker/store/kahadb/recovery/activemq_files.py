@@ -1,9 +1,8 @@
-"""Preparing a directory that ActiveMQ has used, and leaving it usable for ActiveMQ.
+"""Preparation of a directory that ActiveMQ has used, which stays usable for ActiveMQ.
 
-ActiveMQ trusts its index if there is one. So its index is archived before our first write;
-without it ActiveMQ replays the journal. An index of ActiveMQ's in the directory also shows that
-ActiveMQ has written to the journal since our last start. (decisions D7; activemq-persistence K1,
-K27)
+ActiveMQ trusts its index if there is one. Its index is therefore archived before our first write;
+without it, ActiveMQ replays the journal. The presence of ActiveMQ's index also shows that ActiveMQ
+has written to the journal since our last start. (decisions D7; activemq-persistence K1, K27)
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _ARCHIVE: Final = "activemq-index"
 def archive_activemq_index(
     directory: Path, disk: Disk, index_directory: Path | None = None
 ) -> bool:
-    """Move ActiveMQ's index into the directory `activemq-index`; returns whether there was one.
+    """Move ActiveMQ's index to the directory `activemq-index`; return whether there was one.
 
-    An index archived before is replaced. Blocks.
+    A previously archived index is replaced. Blocks.
 
     Raises:
         OSError: it cannot be moved.
@@ -53,7 +52,7 @@ def delete_files(directory: Path, index_directory: Path, disk: Disk) -> None:
     """Delete the journal and all indexes, ours and ActiveMQ's. Blocks.
 
     Raises:
-        OSError: something cannot be deleted.
+        OSError: a file cannot be deleted.
     """
     for folder in {directory, index_directory}:
         names = disk.names(folder)

@@ -1,9 +1,9 @@
-"""Finds out what is lost when a journal ends before what its index covers.
+"""Detection of data loss when a journal ends before the last record that its index covers.
 
-The index is written only when the journal is durable up to the record that it covers. So a journal
-that ends before has lost its last segments, or the end of its last one. The index still knows which
-messages these held. It does not say so of another journal's index: of that, no message is found at
-its location.
+The index is written only when the journal is durable up to the record that it covers. A journal
+that ends earlier has therefore lost its last segments, or the end of its last segment, and the
+index still lists the lost messages. An index that belongs to another journal is recognized by the
+fact that none of its messages is found at its location.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _NAMED: Final = 20
 
 
 class LostEnd(NamedTuple):
-    """What the index covers and the journal does not hold."""
+    """Data that the index covers but the journal does not contain."""
 
     segments: tuple[int, ...]
-    """Missing or empty segments; none if the last one was truncated."""
+    """The missing or empty segments; empty if the last one was truncated."""
     text: str
-    """Where the journal ends, and what is lost, as far as the index knows."""
+    """The end of the journal, and the lost messages that the index knows, in words."""
 
 
 def find_lost_end(
@@ -41,17 +41,17 @@ def find_lost_end(
     *,
     is_empty_missing: bool = True,
 ) -> LostEnd | None:
-    """Return what is lost; None: nothing, or the index is that of another journal. Blocks.
+    """Return the lost data; None if there is none, or the index is another journal's. Blocks.
 
     Args:
         index: the index, as it was opened.
         end: where the journal ends.
         read: returns the payload of a record before the end.
-        is_empty_missing: whether a last segment without a batch counts as missing; not where
+        is_empty_missing: whether a last segment without a batch counts as missing; False if
             the journal is never synced.
     """
     known = index.covered()
-    if known is None or known[0] < end or not _is_of_journal(index, end, read):
+    if known is None or known[0] < end or not _matches_journal(index, end, read):
         return None
     covered = known[0]
     has_end = bool(end.offset) or not is_empty_missing
@@ -68,14 +68,14 @@ def find_lost_end(
     )
 
 
-def _is_of_journal(index: StoreIndex, end: Location, read: Callable[[Location], bytes]) -> bool:
-    """Whether the index's messages are where it says; true if none are left to compare."""
+def _matches_journal(index: StoreIndex, end: Location, read: Callable[[Location], bytes]) -> bool:
+    """Return whether the index's locations have its messages; True if it has no messages."""
     found = True
     for entry in islice(_entries_before(index, end), _SAMPLES):
         try:
             command = decode_command(read(entry.location))
         except JMSException:
-            found = False  # damaged, or another journal: another message shows which
+            found = False  # damage, or another journal: the next message will tell
             continue
         if isinstance(command, KahaUpdateMessageCommand):
             command = command.message
@@ -95,7 +95,7 @@ def _entries_before(index: StoreIndex, end: Location) -> Iterator[IndexEntry]:
 
 
 def _losses(destination: DestinationIndex, end: Location) -> str:
-    """Return which messages of a destination are lost; empty: none."""
+    """Describe the lost messages of a destination; empty if there are none."""
     lost = [entry.position for entry in destination.entries() if entry.location >= end]
     if not lost:
         return ""

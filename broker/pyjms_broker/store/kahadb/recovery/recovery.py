@@ -1,29 +1,27 @@
-"""Opens the index of an open journal: brings it up to date, or rebuilds it.
+"""Opening of an open journal's index, which is brought up to date or rebuilt.
 
 Theory of operation
 -------------------
 
-The journal is the source of truth; the index on the disk is a checkpoint of it. With the
-checkpoint the database keeps the location of the last record it covers and that record's CRC-32.
-At the start:
+The journal is the source of truth; the index on disk is a checkpoint of it. The checkpoint includes
+the location of the last record that it covers and that record's CRC-32. At the start:
 
-1. The index is opened. It is discarded if it is damaged, of another version, or if a rebuild is
-   forced: by a setting, or because ActiveMQ has written to the journal since.
-2. It is trusted if the covered record is still in the journal with the same digest, and no
-   segment behind it is missing. Otherwise the journal was exchanged, truncated, or restored from
-   a backup, and the index is rebuilt from the first segment. If the journal ends before the covered
-   record, its end is lost (`find_lost_end`): missing segments make the start fail, as in step 4.
-3. The records behind the covered one are replayed (`Replay`), from the first record of the
-   oldest transaction that was open at the checkpoint: its operations are needed at its commit.
-   Records are read in a worker thread, 2,000 at a time, and applied on the loop. A checkpoint is
-   written whenever 20,000 changes have gathered, so memory is bounded, and an interrupted
-   recovery continues where it was.
-4. Every message of the index must be in a segment that exists, and not in a damaged part of one;
-   otherwise the start fails, or with `ignore_missing_journalfiles` drops those messages.
-5. Transactions that are still open are rolled back, prepared ones wait for their end.
-
-Replaying is idempotent: the same journal always gives the same index, so a crash at any point of
-this only costs time. (activemq-persistence K20 to K23)
+1. The index is opened. It is discarded if it is damaged or has another version, or if a rebuild is
+forced, either by a setting or because ActiveMQ has written to the journal since.
+2. It is trusted if the covered record is still in the journal with the same digest, and no segment
+behind it is missing. Otherwise the journal was replaced, truncated, or restored from a backup,
+and the index is rebuilt from the first segment. If the journal ends before the covered record,
+its end is lost (`find_lost_end`): missing segments make the start fail, as in step 4.
+3. The records behind the covered one are replayed (`Replay`). The replay begins at the first record
+of the oldest transaction that was open at the checkpoint, whose operations are needed at its
+commit. Records are read in a worker thread, 2,000 at a time, and applied on the loop. A
+checkpoint is written after every 20,000 changes, so memory is bounded, and an interrupted
+recovery continues where it stopped.
+4. Every message of the index must be in an existing, undamaged part of a segment. Otherwise the
+start fails, or with `ignore_missing_journalfiles` drops those messages.
+5. Open transactions are rolled back; prepared ones wait for their transaction manager.
+Replaying is deterministic: the same journal always gives the same index, so a crash during recovery
+only costs time. (activemq-persistence K20 to K23)
 """
 
 from __future__ import annotations
@@ -74,12 +72,12 @@ class Recovered(NamedTuple):
 
 
 def record_digest(payload: bytes) -> int:
-    """Return the digest that tells the covered record from another one at its location."""
+    """Return the digest that distinguishes the covered record from others at its location."""
     return zlib.crc32(payload)
 
 
 def discard_index(index: StoreIndex, path: Path, *, archive: bool) -> None:
-    """Delete an unusable index, or move it into the directory `corrupted` beside it. Blocks."""
+    """Delete an unusable index, or move it to the directory `corrupted` beside it. Blocks."""
     index.close()
     if archive and path.exists():
         kept = path.parent / _CORRUPTED
@@ -96,7 +94,7 @@ async def recover_store(
     forced: bool = False,
     progress: Progress | None = None,
 ) -> Recovered:
-    """Open the index at `path` and bring it up to the journal's end; `forced`: rebuild it.
+    """Open the index at `path` and bring it up to date; with `forced`, rebuild it.
 
     Raises:
         ResourceAllocationException: the journal cannot be read, or segments are missing
@@ -148,7 +146,7 @@ async def _replay(
 
 
 def _check_end(journal: Journal, index: StoreIndex, *, ignore: bool) -> None:
-    """Check that the journal does not end before what the index covers.
+    """Check that the journal does not end before the last record that the index covers.
 
     Raises:
         ResourceAllocationException: its last segments are missing, and `ignore` is not set.
@@ -171,9 +169,9 @@ def _missing(file_ids: Iterable[int], losses: str = "") -> ResourceAllocationExc
 
 
 def _covered(journal: Journal, index: StoreIndex) -> Location | None:
-    """Return the location up to which the index can be trusted; None: rebuild it.
+    """Return the location up to which the index can be trusted; None if it must be rebuilt.
 
-    Reads one record; one that cannot be read counts as missing.
+    It reads that record; an unreadable record counts as missing.
     """
     known = index.covered()
     if known is None:
@@ -240,7 +238,7 @@ async def _write(index: StoreIndex, last: Location, digest: int) -> None:
 
 
 def _open(index: StoreIndex, path: Path, *, forced: bool, archive: bool) -> None:
-    """Open the index; a damaged one, or with `forced` any, is replaced by an empty one. Blocks.
+    """Open the index; replace it by an empty one if it is damaged or `forced` is set. Blocks.
 
     Raises:
         OSError: it can be neither opened nor created.

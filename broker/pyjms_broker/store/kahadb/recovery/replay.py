@@ -1,29 +1,29 @@
-"""Replays a journal's records into an index, written by this store or by ActiveMQ.
+"""Replay of a journal, written by this store or by ActiveMQ, into an index.
 
 Theory of operation
 -------------------
 
-Records are applied in the order of the journal through the same `IndexUpdater` that the running
-store uses; see there for why both give the same index.
+Records are applied in journal order through the same `IndexUpdater` that the running store uses;
+see there for the reason why both give the same index.
 
-Covered records. A replay that continues an index begins at the oldest transaction that was open
-at its checkpoint, before the covered location. Up to that location only records of transactions
-count (they fill `transactions`); all others are in the index already.
+Covered records. A replay that continues an index begins at the oldest transaction that was open at
+its checkpoint, before the covered location. Up to that location only the records of transactions
+are used (they fill `transactions`); all others are already in the index.
 
-Transactions. Operations are collected in `transactions` by transaction id and applied at the
-commit record; a rollback drops them. A trace record in front of a commit says which of its
-additions were duplicates, and how many messages it has in each segment, should some of them have
-been deleted. Transactions that are still open at the end are the caller's to resolve.
+Transactions. Operations are collected in `transactions` by transaction id and applied at the commit
+record; a rollback drops them. A trace record before a commit says which of its additions were
+duplicates, and how many messages it has in each segment, in case some of the segments have been
+deleted. The caller resolves the transactions that are still open at the end.
 
-Arrival numbers. Trace records at the beginning of each segment hold all destinations' next
-numbers, so the numbering continues across deleted segments. ActiveMQ writes no such records:
-where a segment is missing and the next one does not begin with numbers, each destination starts
-a new epoch, and readers that remember numbers (Spark) see by the epoch that theirs are void.
+Arrival numbers. Trace records at the beginning of each segment contain all destinations' next
+numbers, so the numbering continues across deleted segments. ActiveMQ writes no such records: where
+a segment is missing and the next one does not begin with numbers, each destination starts a new
+epoch, which tells readers that store numbers (Spark) that theirs are no longer valid.
 (activemq-persistence K21, K22)
 
-Removed destinations. The record of a removal goes with its segment, while an older segment, which
-a message of another destination keeps, still names the destination in its header. So a new index
-forgets at each header what is empty and not in it.
+Removed destinations. The record of a removal is deleted with its segment, while an older segment
+that is kept for another destination's message still lists the destination in its header. At each
+header, a new index therefore drops the empty destinations that are not listed in it.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ _NOWHERE: Final = Location(0, -1)
 
 
 class Replay:
-    """One pass over a journal. `transactions` are the open ones at the current record."""
+    """One pass over a journal. `transactions` are those open at the current record."""
 
     def __init__(
         self, updater: IndexUpdater, record_format: RecordFormat, covered: Location | None = None
     ) -> None:
-        """Continue behind `covered`; None: the index is new, the pass starts with the journal."""
+        """Continue behind `covered`; None for a new index: replay the whole journal."""
         self.transactions: dict[TransactionId, OpenTransaction] = {}
         self.applied = 0
         self._updater = updater
@@ -109,8 +109,8 @@ class Replay:
         """Apply the next record.
 
         Raises:
-            RemoteProtocolError, ValueError, LookupError, TypeError: it is damaged, though its
-                batch is not.
+            RemoteProtocolError, ValueError, LookupError, TypeError: the record is damaged,
+                although its batch is not.
         """
         command = decode_command(payload)
         if location.file_id != self._file_id:
@@ -304,7 +304,7 @@ class Replay:
             destination = self._destination(KahaDestination(int(kind), name), location)
             last = following - 1
             if key in self._renumbered and destination.count:
-                # Messages numbered in the new epoch are here already: the epoch stays.
+                # The index already has messages numbered in the new epoch: keep the epoch.
                 destination.begin(destination.epoch, max(last, destination.last_arrival))
                 continue
             self._renumbered.discard(key)

@@ -1,11 +1,11 @@
-"""Messages that are appended to the journal when its next write begins, unless consumed before.
+"""Late additions: messages that are journaled when the next write begins, unless consumed before.
 
 Theory of operation
 -------------------
 
-While one write is on its way to the disk, queues dispatch what arrives, and fast consumers may
-acknowledge it before its own write begins. Such a message is neither added nor removed: the
-journal has no record of it, and its sender is answered, since it was consumed.
+While one write is in progress, queues dispatch the messages that arrive, and fast consumers may
+acknowledge a message before its own write begins. Such a message is neither added nor removed: the
+journal has no record of it, and its sender gets a response because it was consumed.
 (activemq-persistence K14)
 
 A late addition has its position as soon as it arrives, but is not in the index yet:
@@ -14,9 +14,9 @@ A late addition has its position as soon as it arrives, but is not in the index 
     the job starts write    appended and indexed, in the order of the numbers
     acknowledged   cancel   its waiter is completed; the number stays unused
 
-Whatever needs the journal or the index complete calls `write` first: reads, commits and prepares,
-barriers, checkpoints. Numbers that stayed unused are skipped in the journal by an arrivals record,
-so that a replay gives the same numbers.
+Operations that need the complete journal or index call `write` first: reads, commits and prepares,
+barriers, checkpoints. Unused numbers are skipped in the journal by an arrivals record, so that a
+replay assigns the same numbers.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ __all__ = ["LateAdds", "QueueLateAdds"]
 
 _MOST: Final = 1000
 _MOST_BYTES: Final = 4 << 20
-"""What waits beyond that is given to the journal, which knows when too much waits."""
-_tuple: Final = tuple.__new__  # half the price of Position(...)
+"""Above these limits, messages are passed to the journal, which detects congestion."""
+_tuple: Final = tuple.__new__  # takes half the time of Position(...)
 
 
 class LateAdds:
-    """The late additions of all queues of a store. Belongs to the loop."""
+    """The late additions of all queues of a store. Use it on the loop."""
 
     def __init__(self, db: MessageDatabase) -> None:
         self.db = db
         self.count = 0
         self.size = 0
         self.queues: dict[QueueLateAdds, None] = {}
-        """Those that have any."""
+        """The queues that have late additions."""
         self._cancelled: list[Completion] = []
 
     def write(self) -> None:
-        """Append all, with their waiters. After a failure of the journal the waiters get it."""
+        """Append all of them, with their waiters, which get the error if the journal fails."""
         if self.queues:
             for queue in self._take():
                 queue.write()
 
     def discard(self) -> list[Completion]:
-        """Drop all and return their waiters: the journal has failed."""
+        """Drop all of them, because the journal has failed; return their waiters."""
         return [waiter for queue in self._take() for waiter in queue.discard()]
 
     def _take(self) -> dict[QueueLateAdds, None]:
@@ -65,7 +65,7 @@ class LateAdds:
         return queues
 
     def cancelled(self, waiter: Completion) -> None:
-        """Complete the waiter of a consumed message, after what the loop is doing now."""
+        """Complete the waiter of a consumed message, in the next iteration of the loop."""
         if not self._cancelled:
             self.db.journal.call_next(self._complete)
         self._cancelled.append(waiter)
@@ -85,7 +85,7 @@ class _LateAdd(NamedTuple):
 
 
 class QueueLateAdds:
-    """Those of one queue, in the order of their numbers."""
+    """The late additions of one queue, ordered by number."""
 
     __slots__ = ("_announce", "_index", "_last", "_late", "_visible", "adds")
 
@@ -129,11 +129,11 @@ class QueueLateAdds:
         return position
 
     def mark_visible(self, arrival: int) -> None:
-        """Record that one of them is visible."""
+        """Record that the message with this number is visible."""
         self._visible.add(arrival)
 
     def cancel(self, message_id: str) -> bool:
-        """Forget a message that was consumed; return whether it was among them."""
+        """Drop a message that was consumed; return whether it was a late addition."""
         add = self.adds.pop(message_id, None)
         if add is None:
             return False
@@ -148,7 +148,7 @@ class QueueLateAdds:
         return True
 
     def write(self) -> None:
-        """Append all; called by `LateAdds`."""
+        """Append all of them; called by `LateAdds`."""
         adds, self.adds = self.adds, {}
         visible, self._visible = self._visible, set()
         db, index = self._late.db, self._index
@@ -167,13 +167,13 @@ class QueueLateAdds:
         db.journal.add_waiters(appended)
 
     def _skip_to(self, arrival: int, index: DestinationIndex) -> None:
-        """Have a replay leave out the numbers of consumed messages, too."""
+        """Append a record that makes a replay skip the numbers of consumed messages."""
         record = trace_record(ARRIVALS, {index.key: [index.epoch, arrival]})
         self._late.db.append(record, lazy=True)
         index.begin(index.epoch, arrival - 1)
 
     def discard(self) -> list[Completion]:
-        """Drop all and return their waiters; called by `LateAdds`."""
+        """Drop all of them and return their waiters; called by `LateAdds`."""
         adds, self.adds = self.adds, {}
         self._visible.clear()
         return [add.waiter for add in adds.values()]

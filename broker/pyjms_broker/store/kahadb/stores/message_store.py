@@ -1,4 +1,4 @@
-"""The messages of one queue in the journal. (activemq-persistence S2, K13)"""
+"""The store of a queue in a KahaDB journal. (activemq-persistence S2, K13)"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["KahaDBMessageStore"]
 
 
 class KahaDBMessageStore:
-    """The store of a queue; `KahaDBTopicMessageStore` adds what topics need."""
+    """The store of a queue; `KahaDBTopicMessageStore` extends it for topics."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class KahaDBMessageStore:
         prioritized: bool,
         late: LateAdds | None = None,
     ) -> None:
-        """Open the store; with `late`, what is consumed before it is written is never written."""
+        """Open the store; with `late`, messages consumed before they are written stay unwritten."""
         self.destination = destination
         self._db = db
         self._transactions = transactions
@@ -51,12 +51,12 @@ class KahaDBMessageStore:
         self._index: DestinationIndex = db.destination(self._kaha, prioritized)
         self._late = None if late is None else QueueLateAdds(late)
         self.is_removed = False
-        """Whether the destination was removed: this store accepts nothing more, a new one may."""
+        """Whether the destination was removed, so that this store ignores all further calls."""
 
     # -- writing
 
     def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
-        """See MessageStore. Completed by the journal; a duplicate once the first is durable."""
+        """See MessageStore. A duplicate's completion is that of the first message."""
         reference.position = None
         if self.is_removed:
             return COMPLETED
@@ -81,7 +81,7 @@ class KahaDBMessageStore:
         reference.raw_is_numbered = True
         payload = add_record(self._part, metadata[0], frame, message.priority, self._prioritized)
         waiter = Completion()
-        if late is not None and metadata.duplicate_id is None:  # those are remembered after it
+        if late is not None and metadata.duplicate_id is None:  # duplicate ids outlive the message
             reference.position = late.put(
                 self._index, metadata, payload, waiter, message.response_required
             )
@@ -103,7 +103,7 @@ class KahaDBMessageStore:
             self._index.mark_visible(position)
 
     def write_late(self) -> None:
-        """Append what waits for the next job: the index must be complete."""
+        """Append the messages that wait for the next job, so that the index is complete."""
         if self._late is not None and self._late.adds:
             self._db.journal.write_late()
 
@@ -155,7 +155,7 @@ class KahaDBMessageStore:
         if not index.count:
             return COMPLETED
         if self._transactions.has_journalled(self._kaha):
-            return self._remove_each()  # so that the numbers continue in a replay, too
+            return self._remove_each()  # so that the numbers also continue in a replay
         epoch, last = index.epoch, index.last_arrival
         window = index.duplicates
         duplicate_ids = [
@@ -198,14 +198,14 @@ class KahaDBMessageStore:
         return self._read(lambda: self._index.page(after, limit, skip))
 
     def _read(self, page: Callable[[], Sequence[IndexEntry]]) -> list[StoredMessage]:
-        """Return the messages of a page; once more if some were quarantined, to have it full."""
+        """Return the messages of a page; reads again if some were quarantined, to fill the page."""
         while True:
             entries = page()
             messages = self._db.read_entries(self._index, entries)
             if len(messages) == len(entries):
                 return messages
 
-    # -- figures
+    # -- statistics
 
     @property
     def message_count(self) -> int:
@@ -214,7 +214,7 @@ class KahaDBMessageStore:
 
     @property
     def message_size(self) -> int:
-        """Bytes of all messages, as memory usage counts them."""
+        """The size of all messages in bytes, as accounted in memory."""
         self.write_late()
         return self._index.size
 
@@ -226,5 +226,5 @@ class KahaDBMessageStore:
 
     @property
     def epoch(self) -> int:
-        """When the destination was created, in milliseconds; for ActiveMQ's, a journal location."""
+        """The creation time of the destination in ms; for ActiveMQ's, a journal location."""
         return self._index.epoch

@@ -1,4 +1,4 @@
-"""The messages of one topic in the journal, and its durable subscriptions.
+"""The store of a topic in a KahaDB journal, with its durable subscriptions.
 
 (activemq-persistence S3, K31)
 """
@@ -53,7 +53,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         return super().add_message(context, reference)
 
     def remove_all_messages(self, context: OperationContext) -> Completion:
-        """See MessageStore. Each message is removed, since the subscriptions stay."""
+        """See MessageStore. Messages are removed one by one, because the subscriptions remain."""
         return self._remove_each()
 
     def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> Completion:
@@ -102,7 +102,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         return found if found is not None and found.key == key else None
 
     def _check_owner(self, key: SubscriptionKey) -> None:
-        """Refuse a key that another subscription has: `a`, `b:c` has the same one as `a:b`, `c`."""
+        """Reject the key of another subscription: `a`, `b:c` and `a:b`, `c` have the same key."""
         known = self._index.subscriptions.get(subscription_key(*key))
         other = key if known is None else self._stored(known.info).key
         if other != key:

@@ -1,4 +1,4 @@
-"""Find out what keeps each segment from being deleted, for example when a disk is full.
+"""Analysis of what keeps each segment from being deleted, for example when a disk is full.
 
 (activemq-persistence K17, K18)
 """
@@ -20,25 +20,25 @@ __all__ = ["DestinationAudit", "JournalAudit", "SegmentAudit", "TransactionAudit
 
 
 class SegmentAudit(NamedTuple):
-    """A segment: what keeps it, its length in bytes, and its messages."""
+    """A segment: the reasons for keeping it, its length in bytes, and its messages."""
 
     report: SegmentReport
     size: int
     messages: dict[Destination, int]
-    """The number of messages in it by destination."""
+    """The number of messages by destination."""
 
 
 class DestinationAudit(NamedTuple):
-    """A destination with messages, and the segments that they keep."""
+    """A destination with messages, and the segments that its messages keep."""
 
     destination: Destination
     messages: int
     segments: list[int]
-    """The segments that have its messages."""
+    """The segments that contain its messages."""
     kept: list[int]
-    """These segments and all others that are kept because of them."""
+    """Those segments and all others that are kept because of them."""
     waiting_for: dict[str, int]
-    """Of a topic: the durable subscriptions with pending messages, and their numbers."""
+    """For a topic: the durable subscriptions with pending messages, and the numbers of these."""
 
 
 class TransactionAudit(NamedTuple):
@@ -50,16 +50,16 @@ class TransactionAudit(NamedTuple):
 
 
 class JournalAudit(NamedTuple):
-    """What keeps a journal's segments."""
+    """The reasons for which a journal's segments are kept."""
 
     segments: list[SegmentAudit]
     destinations: list[DestinationAudit]
-    """Those that keep the most segments come first."""
+    """Destinations that keep the most segments come first."""
     transactions: list[TransactionAudit]
 
 
 def audit_journal(folder: Path, snapshot: Snapshot) -> JournalAudit:
-    """Return what keeps each segment, and which segments each destination keeps.
+    """Return the reasons for keeping each segment, and the segments that each destination keeps.
 
     Raises:
         OSError: the directory cannot be read.

@@ -1,4 +1,4 @@
-"""Describe the differences between two indexes of the same journal in sentences."""
+"""Descriptions of the differences between two indexes of the same journal."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def messages_within(
 
 
 def differences(index: StoreIndex, rebuilt: StoreIndex) -> list[str]:
-    """Return how `index` differs from the one that was rebuilt from the journal."""
+    """Describe the differences between `index` and the one rebuilt from the journal."""
     found: list[str] = []
     wanted = {d.key: d for d in rebuilt.destinations()}
     there = {d.key: d for d in index.destinations()}
@@ -61,7 +61,7 @@ def differences(index: StoreIndex, rebuilt: StoreIndex) -> list[str]:
         ours, theirs = there.get(key), wanted.get(key)
         if ours is None or theirs is None:
             known = ours or theirs
-            assert known is not None, "the key is from one of them"
+            assert known is not None, "the key is from one of the indexes"
             where = "only in the index" if theirs is None else "not in the index"
             found.append(f"{_name(known)}: is {where}")
         else:

@@ -1,4 +1,4 @@
-"""List and count the records of a journal, never showing the bodies of messages."""
+"""Listing and counting of a journal's records, without the bodies of messages."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class RecordView(NamedTuple):
 
     location: Location
     size: int
-    """Bytes in the file, including the head."""
+    """The size in the file in bytes, including the record header."""
     kind: str
     destination: Destination | None
     details: tuple[str, ...]
     message_size: int = 0
-    """Bytes of the message's frame in an add or update."""
+    """The size of the message's frame in an add or update, in bytes."""
 
     @property
     def location_text(self) -> str:
@@ -91,7 +91,7 @@ class SegmentSummary:
     file_id: int
     size: int
     end: int = 0
-    """The end of its last sound batch."""
+    """The end of its last valid batch."""
     batches: int = 0
     records: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
@@ -113,7 +113,7 @@ class JournalSummary:
     segments: list[SegmentSummary] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
-    """Bytes of the records by kind."""
+    """The size of the records in bytes, by kind."""
     destinations: dict[Destination, DestinationSummary] = field(default_factory=dict)
     limited: bool = False
     """Whether reading stopped at the limit."""
@@ -141,7 +141,8 @@ def inspect_journal(
 ) -> JournalSummary:
     """Read the journal from `start` on and count the wanted records, at most `limit` of them.
 
-    `on_record` is called with each of them, `on_bytes` with how many more bytes were read. Blocks.
+    `on_record` is called with each of them, `on_bytes` with the number of bytes read since the last
+    call. Blocks.
 
     Raises:
         OSError: a segment cannot be read.
@@ -187,7 +188,7 @@ def _records(
 
 
 def view_record(record: JournalRecord) -> RecordView:
-    """Return a record in human-readable form, or why it cannot be decoded."""
+    """Return a record in human-readable form, or the reason why it cannot be decoded."""
     try:
         command = record.command()
         kind, destination, details = _describe(command)

@@ -1,4 +1,4 @@
-"""Find the journal directory that a command line names, lock it and read its segments."""
+"""Finding, locking and reading the journal directory that a command line names."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _OTHERS: Final = frozenset({"scheduler", "tmp_storage", "txstore", "data-archive
 
 
 class Segment(NamedTuple):
-    """One segment as it was when it was read; `data` is None if it had been deleted by then."""
+    """The contents of a segment when it was read; `data` is None if it had been deleted."""
 
     file_id: int
     data: bytes | None
 
     def reader(self, start: int = 0) -> SegmentReader:
-        """Return a reader of its bytes."""
+        """Return a reader of the segment's bytes."""
         return SegmentReader(self.data or b"", self.file_id, start=start)
 
 
 class ReadProgress:
-    """Reports at intervals how many more bytes of the segments were read."""
+    """Reports at intervals the number of bytes read since the last report."""
 
     def __init__(self, report: Callable[[int], None]) -> None:
         self._report = report
@@ -80,7 +80,7 @@ def job_folders_beside(journal: Path) -> list[Path]:
 def find_journal(path: Path) -> Path:
     """Return the journal directory: `path` itself, or the only one below it.
 
-    In a data directory that is `kahadb`, or `<broker>/KahaDB`.
+    In a data directory, that is `kahadb` or `<broker>/KahaDB`.
 
     Raises:
         ConfigurationException: the directory does not exist, or has no journal or several.
@@ -126,7 +126,7 @@ def _is_journal(path: Path) -> bool:
 
 
 def holds_jobs(folder: Path) -> bool:
-    """Return whether the journal is a job scheduler's, by the first record that is not a trace.
+    """Return whether the journal is a job scheduler's, judging by its first non-trace record.
 
     Raises:
         OSError: it cannot be read.
@@ -152,7 +152,7 @@ def refuse_jobs(folder: Path) -> None:
 
 
 def lock_journal(folder: Path, hint: str = "stop it") -> SharedFileLock:
-    """Acquire the store's lock, which keeps brokers out until it is released.
+    """Acquire the store's lock, which excludes brokers until it is released.
 
     Raises:
         ConfigurationException: a running broker has it.
@@ -165,7 +165,7 @@ def lock_journal(folder: Path, hint: str = "stop it") -> SharedFileLock:
 
 
 def has_activemq_index(folder: Path, index_directory: Path | None = None) -> bool:
-    """Whether ActiveMQ has used the store since we did, so that our index is out of date."""
+    """Return whether ActiveMQ was the last user of the store, so that our index is outdated."""
     folders = {folder, index_directory or folder}
     return any((each / name).exists() for each in folders for name in INDEX_FILES)
 
@@ -205,7 +205,7 @@ def read_segments(folder: Path, start: Location | None = None) -> Iterator[Segme
 
 
 def journal_end(folder: Path) -> Location:
-    """Return where the journal's last segment ends, at its last sound batch.
+    """Return the end of the last valid batch in the journal's last segment.
 
     Raises:
         OSError: it cannot be read.

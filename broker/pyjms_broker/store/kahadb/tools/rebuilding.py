@@ -1,4 +1,4 @@
-"""Rebuild a store's index from its journal, as a start without an index does."""
+"""Rebuilding of a store's index from its journal, as at a start without an index."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def offline_settings(folder: Path, index_directory: Path | None = None) -> KahaD
         # In a store with small segments the last one must not grow to the default length.
         max_file_length=min(max(longest, 1024), MAX_FILE_LENGTH) if longest else MAX_FILE_LENGTH,
         preallocation_scope=PreallocationScope.NONE,
-        ignore_no_space_errors=False,  # waiting for disk space would look like a hang
+        ignore_no_space_errors=False,  # a tool that waits for disk space would appear to hang
     )
     return KahaDBSettings(
         journal=journal,

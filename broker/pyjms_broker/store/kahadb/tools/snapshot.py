@@ -1,9 +1,9 @@
-"""A private index of a journal whose directory is only read.
+"""A private index of a journal; the journal's directory is only read.
 
-It starts from a copy of the store's index if that is usable, otherwise from an empty one, and is
-brought up to the end of the journal by the replay that a start uses. It is therefore also correct
-for the store of a running broker, as of when its segments were read, and for ActiveMQ's. Everything
-here blocks. (activemq-persistence K20 to K22)
+It begins as a copy of the store's index if that is usable, otherwise as an empty index, and is
+brought up to the end of the journal by the same replay as at a start. It is therefore also correct
+for ActiveMQ's stores, and for the store of a running broker at the time when the segments are read.
+All functions block. (activemq-persistence K20 to K22)
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Snapshot:
     """An index to which the journal's records are applied."""
 
     def __init__(self, index: StoreIndex, covered: Location | None) -> None:
-        """Continue an open index after `covered`, or from the start if that is None."""
+        """Continue an open index behind `covered`; None: from the beginning of the journal."""
         self.index = index
         self.format = RecordFormat(STORE_OPENWIRE_VERSION)
         self.replay = Replay(IndexUpdater(index), self.format, covered)
         self.last = covered
-        """The location of the last record applied."""
+        """The location of the last applied record."""
         self.start: Location | None = covered
-        """The first record that it needs; None: the first one of the journal."""
+        """The location of the first record to apply; None: the beginning of the journal."""
         if covered is not None and index.open_transactions is not None:
             self.start = min(covered, index.open_transactions)
 
@@ -58,7 +58,7 @@ class Snapshot:
         """Apply the next record; those before `start` are ignored.
 
         Raises:
-            RemoteProtocolError: it is damaged, though its batch is not.
+            RemoteProtocolError: it is damaged, although its batch is not.
         """
         if self.start is not None and record.location < self.start:
             return
@@ -70,7 +70,7 @@ class Snapshot:
             self.index.complete_checkpoint(frozen)
 
     def finish(self) -> None:
-        """Reclaim what removed subscriptions left, which the journal does not record."""
+        """Reclaim the backlogs of removed subscriptions, which the journal does not record."""
         for destination in self.index.destinations():
             while isinstance(destination, TopicIndex) and destination.is_reclaiming:
                 destination.reclaim()
@@ -100,16 +100,16 @@ def open_snapshot(
 ) -> Snapshot:
     """Return a snapshot of a journal, with its files in `scratch`; the caller closes it.
 
-    Damage that would make a start fail is skipped: the snapshot has everything that is sound.
-    `on_bytes` is called with how many more bytes were read.
+    Damage that would make a start fail is skipped: the snapshot contains all valid records.
+    `on_bytes` is called with the number of bytes read since the last call.
 
     Raises:
-        OSError: the journal cannot be read, or `scratch` not written to.
+        OSError: the journal cannot be read, or `scratch` cannot be written.
     """
     index = None
     covered = None
     if not has_activemq_index(folder, index_directory):
-        with suppress(IndexCorrupt):  # then it starts from an empty index
+        with suppress(IndexCorrupt):  # then begin with an empty index
             index = copy_index((index_directory or folder) / OUR_INDEX, scratch)
     if index is not None:
         covered = trusted_location(folder, index)
@@ -139,9 +139,9 @@ def open_snapshot(
 
 
 def copy_index(path: Path, scratch: Path) -> StoreIndex | None:
-    """Return an open copy of an index; None if there is none, or it keeps changing.
+    """Return an open copy of an index; None if there is no index, or it keeps changing.
 
-    Its files are copied, because SQLite would write beside them even to read.
+    Its files are copied, because SQLite would create files beside them even for reading.
 
     Raises:
         IndexCorrupt: it is damaged, or of another version.
@@ -180,7 +180,7 @@ def _stamps(path: Path) -> list[tuple[int, int] | None] | None:
 
 
 def trusted_location(folder: Path, index: StoreIndex) -> Location | None:
-    """Return up to where an index is valid, or None if it is not of this journal.
+    """Return the location up to which an index is valid; None if it is not this journal's.
 
     Raises:
         OSError: the directory cannot be read.

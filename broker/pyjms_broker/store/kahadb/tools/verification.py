@@ -1,7 +1,7 @@
-"""Check a journal and its index, and list every problem. Only reads; blocks.
+"""Verification of a journal and its index: every problem is listed. Only reads; blocks.
 
-The index is compared with one that is built from the journal at the same time. The same records are
-applied to both, so it does not matter if a broker is writing meanwhile.
+The index is compared with one that is built from the journal at the same time. Both get the same
+records, so a broker may write meanwhile.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from pyjms_broker.store.kahadb.tools.snapshot import Snapshot, copy_index, trust
 __all__ = ["Problem", "Verification", "verify_journal"]
 
 _TAIL_READS: Final = 10
-"""How often the end is read again; a write is finished long before that."""
+"""The number of times the end is read again; a write is finished long before the last."""
 _REASONS: Final = {
     "torn": "the bytes end within a batch",
     "checksum": "the batch's checksum is wrong",
@@ -68,13 +68,13 @@ class Problem(NamedTuple):
 
 @dataclass
 class Verification:
-    """What was checked, and the problems found."""
+    """The counts of what was checked, and the problems found."""
 
     segments: int = 0
     batches: int = 0
     records: int = 0
     messages: int | None = None
-    """Messages in the store; None if not counted, as in the journal of a job scheduler."""
+    """The number of messages; None if not counted, as in the journal of a job scheduler."""
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Remarks that are not problems."""
@@ -111,7 +111,7 @@ def verify_journal(
 def _snapshots(
     folder: Path, scratch: Path, index_directory: Path | None, found: Verification
 ) -> list[Snapshot]:
-    """Return a new index, and a copy of the store's if there is one to compare with."""
+    """Return a new index and, if it can be compared, a copy of the store's index."""
     for name in ("new", "copy"):
         (scratch / name).mkdir()
     path = (index_directory or folder) / OUR_INDEX
@@ -166,7 +166,7 @@ def _copy(
 
 
 def _check_sizes(folder: Path, found: Verification) -> None:
-    """Report empty segments, but for the last one: a crash may have left that one so."""
+    """Report empty segments, except for the last one, which a crash may have left empty."""
     sizes = {
         number: path.stat().st_size
         for path in folder.iterdir()
@@ -225,7 +225,7 @@ def _records(
 
 
 def _tail(reader: SegmentReader) -> Skipped | None:
-    """Return the range after the last sound batch, if something was written there."""
+    """Return the range behind the last valid batch, if something was written there."""
     last = reader.skipped[-1] if reader.skipped else None
     return last if last is not None and last.start >= reader.end else None
 
@@ -239,7 +239,7 @@ def _skipped_problem(skipped: Skipped) -> Problem:
 
 
 def _is_permanent(folder: Path, tail: Skipped) -> bool:
-    """Whether the journal's incomplete end is not just a write in progress."""
+    """Return whether the journal's incomplete end is more than a write in progress."""
     path = folder / segment_name(tail.file_id)
     for _ in range(_TAIL_READS):
         if not path.exists():
@@ -254,7 +254,7 @@ def _is_permanent(folder: Path, tail: Skipped) -> bool:
 
 
 def _decoding_problem(record: JournalRecord, record_format: RecordFormat) -> str | None:
-    """Decode the record completely; return the problem, or None if it is sound."""
+    """Decode the record completely; return the problem, or None if it is valid."""
     try:
         command = record.command()
         _decode_parts(command, record_format)

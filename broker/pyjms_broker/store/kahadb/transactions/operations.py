@@ -1,4 +1,4 @@
-"""The operations of a transaction: what each of its records will do at the commit.
+"""The operations of a transaction, which are applied at its commit.
 
 See `KahaDBTransactionStore` for when they are appended and applied. (activemq-persistence K15)
 """
@@ -53,9 +53,9 @@ class Operation:
     reference: MessageReference | None = None
     location: Location | None = None
     destination_removed: bool = field(default=False, init=False)
-    """Its destination was removed since; it is dropped at the commit."""
+    """Whether its destination was removed, so that the commit drops it."""
     dropped: bool = field(default=False, init=False)
-    """It is a duplicate, or its destination was removed: it does nothing."""
+    """Whether it has no effect: it is a duplicate, or its destination was removed."""
 
     def encode(
         self,
@@ -64,7 +64,7 @@ class Operation:
         transaction: bytes,
         xid: XATransactionId | None,
     ) -> bytes:
-        """Return its record's payload; with `xid` it contains the MessageAck that ActiveMQ needs.
+        """Return its record's payload; with `xid`, including the MessageAck that ActiveMQ needs.
 
         `part` and `transaction` are the encoded destination and transaction fields.
         """
@@ -92,32 +92,32 @@ class OpenTransaction:
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.journalled = 0
-        """How many of the operations, from the first on, have a record."""
+        """The number of leading operations that have a record."""
         self.size = 0
-        """Bytes of messages without a record."""
+        """The size of messages without a record, in bytes."""
         self.files: set[int] = set()
-        """The segments with its records."""
+        """The segments that contain its records."""
         self.first: Location | None = None
         self.last: Location | None = None
         self.prepared = False
         self.counts: dict[str, list[list[int]]] = {}
-        """Message counts by destination and segment, from a trace record; for a replay."""
+        """Message counts by destination and segment, from a trace record, for a replay."""
 
     def note_record(self, location: Location) -> None:
-        """Note the location of one of its records."""
+        """Add the location of one of its records."""
         self.files.add(location.file_id)
         if self.first is None:
             self.first = location
         self.last = location
 
     def has_journalled(self, key: str) -> bool:
-        """Return whether one of its records is about a destination."""
+        """Return whether one of its records concerns a destination."""
         return any(each.destination.key == key for each in self.operations[: self.journalled])
 
     def discard_destination(self, key: str, location: Location) -> None:
-        """Drop the operations on a destination, removed by the record at `location`.
+        """Drop the operations on a destination that the record at `location` removed.
 
-        That record is kept as long as the records that it voids.
+        That record is kept as long as the records that it invalidates.
         """
         written, waiting = self.operations[: self.journalled], self.operations[self.journalled :]
         if self.has_journalled(key):
@@ -150,7 +150,7 @@ def apply_operations(
 
 
 def _destination(updater: IndexUpdater, operation: Operation) -> DestinationIndex | None:
-    """Return its destination's index; only additions create one."""
+    """Return the index of an operation's destination; only additions create one."""
     if operation.kind is _ADD:
         return updater.index.destination(operation.destination, operation.prioritized)
     return updater.index.lookup(operation.destination)
@@ -202,7 +202,7 @@ class _Numbers:
             self._ends.append((destination, number - 1))
 
     def next(self, destination: DestinationIndex, file_id: int) -> int | None:
-        """Return the number of the next message from this segment; None: the usual one."""
+        """Return the number of the next message from this segment; None: the next one in order."""
         if not self._starts:
             return None
         key = (destination.key, file_id)

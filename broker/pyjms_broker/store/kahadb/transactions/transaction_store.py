@@ -1,4 +1,4 @@
-"""The open transactions of a KahaDB store, and how they end.
+"""The open transactions of a KahaDB store, up to their commit or rollback.
 
 Theory of operation
 -------------------
@@ -14,20 +14,21 @@ with the transaction's id in each record, at the latest by its prepare or commit
     prepared   restart                    -> prepared and `recovered`
     open       restart                    -> rolled back
 
-So a commit costs one sync however many messages it has, and a transaction that is rolled back
-early leaves no trace in the journal.
+A commit thus costs one sync regardless of the number of messages, and a transaction that is rolled
+back early leaves nothing in the journal.
 
-Nothing is applied to the index before the commit record is appended; then all operations are
-applied in the order in which they were called, and the messages get their arrival numbers. What
-a prepared transaction has acknowledged is hidden in the index until its end.
+Nothing is applied to the index before the commit record is appended. Then all operations are
+applied in the order of the calls, and the messages get their arrival numbers. Messages that a
+prepared transaction has acknowledged are hidden in the index until it ends.
 
-Duplicates are found at the end, too, since what matters is what is stored by then. Additions
-that are not in the journal yet are simply left out. Of those that are, a trace record in front
-of the commit lists which were dropped, so that a replay decides the same; it also has the number
-of messages in each segment, for a replay after some of these segments were deleted.
+Duplicates are also detected at the end, by comparison with the messages stored at that time.
+Duplicate additions that are not in the journal yet are simply omitted. Those that are in the
+journal are listed in a trace record before the commit, so that a replay drops them as well. The
+trace record also has the number of messages in each segment, for a replay after some of these
+segments were deleted.
 
-`OpenTransaction.first` determines what a recovery must read again: a checkpoint stores the
-oldest one with the index. (activemq-persistence K13, K15, K22, S6)
+`OpenTransaction.first` determines where a recovery must begin to read: a checkpoint stores the
+oldest one in the index. (activemq-persistence K13, K15, K22, S6)
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ __all__ = ["KahaDBTransactionStore"]
 
 _ADD: Final = OperationKind.ADD
 _SPILL: Final = 4 << 20
-"""Bytes of a transaction's messages above which they are journalled before its end."""
+"""The size of a transaction's messages, in bytes, above which they are journaled early."""
 
 
 class _DestinationIds:
-    """The ids that a transaction adds to one destination, while duplicates are searched."""
+    """The ids that a transaction adds to one destination, for the detection of duplicates."""
 
     __slots__ = ("duplicate_ids", "ids", "index", "is_unneeded")
 
@@ -74,7 +75,7 @@ class _DestinationIds:
 
 
 class KahaDBTransactionStore:
-    """The one transaction store of an adapter. Belongs to the loop."""
+    """The transaction store of an adapter. Use it on the loop."""
 
     def __init__(self, db: MessageDatabase) -> None:
         self._db = db
@@ -82,12 +83,12 @@ class KahaDBTransactionStore:
         self._open: dict[TransactionId, OpenTransaction] = {}
         self._recovered: dict[TransactionId, OpenTransaction] = {}
         self._positions: dict[tuple[Destination, str], Position] = {}
-        """Positions of messages of committed, recovered transactions, until they are asked for."""
+        """Positions of the messages of committed, recovered transactions, until requested."""
 
     # -- TransactionStore
 
     def prepare(self, xid: TransactionId) -> Completion:
-        """Append all of it and the prepare record, synced."""
+        """Append all operations and the prepare record, synced."""
         transaction = self._open.get(xid)
         if transaction is None:
             return COMPLETED
@@ -101,7 +102,7 @@ class KahaDBTransactionStore:
         return waiter
 
     def commit(self, xid: TransactionId, prepared: bool) -> Completion:
-        """Append the rest of it and the commit record, synced; its messages get their positions."""
+        """Append the remaining operations and the commit record, synced; set the positions."""
         transaction = self._open.pop(xid, None)
         is_recovered = self._recovered.pop(xid, None) is not None
         if transaction is None:
@@ -111,7 +112,7 @@ class KahaDBTransactionStore:
         self._drop_duplicates(transaction)
         self._journal(xid, transaction)
         if not transaction.files:
-            return db.journal.barrier()  # all were duplicates: done when the originals are durable
+            return db.journal.barrier()  # all were duplicates: wait until the originals are durable
         self._make_destinations(transaction)
         self._append_transaction_trace(xid, transaction)
         waiter = Completion()
@@ -120,14 +121,14 @@ class KahaDBTransactionStore:
             self._unhide(transaction)
         apply_operations(db.updater, transaction, end, hidden=True)
         if transaction.files != {end.file_id}:
-            # The segments of its additions may be deleted before this one, with the numbers.
+            # The segments of its additions, with the numbers, may be deleted before this one.
             db.append_arrivals(_added_to(db, transaction))
         if is_recovered:
             self._note_positions(transaction)
         return waiter
 
     def rollback(self, xid: TransactionId) -> Completion:
-        """Drop it; a record is appended only if the journal has operations of it."""
+        """Drop the transaction; append a record only if the journal has operations of it."""
         transaction = self._open.pop(xid, None)
         self._recovered.pop(xid, None)
         if transaction is None or not transaction.files:
@@ -158,7 +159,7 @@ class KahaDBTransactionStore:
         return self._positions.pop((destination, str(message_id)), None)
 
     def _note_positions(self, transaction: OpenTransaction) -> None:
-        """Remember the positions of its messages; those that were dropped have none."""
+        """Store the positions of its messages; dropped messages have none."""
         for operation in transaction.operations:
             metadata, where = operation.metadata, operation.destination
             if metadata is None or operation.dropped:
@@ -191,7 +192,7 @@ class KahaDBTransactionStore:
         return any(each.has_journalled(destination.key) for each in self._open.values())
 
     def recover(self, found: dict[TransactionId, OpenTransaction]) -> None:
-        """Adopt open transactions: prepared ones wait, others are rolled back.
+        """Take over recovered transactions: keep prepared ones, roll back the others.
 
         (activemq-persistence K22)
         """
@@ -215,7 +216,7 @@ class KahaDBTransactionStore:
         return files
 
     def hide(self, transaction: OpenTransaction) -> None:
-        """Hide what a prepared transaction acknowledged."""
+        """Hide the messages that a prepared transaction has acknowledged."""
         for index, position, key in self._acknowledged(transaction):
             if key is None:
                 index.hide(position)
@@ -259,7 +260,7 @@ class KahaDBTransactionStore:
         transaction.size = 0
 
     def _drop_duplicates(self, transaction: OpenTransaction) -> None:
-        """Drop duplicates, and leave out additions that no subscription needs."""
+        """Drop duplicates and additions that no subscription needs."""
         by_object: dict[int, _DestinationIds] = {}
         by_key: dict[str, _DestinationIds] = {}
         kept: list[Operation] = []
@@ -307,7 +308,7 @@ class KahaDBTransactionStore:
                     self._db.destination(operation.destination, operation.prioritized)
 
     def _append_transaction_trace(self, xid: TransactionId, transaction: OpenTransaction) -> None:
-        """Append what the records alone do not say: dropped additions, counts by segment."""
+        """Append the data that other records lack: dropped additions, and counts by segment."""
         operations = transaction.operations
         dropped = [[*each.location] for each in operations if each.dropped and each.location]
         if not dropped and len(transaction.files) == 1:
@@ -327,7 +328,7 @@ class KahaDBTransactionStore:
         transaction.note_record(location)
 
     def _publish_oldest_record(self) -> None:
-        """Set in the index from where a recovery must read."""
+        """Store the location from which a recovery must read in the index."""
         first = [t.first for t in self._open.values() if t.first is not None]
         self._db.index.open_transactions = min(first, default=None)
 

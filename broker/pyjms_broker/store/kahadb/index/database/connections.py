@@ -1,8 +1,8 @@
-"""The index's sqlite3 database: its tables, opening it, and the reads while it is in use.
+"""The index's sqlite3 database: its tables, opening it, and reading from it.
 
 Reads use one connection on the loop, writes another one in a worker thread; the write-ahead log
-lets them run concurrently. Primary keys are chosen so that neighbours in a queue are neighbours
-on the disk, and new rows come at the end.
+lets them run concurrently. Primary keys are chosen so that adjacent messages of a queue are
+adjacent on disk, and new rows come at the end.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ CREATE TABLE refers(
     file_id INTEGER, target INTEGER, PRIMARY KEY(file_id, target)) WITHOUT ROWID;
 CREATE TABLE sequences(age INTEGER PRIMARY KEY, producer TEXT, sequence INTEGER);
 """
-_READER_CACHE: Final = -8_000  # KiB, as sqlite3 wants it
+_READER_CACHE: Final = -8_000  # negative: in KiB
 _WRITER_CACHE: Final = -16_000
 _WAL_PAGES: Final = 4_000
 
@@ -142,7 +142,7 @@ class Database:
 
         Raises:
             IndexCorrupt: it belongs to another program, has another version, or is damaged.
-            OSError: the system refused.
+            OSError: the system refused access.
         """
         self.damage = None
         with translated(self.path):
@@ -182,13 +182,13 @@ class Database:
             raise self.note_damage(_translate(self.path, error)) from error
 
     def note_damage(self, error: Exception) -> Exception:
-        """Remember an error that means damage; returns the error."""
+        """Record an error that indicates damage, and return it."""
         if isinstance(error, IndexCorrupt):
             self.damage = self.damage or error
         return error
 
     def page(self, contents: int, level: int, start: int, limit: int) -> list[IndexEntry]:
-        """Return the messages of a level from an arrival number on."""
+        """Return the messages of a level, beginning at an arrival number."""
         return [_entry(*row) for row in self.rows(_PAGE, (contents, level, start, limit))]
 
     def get(self, contents: int, position: Position) -> IndexEntry | None:

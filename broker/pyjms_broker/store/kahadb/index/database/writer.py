@@ -1,7 +1,7 @@
 """Writes a checkpoint's changes as rows, in a worker thread and one transaction.
 
-Many rows are written with one statement: each statement releases the interpreter lock to the
-loop, and takes it back, only once. Adjacent removals are deleted as ranges.
+Many rows are written with one statement, because each statement releases and reacquires the GIL
+once. Adjacent removals are deleted as ranges.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pyjms_broker.store.kahadb.index.memtable import Memtable
 __all__ = ["delete_unused_producers", "write_changes"]
 
 _ROWS: Final = 128
-"""Rows in one statement."""
+"""Rows per statement."""
 _OBSOLETE_ROWS: Final = 50_000
-"""Obsolete rows deleted with each checkpoint, from each table."""
+"""Obsolete rows deleted from each table per checkpoint."""
 _DELETE_OBSOLETE: Final = (
     (
         "SELECT level, arrival FROM messages WHERE contents = ? ORDER BY 1, 2 LIMIT 1 OFFSET ?",
@@ -66,7 +66,7 @@ _INSERT: Final = {
     "sequences": "INSERT OR REPLACE INTO sequences VALUES",
 }
 _CHECKED: Final = 1_000
-"""Producers checked with each checkpoint; twice as many more as are new."""
+"""Producers checked per checkpoint, in addition to twice the number of new ones."""
 _PRODUCERS: Final = """
 SELECT contents, number FROM producers WHERE (contents, number) > (?, ?)
 ORDER BY contents, number LIMIT 1 OFFSET ?
@@ -166,9 +166,9 @@ def _delete_obsolete(connection: sqlite3.Connection) -> None:
 def delete_unused_producers(
     connection: sqlite3.Connection, after: tuple[int, int], checkpoint: IndexCheckpoint
 ) -> tuple[int, int]:
-    """Delete some producers without messages, continuing behind `after`; returns the last one.
+    """Delete some producers without messages, behind `after`, and return the last one checked.
 
-    (0, 0) after the last of all. A producer that is used again is written again with its
+    (0, 0) means that all were checked. A producer that is used again is written again with its
     message, so deleting it is always safe.
     """
     new = sum(len(one.memtable.producers) for one in checkpoint.destinations)
@@ -204,7 +204,7 @@ def _values(columns: int, count: int) -> str:
 def _delete(
     connection: sqlite3.Connection, where: str, keys: Iterable[tuple[tuple[int, int], int]]
 ) -> None:
-    """Delete rows by contents and level or producer, and number; runs with one statement."""
+    """Delete rows by contents, level or producer, and number; one statement per run."""
     numbers: dict[tuple[int, int], list[int]] = {}
     for key, value in keys:
         numbers.setdefault(key, []).append(value)
@@ -222,7 +222,7 @@ def _delete(
 
 
 def _runs(numbers: list[int]) -> Iterable[tuple[int, int]]:
-    """Return the first and last numbers of runs of neighbours."""
+    """Return the first and last numbers of runs of consecutive numbers."""
     if not numbers:
         return
     first = last = numbers[0]
