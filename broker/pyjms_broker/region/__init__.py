@@ -1,1 +1,1 @@
-"""Destinations and subscriptions: messages from their arrival to their acknowledgement."""
+"""Destinations and subscriptions: messages from arrival to acknowledgement."""

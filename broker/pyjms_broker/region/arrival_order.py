@@ -1,4 +1,4 @@
-"""Messages of one destination that become visible only once they are stored.
+"""The arrival order of messages that become visible only once they are stored.
 
 (activemq-persistence K13; activemq-broker Q2)
 """
@@ -20,8 +20,8 @@ __all__ = ["ArrivalOrder"]
 class ArrivalOrder:
     """Keeps the order of arrival while messages are being stored.
 
-    As long as `messages` is not empty, every new message of the destination must be appended
-    here, even one that is not stored: otherwise it would overtake those that wait.
+    While `messages` is not empty, every new message of the destination must be appended, even a
+    message that is not stored; otherwise it would overtake those that wait.
     """
 
     def __init__(
@@ -29,14 +29,14 @@ class ArrivalOrder:
         enqueue: Callable[[MessageReference], None],
         discard: Callable[[MessageReference, Exception], None],
     ) -> None:
-        """Call `enqueue` with each stored message, `discard` with one that could not be stored."""
+        """Set the callbacks for each stored message, and for one that could not be stored."""
         self.messages: deque[tuple[MessageReference, Completion]] = deque()
-        """The messages that wait, oldest first, each with the completion of its storage."""
+        """The waiting messages, oldest first, each with the completion of its storage."""
         self._enqueue = enqueue
         self._discard = discard
 
     def append(self, reference: MessageReference, stored: Completion) -> None:
-        """Pass the message on once `stored` is done and it is first; `COMPLETED`: no storage."""
+        """Enqueue the message once it is first and `stored` is done (`COMPLETED`: no storage)."""
         self.messages.append((reference, stored))
         stored.then(self._advance)
 

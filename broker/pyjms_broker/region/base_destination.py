@@ -1,7 +1,7 @@
-"""What queues and topics share: settings, statistics, memory accounting and admission.
+"""The base class of queues and topics: settings, statistics, memory accounting, admission.
 
-`send` may drop an expired message, refuse it, or make it wait for space; otherwise it calls
-`accept`, which differs between queues and topics.
+`send` may drop an expired message, refuse a message, or make it wait for space; otherwise it calls
+`accept`, which queues and topics implement.
 (ActiveMQ Destination, BaseDestination; activemq-broker Q1, Q4, T5, M2)
 """
 
@@ -35,16 +35,16 @@ __all__ = ["ADVISORY_TYPE", "BaseDestination"]
 logger = get_logger(__name__)
 
 ADVISORY_TYPE = "Advisory"
-"""The JMSType of what the broker itself publishes or answers."""
+"""The JMSType of messages that the broker itself publishes or replies with."""
 
 
 class BaseDestination(RegionDestination):
-    """Common base of queues and topics."""
+    """The base class of queues and topics."""
 
     disposed: bool = False
     is_dead_letter_queue: bool = False
     FIXED: ClassVar[tuple[str, ...]]
-    """The attributes of its policy that only a new destination follows."""
+    """The policy attributes that take effect only for new destinations."""
 
     def __init__(
         self, broker: RegionServices, destination: Destination, policy: PolicyEntry
@@ -65,11 +65,11 @@ class BaseDestination(RegionDestination):
         self.watchers = []
         self.prepared_sends = 0
         self.running_commits = 0
-        """How many commits have numbered messages here that are not visible yet."""
+        """The number of commits that have numbered messages which are not visible yet."""
         self._last_commit: Completion = COMPLETED
         self.flow_control = FlowControl(self, broker.system_usage)
         self.needs_disk = False
-        """Whether messages need room in `store_usage`, non-persistent ones in `temp_usage`."""
+        """Whether messages need space in `store_usage`, or if non-persistent in `temp_usage`."""
         self.store_usage = broker.system_usage.store_of(destination)
         self.temp_usage = broker.system_usage.temp
 
@@ -78,12 +78,12 @@ class BaseDestination(RegionDestination):
         self.dead_letter_strategy = policy.dead_letter_strategy
         self.advisories_include_body = policy.include_body_for_advisory
         self.reports_consumed = policy.advisory_for_consumed and not self.is_advisory
-        """Whether each acknowledged message is reported to the chain."""
+        """Whether each acknowledged message is reported to the filter chain."""
         self.reports_dispatched = policy.advisory_for_dispatched and not self.is_advisory
         self.reports_arrivals = not self.is_advisory and (
             policy.advisory_for_delivery or policy.send_advisory_if_no_consumers
         )
-        """Whether each message that becomes visible is reported to the chain."""
+        """Whether each message that becomes visible is reported to the filter chain."""
         self._reports_full = not self.is_advisory and (
             policy.advisory_when_full or policy.advisory_for_fast_producers
         )
@@ -91,10 +91,10 @@ class BaseDestination(RegionDestination):
         self._minimum_size = policy.minimum_message_size
 
     def change_policy(self, policy: PolicyEntry) -> frozenset[str]:
-        """Follow another policy from now on; consumers that exist keep what they began with.
+        """Apply another policy from now on; existing consumers keep their settings.
 
         Returns:
-            The attributes that differ and that only a new destination follows.
+            The attributes that differ but take effect only for a new destination.
         """
         kept = {name: getattr(self.policy, name) for name in self.FIXED}
         self._follow(replace(policy, **kept))
@@ -120,12 +120,12 @@ class BaseDestination(RegionDestination):
         return self.accept(context, reference, exchange.transaction)
 
     def control_flow(self, *, enabled: bool) -> None:
-        """Have senders wait from now on while memory is full, or not; advisories never wait."""
+        """Switch flow control on or off: senders wait while memory is full. Not for advisories."""
         self.policy = replace(self.policy, producer_flow_control=enabled)
         self._controls_flow = enabled and not self.is_advisory
 
     def full_usage(self, reference: MessageReference) -> MemoryUsage | DiskUsage | None:
-        """Return the usage that has no room for the message, None if all have.
+        """Return the usage that has no space for the message; None if all have space.
 
         (activemq-broker M2, M3, M4)
         """
@@ -134,7 +134,7 @@ class BaseDestination(RegionDestination):
         return self.full_disk(reference) if self.needs_disk else None
 
     def full_disk(self, reference: MessageReference) -> DiskUsage | None:
-        """Return the store that has no room for a message, None if all have."""
+        """Return the store usage that has no space for a message; None if all have space."""
         disk = self.store_usage if reference.persistent else self.temp_usage
         return disk.full(self.policy.store_usage_high_water_mark)
 
@@ -149,7 +149,7 @@ class BaseDestination(RegionDestination):
         reference = MessageReference(message, self, self._minimum_size)
         reference.position = position
         if position is not None:
-            reference.persistent = True  # stored, whatever delivery mode its sender chose
+            reference.persistent = True  # it is stored, whatever its delivery mode
         return reference
 
     @abstractmethod
@@ -157,9 +157,9 @@ class BaseDestination(RegionDestination):
         """Stop dispatching and all background tasks."""
 
     def committing(self, stored: Completion) -> None:
-        """Delay messages that arrive from now on until the commit `stored` is done.
+        """Delay new messages until the commit `stored` is done.
 
-        So messages become visible in the order of their numbers.
+        Messages thus become visible in the order of their numbers.
         """
         if stored is self._last_commit:
             return
@@ -173,9 +173,9 @@ class BaseDestination(RegionDestination):
     def report_lost(
         self, context: ConnectionContext, reference: MessageReference, stored: Completion
     ) -> None:
-        """Report a message that could not be stored, unless its sender gets the error response.
+        """Report a message that could not be stored, unless its sender gets an error response.
 
-        When the whole store has failed, the client learns it from the end of its connection.
+        If the whole store has failed, the client notices that its connection is closed.
         (activemq-broker C5)
         """
         error = stored.error
@@ -190,7 +190,7 @@ class BaseDestination(RegionDestination):
             context.connection.service_exception(error)
 
     def log_duplicate(self, reference: MessageReference) -> None:
-        """Log that the store has the message already: it is dropped, the send succeeds."""
+        """Log a message that is already stored: it is dropped, and the send succeeds."""
         logger.warning(
             "%s: message %s is already stored; the duplicate is dropped", self, reference.message_id
         )
@@ -220,24 +220,24 @@ class BaseDestination(RegionDestination):
             self.broker.slow_consumers.became_slow(self.policy.slow_consumer_strategy, subscription)
 
     def report_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
-        """Report an acknowledged message to the chain. Call it only if `reports_consumed`."""
+        """Report an acknowledged message to the filter chain. Only if `reports_consumed`."""
         self.broker.root.message_consumed(context, reference)
 
     def report_dispatched(self, reference: MessageReference, subscription: Subscription) -> None:
         self.broker.root.message_dispatched(subscription.context, reference, subscription)
 
     def report_delivered(self, reference: MessageReference) -> None:
-        """Report a message that is visible now to the chain, where the policy asks for it."""
+        """Report a newly visible message to the filter chain if the policy requires it."""
         if self.policy.advisory_for_delivery:
             self.broker.root.message_delivered(self.broker.context, reference)
 
     def report_no_consumer(self, reference: MessageReference) -> None:
-        """Report a message that found no consumer to the chain, where the policy asks for it."""
+        """Report a message that found no consumer to the filter chain if the policy requires it."""
         if self.policy.send_advisory_if_no_consumers and not reference.persistent:
             self.broker.root.message_without_consumers(self.broker.context, reference)
 
     def _report_full(self, exchange: ProducerExchange) -> None:
-        """Report a message that finds memory full; it may wait for space, or not."""
+        """Report that memory is full on arrival of a message, whether or not it will wait."""
         policy, root, context = self.policy, self.broker.root, exchange.context
         if policy.advisory_when_full:
             root.destination_full(context, self, self.memory)

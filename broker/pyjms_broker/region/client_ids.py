@@ -1,4 +1,4 @@
-"""The client ids in use: each belongs to one connection. (activemq-broker C1)"""
+"""The client ids in use, each by one connection. (activemq-broker C1)"""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class ClientIds:
     def claim(self, client_id: str | None, context: ConnectionContext) -> None:
         """Assign the client id to `context`.
 
-        If its connector allows link stealing, another connection with that id is closed.
+        If the connector allows link stealing, another connection with that id is closed.
 
         Raises:
-            InvalidClientIDException: there is no id, or another connection has it and keeps it.
+            InvalidClientIDException: there is no id, or another connection uses it and keeps it.
         """
         if client_id is None:
             raise InvalidClientIDException("No clientID specified for connection request")

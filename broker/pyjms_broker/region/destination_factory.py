@@ -1,4 +1,4 @@
-"""Creates queues and topics with their message stores, and changes them while the broker runs."""
+"""Creation of queues and topics with their message stores, and changes of their policies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_destination(
     existing_destinations: Collection[Destination],
     destination: Destination,
 ) -> BaseDestination:
-    """Create a queue or a topic, with the messages that its store has already.
+    """Create a queue or a topic, with the messages that are already in its store.
 
     Raises:
         IllegalStateException: the policy's maximum is reached (activemq-broker D12).
@@ -79,12 +79,12 @@ class DestinationChanges:
     _slow_consumers: SlowConsumers
 
     def change_policies(self, policies: PolicyMap) -> dict[Destination, frozenset[str]]:
-        """Have destinations follow these policies, new ones and those that exist.
+        """Apply these policies to new and existing destinations.
 
-        A destination whose entry stays the same object keeps what an operator has changed.
+        A destination whose entry stays the same object keeps an operator's changes.
 
         Returns:
-            By destination, the attributes that differ and that only a new one follows.
+            By destination, the attributes that differ but take effect only for a new destination.
         """
         policy_map = self._policy_map
         before = {name: policy_map.entry_for(name) for name in self._table.destinations}
@@ -102,6 +102,6 @@ class DestinationChanges:
         return {name: attributes for name, attributes in kept.items() if attributes}
 
     def change_filters(self, filtered: Callable[[BrokerDestination], BrokerDestination]) -> None:
-        """Put other filters around all destinations; what was sent before is not affected."""
+        """Replace the filters around all destinations; messages sent before are not affected."""
         for name, found in self._table.all().items():
             self._table.change_entry_point(name, filtered(found))

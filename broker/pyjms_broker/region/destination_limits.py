@@ -1,7 +1,8 @@
-"""How many destinations clients may create: all of them, one connection and one user.
+"""Limits for destinations created by clients: in total, per connection and per user.
 
-What the broker creates for itself, and what a store had at the start, counts for the broker alone.
-A destination counts until it is removed; for its connection, until the connection ends.
+Destinations that the broker creates for itself, or that the store had at the start, count only
+towards the total. A destination counts until it is removed; for its connection, until the
+connection ends.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ _HINT: Final = "remove unused destinations, or raise {}"
 
 @dataclass(frozen=True, kw_only=True)
 class DestinationLimits:
-    """How many destinations there may be, and how inactive ones are removed.
+    """The maximum numbers of destinations, and the removal of inactive ones.
 
-    ActiveMQ has no maximum. Periods are seconds.
+    ActiveMQ has no maximum. Periods are in seconds.
     """
 
     maximum: int = MAXIMUM_DESTINATIONS
     per_connection: int = MAXIMUM_DESTINATIONS // 10
-    """Beside temporary ones, which the connector limits."""
+    """Without temporary ones, which the connector limits."""
     per_user: int = MAXIMUM_DESTINATIONS // 2
-    """Clients without a user name count as one user."""
+    """All clients without a user name count as one user."""
     purge_period: float = 0
-    """Seconds between two sweeps, 0: none. (activemq-broker D11)"""
+    """Seconds between two sweeps; 0: no sweeps. (activemq-broker D11)"""
     purge_maximum: int = 0
-    """Destinations that one sweep removes, 0: any number."""
+    """The maximum number of destinations that one sweep removes; 0: unlimited."""
 
 
 class _Counter:
@@ -59,7 +60,7 @@ class CreatedDestinations:
         self._users: dict[str | None, int] = {}
 
     def check(self, context: ConnectionContext, destination: Destination, existing: int) -> None:
-        """Check that a client may create the destination, of which there are `existing` now.
+        """Check that a client may create the destination; `existing` is the current total.
 
         Raises:
             ResourceAllocationException: the broker's, the connection's or the user's maximum is
@@ -79,11 +80,11 @@ class CreatedDestinations:
                 f"{mine.count} destinations, its maximum",
                 hint=_HINT.format("maximum_destinations_per_connection"),
             )
-        of_user = self._users.get(context.user_name, 0)
-        if of_user >= limits.per_user:
+        user_count = self._users.get(context.user_name, 0)
+        if user_count >= limits.per_user:
             who = "clients without a user name" if context.user_name is None else "this user"
             raise ResourceAllocationException(
-                f"{destination} cannot be created: {who} created {of_user} destinations that still "
+                f"{destination} cannot be created: {who} created {user_count} destinations that still "
                 "exist, their maximum",
                 hint=_HINT.format("maximum_destinations_per_user"),
             )
@@ -101,7 +102,7 @@ class CreatedDestinations:
         self._creators[destination] = _Creator(counter, user)
 
     def remove(self, destination: Destination) -> None:
-        """Stop counting a removed destination, if a client had created it."""
+        """Stop counting a removed destination, if it was created by a client."""
         creator = self._creators.pop(destination, None)
         if creator is None:
             return
@@ -114,5 +115,5 @@ class CreatedDestinations:
             del self._users[creator.user]
 
     def connection_closed(self, context: ConnectionContext) -> None:
-        """Forget a connection; its destinations still count for its user."""
+        """Stop counting for a closed connection; its destinations still count for its user."""
         self._connections.pop(context, None)

@@ -1,4 +1,4 @@
-"""The tables of destinations and subscriptions, and how they match.
+"""The tables of destinations and subscriptions, and the matching between them.
 
 Subscriptions to patterns and composites attach to existing destinations and to later ones.
 (ActiveMQ AbstractRegion; activemq-broker D3, D5, D7)
@@ -22,23 +22,23 @@ from pyjms_broker.region.destination_limits import CreatedDestinations, Destinat
 __all__ = ["DestinationTable", "IdleMark", "SubscriptionIndex", "check_removable"]
 
 LONGEST_NAME = 8192
-"""The most characters of one destination's name; members of composites count separately."""
+"""The maximum length of a destination's name; members of composites count separately."""
 _CACHED_MATCHES = 4096
 
 
 class IdleMark(NamedTuple):
-    """Since when a destination has been unused, and how many messages had arrived by then."""
+    """The time since which a destination has been unused, and its number of enqueues then."""
 
     since: float
     enqueues: int
 
 
 class DestinationTable:
-    """Destinations by name, each with its entry point: itself, or the filters around it."""
+    """Destinations by name, each with its entry point: the destination or its outermost filter."""
 
     def __init__(self, limits: DestinationLimits) -> None:
         self.removed_statistics = DestinationStatistics()
-        """The counters of the destinations that were removed."""
+        """The accumulated counters of removed destinations."""
         self.limits = limits
         self.created = CreatedDestinations(limits)
         self.idle_marks: dict[Destination, IdleMark] = {}
@@ -47,11 +47,11 @@ class DestinationTable:
         self._entry_points: dict[Destination, BrokerDestination] = {}
         self._matches: dict[Destination, tuple[BrokerDestination, ...]] = {}
         self.version = 0
-        """Another number after each removal, and each change of an entry point."""
+        """A version number that changes with each removal and each change of an entry point."""
 
     @property
     def destinations(self) -> Collection[Destination]:
-        """The names of all destinations; a view, which changes with them."""
+        """A live view of the names of all destinations."""
         return self._destinations.keys()
 
     def get(self, destination: Destination) -> BaseDestination | None:
@@ -63,7 +63,7 @@ class DestinationTable:
         return self._entry_points.get(destination)
 
     def used(self, destination: Destination) -> None:
-        """Note that a consumer or a producer of the destination was added or removed."""
+        """Record that a consumer or producer of the destination was added or removed."""
         self.idle_marks.pop(destination, None)
 
     def check(self, context: ConnectionContext, destination: Destination) -> None:
@@ -88,7 +88,7 @@ class DestinationTable:
         destination: BaseDestination,
         entry_point: BrokerDestination,
     ) -> None:
-        """Add a destination that the broker or a client has created."""
+        """Add a destination created by the broker or a client."""
         if not context.is_broker:
             self.created.add(context, destination.destination)
         self._destinations[destination.destination] = destination
@@ -96,7 +96,7 @@ class DestinationTable:
         self._matches.clear()
 
     def change_entry_point(self, destination: Destination, entry_point: BrokerDestination) -> None:
-        """Have messages enter a destination elsewhere from now on."""
+        """Replace the entry point of a destination."""
         self._entry_points[destination] = entry_point
         self._matches.clear()
         self.version += 1
@@ -138,7 +138,7 @@ class DestinationTable:
 
 
 def check_removable(found: BaseDestination, timeout: float) -> None:
-    """Check that a permanent destination may be removed, as `remove_destination` promises.
+    """Check that a permanent destination may be removed; see `remove_destination`.
 
     Raises:
         JMSException: it may not.

@@ -1,4 +1,4 @@
-"""The periodic scan for expired messages: one background task for each period.
+"""The periodic scan for expired messages, with one background task per period.
 
 (activemq-broker Q32, T24)
 """
@@ -23,7 +23,7 @@ class ExpiryScanner:
     """Calls `expire_messages` of each destination every `expire_messages_period` of its policy.
 
     Scans are skipped while the store is not `ready()`: the disk may be full, and dead letters
-    would pile up in memory.
+    would accumulate in memory.
     """
 
     def __init__(self, ready: Callable[[], bool]) -> None:
@@ -33,7 +33,7 @@ class ExpiryScanner:
         self._is_running = False
 
     def add(self, destination: BaseDestination) -> None:
-        """Scan a destination from now on, if its policy asks for it."""
+        """Scan a destination from now on, if its policy has a period."""
         period = destination.policy.expire_messages_period
         if period <= 0 or destination.is_advisory:
             return
@@ -42,7 +42,7 @@ class ExpiryScanner:
             self._start_task(period)
 
     def remove(self, destination: BaseDestination) -> None:
-        """Stop scanning a destination; the last one of a period ends its task."""
+        """Stop scanning a destination; with a period's last destination, its task ends."""
         period = destination.policy.expire_messages_period
         others = self._by_period.get(period, {})
         others.pop(destination, None)
@@ -67,10 +67,10 @@ class ExpiryScanner:
     def _start_task(self, period: float) -> None:
         if period not in self._tasks:
             self._tasks[period] = _wakeup.spawn(
-                self._scan_for_ever, period, name=f"expiry scan every {period} s"
+                self._scan_periodically, period, name=f"expiry scan every {period} s"
             )
 
-    async def _scan_for_ever(self, period: float) -> None:
+    async def _scan_periodically(self, period: float) -> None:
         while True:
             await _clock.sleep(period)
             for destination in tuple(self._by_period.get(period, ())):

@@ -1,4 +1,4 @@
-"""Removes destinations that nobody uses, where their policies ask for it.
+"""Removal of unused destinations, if their policies require it.
 
 A sweep marks destinations without consumers, producers and messages, and removes those that an
 earlier sweep marked at least `inactive_timeout_before_gc` ago and that nobody has used since.
@@ -24,15 +24,15 @@ __all__ = ["InactiveDestinations"]
 
 logger = get_logger(__name__)
 
-_AT_ONCE: Final = 100
-"""Destinations that are removed before other tasks run."""
+_REMOVALS_PER_TURN: Final = 100
+"""The number of destinations that are removed before other tasks run."""
 
 
 class InactiveDestinations:
-    """Sweeps the table every `purge_period` seconds. Belongs to the broker's event loop.
+    """Sweeps the table every `purge_period` seconds. Use it on the broker's event loop.
 
-    `remove(destination, timeout)` removes one, through the whole filter chain. Temporary
-    destinations are only swept `with_temporary`.
+    `remove(destination, timeout)` removes a destination through the whole filter chain. Temporary
+    destinations are swept only if `with_temporary` is set.
     """
 
     def __init__(
@@ -49,25 +49,25 @@ class InactiveDestinations:
         self._task: _wakeup.BackgroundTask | None = None
 
     def start(self) -> None:
-        """Start sweeping, if there is a period."""
+        """Start sweeping if there is a period."""
         if self._limits.purge_period > 0:
-            self._task = _wakeup.spawn(self._sweep_for_ever, name="purge of inactive destinations")
+            self._task = _wakeup.spawn(self._sweep_periodically, name="purge of inactive destinations")
 
     async def stop(self) -> None:
         """Stop sweeping. Idempotent."""
         task, self._task = self._task, None
         await _wakeup.end_tasks(task)
 
-    async def _sweep_for_ever(self) -> None:
+    async def _sweep_periodically(self) -> None:
         while True:
             await _clock.sleep(self._limits.purge_period)
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Mark what is idle and remove what has been idle for long enough."""
+        """Mark idle destinations, and remove those that have been idle for long enough."""
         removed = 0
         for number, found in enumerate(self._table.all().values()):
-            if number % _AT_ONCE == 0:
+            if number % _REMOVALS_PER_TURN == 0:
                 await anyio.lowlevel.checkpoint()
             if self._is_due(found) and not found.disposed:
                 self._purge(found)

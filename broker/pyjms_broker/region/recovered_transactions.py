@@ -27,8 +27,8 @@ def recovered_work(
 ) -> list[Synchronization]:
     """Return the transaction's work.
 
-    Its sends become visible at the commit; its acknowledged messages are hidden until then, and
-    available again after a rollback.
+    Its sends become visible at the commit. The messages that it acknowledged are hidden until it
+    ends, and are available again after a rollback.
     """
     sends = [
         _RecoveredSend(region, destination, message) for destination, message in transaction.added

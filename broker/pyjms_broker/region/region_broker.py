@@ -1,6 +1,6 @@
-"""The innermost broker of the chain: destinations, subscriptions. (ActiveMQ RegionBroker)
+"""The innermost broker of the filter chain. (ActiveMQ RegionBroker)
 
-It creates destinations, and sends dead letters and events, through `root`, the outer end of it.
+It creates destinations and sends dead letters and events through `root`, the outermost filter.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ logger = get_logger(__name__)
 
 
 class RegionBroker(InnermostBroker):
-    """Queues and topics. Start the store before this."""
+    """The broker of queues and topics. Its store must be started first."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class RegionBroker(InnermostBroker):
         selector_limits: SelectorLimits = DEFAULT_LIMITS,
         selector_meter: SelectorMeter | None = None,
     ) -> None:
-        """Create a broker; non-persistent messages go to `temp_store` when memory is short.
+        """Create a broker; non-persistent messages are spooled to `temp_store` if memory is short.
 
-        It listens to the states of both stores; listeners that they had before are still called.
+        It adds a listener to both stores' states; existing listeners are still called.
         """
         self.store = store
         self.store_capabilities = StoreCapabilities.of(store)
@@ -94,11 +94,11 @@ class RegionBroker(InnermostBroker):
         self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
         self.expires_for_active_durables = False
         self.root: Broker = self
-        """The outer end of the chain, set by the code that builds the chain."""
+        """The outermost filter, set by the code that builds the chain."""
         self.destination_interceptor: Callable[[BrokerDestination], BrokerDestination] | None = None
-        """Puts filters around each new destination (ActiveMQ DestinationInterceptor)."""
+        """Wraps each new destination in its filters (ActiveMQ DestinationInterceptor)."""
         self.context = ConnectionContext()
-        """The broker's own context: its sends never wait for space."""
+        """The broker's own context, whose sends never wait for space."""
         self.context.is_broker = True
         self.context.producer_flow_control = False
         self.queue_consumer_added: Callable[[Subscription], None] | None = None
@@ -126,7 +126,7 @@ class RegionBroker(InnermostBroker):
         for destination in self.store.destinations():
             try:
                 self.root.add_destination(self.context, destination)
-            except Exception as error:  # nothing that is stored may stop a start
+            except Exception as error:  # no stored data may prevent a start
                 logger.error(
                     "The stored destination %s could not be restored: %s", destination, error
                 )
@@ -150,10 +150,10 @@ class RegionBroker(InnermostBroker):
 
     # connections, sessions, producers
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
-        """Register the client id. (activemq-broker C1)
+        """Register the connection's client id. (activemq-broker C1)
 
         Raises:
-            InvalidClientIDException: there is none, or another connection has it and link
+            InvalidClientIDException: there is none, or another connection uses it and link
                 stealing is not allowed.
         """
         self._clients.claim(info.client_id, context)
@@ -208,10 +208,10 @@ class RegionBroker(InnermostBroker):
         """Return the destination; create it if it does not exist (activemq-broker D3, D4, D12).
 
         Raises:
-            DestinationDoesNotExistException: it is a temporary one that was not created.
+            DestinationDoesNotExistException: it is temporary and was not created.
             IllegalStateException: the policy's maximum is reached.
             ResourceAllocationException: a maximum of the broker, the connection or the user is
-                reached; none applies to destinations that the broker creates for itself.
+                reached. These do not apply to destinations that the broker creates for itself.
             InvalidDestinationException: its name cannot be stored.
         """
         entry_point = self._table.entry_point(destination)
@@ -240,7 +240,7 @@ class RegionBroker(InnermostBroker):
         for subscription in self.subscriptions.matching(destination):
             try:
                 entry_point.add_subscription(context, subscription)
-            except JMSException as error:  # the destination and the other subscriptions stay
+            except JMSException as error:  # the destination and the other subscriptions remain
                 logger.warning("%s cannot subscribe to %s: %s", subscription, destination, error)
         return entry_point
 
@@ -249,8 +249,8 @@ class RegionBroker(InnermostBroker):
     ) -> None:
         """Remove a destination and its messages; do nothing if it does not exist.
 
-        With `timeout` 0 a permanent destination must have no subscription; otherwise they are
-        detached. Unless `timeout` is negative, it must have no message of a transaction that is
+        With `timeout` 0, a permanent destination must have no subscriptions; otherwise they are
+        detached. Unless `timeout` is negative, it must have no messages of transactions that are
         prepared or being committed. Other open transactions create it again at their commit.
 
         Raises:
@@ -316,7 +316,7 @@ class RegionBroker(InnermostBroker):
         if destination is None or message_id is None:
             raise InvalidDestinationException("A message has no destination or no message id")
         if message_id.broker_sequence_id:
-            message.message_id = MessageId(  # the number is that of another broker or destination
+            message.message_id = MessageId(  # drop the number of another broker or destination
                 message_id.text_view, message_id.producer_id, message_id.producer_sequence_id
             )
         message.broker_in_time = _clock.time_ms()
@@ -373,7 +373,7 @@ class RegionBroker(InnermostBroker):
         )
         try:
             self.root.send_to_dead_letter_queue(context, reference, subscription, cause)
-        except JMSException as error:  # the message is removed as expired in any case
+        except JMSException as error:  # the expired message is removed anyway
             where, which = reference.destination, reference.message_id
             logger.warning("%s: expired %s could not be dead-lettered: %s", where, which, error)
 

@@ -26,7 +26,7 @@ class RegionServices(Protocol):
     """The part of the region broker that its destinations and subscriptions use."""
 
     root: Broker
-    """The outer end of the filter chain: dead letters and events enter there."""
+    """The outermost filter of the chain, where dead letters and events enter."""
     context: ConnectionContext
     """The broker's own context."""
     store: PersistenceAdapter
@@ -34,18 +34,18 @@ class RegionServices(Protocol):
     temp_store: TempStore | None
     system_usage: SystemUsage
     selector_limits: SelectorLimits
-    """What a selector may spend on each message."""
+    """The limits of a selector's evaluation per message."""
     selector_meter: SelectorMeter | None
-    """Counts what consumers' selectors spend together; None: that is not limited."""
+    """Counts the steps of all consumers' selectors together; None: no limit."""
 
     own_path: frozenset[BrokerId]
-    """The id of the broker, by which it knows messages that have been here."""
+    """The id of the broker, which identifies messages that have passed it before."""
     slow_consumers: SlowConsumers
     expires_for_active_durables: bool
-    """Whether the expiry scan also removes what waits for durable subscriptions in use."""
+    """Whether the expiry scan also removes messages of active durable subscriptions."""
 
     def next_sequence_id(self) -> int:
-        """Return the next broker-wide message number."""
+        """Return the next broker sequence number of a message."""
 
     def mark_dead_letter_queue(self, destination: Destination) -> None:
         """Record that dead letters go to this destination. (activemq-broker L6)"""

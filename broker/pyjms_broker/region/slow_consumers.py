@@ -1,7 +1,8 @@
-"""Checks the consumers under slow consumer strategies, and aborts those that a strategy names.
+"""Checks of consumers by slow consumer strategies, and aborts of the reported ones.
 
 Each strategy has a background task that calls it every `check_period`. The client of an aborted
-consumer gets the command to close it; after a second the broker removes it if the client has not.
+consumer gets a command to close it; if it has not done so after a second, the broker removes the
+consumer.
 (activemq-broker T13, T14)
 """
 
@@ -28,11 +29,11 @@ __all__ = ["SlowConsumers", "WatchedStrategy"]
 logger = get_logger(__name__)
 
 _REMOVAL_DELAY: Final = 1.0
-"""Seconds that a client has to close an aborted consumer itself, as in ActiveMQ."""
+"""Seconds until an aborted consumer is removed if its client has not closed it, as in ActiveMQ."""
 
 
 class WatchedStrategy(NamedTuple):
-    """A strategy that destinations have, and its number among those of the broker."""
+    """A strategy in use by destinations, and its number within the broker."""
 
     number: int
     strategy: SlowConsumerStrategy
@@ -45,18 +46,18 @@ class SlowConsumers:
     def __init__(
         self, policy_map: PolicyMap, live: Callable[[ConsumerId | None], Subscription | None]
     ) -> None:
-        """`live` returns the subscription of a live consumer."""
+        """Set the function that returns the subscription of a live consumer."""
         self._policy_map = policy_map
         self._live = live
         self._watched: dict[int, _Watched] = {}
         self._numbers = itertools.count(1)
         self._removals: dict[_wakeup.BackgroundTask, list[ConsumerId]] = {}
-        """Tasks that remove aborted consumers, with these."""
+        """Tasks that remove aborted consumers, and these consumers."""
         self._is_running = False
 
     @property
     def times_acks(self) -> bool:
-        """Whether subscriptions note when they were acknowledged last."""
+        """Whether subscriptions record the time of their last acknowledgement."""
         return self._policy_map.aborts_slow_consumers
 
     def add(self, destination: BaseDestination) -> None:
@@ -72,7 +73,7 @@ class SlowConsumers:
             self._start_task(watched)
 
     def remove(self, destination: BaseDestination) -> None:
-        """Stop checking a destination; the last one of a strategy ends its task."""
+        """Stop checking a destination; with a strategy's last destination, its task ends."""
         strategy = destination.policy.slow_consumer_strategy
         watched = self._watched.get(id(strategy))
         if watched is None:
@@ -84,17 +85,17 @@ class SlowConsumers:
                 watched.task.cancel()
 
     def became_slow(self, strategy: SlowConsumerStrategy, subscription: Subscription) -> None:
-        """Pass it on to the strategy that a consumer became slow."""
+        """Notify the strategy that a consumer became slow."""
         watched = self._watched.get(id(strategy))
         if watched is not None:
             watched.watch.became_slow(subscription)
 
     def strategies(self) -> list[WatchedStrategy]:
-        """Return the strategies that destinations have."""
+        """Return the strategies in use by destinations."""
         return [WatchedStrategy(w.number, w.strategy, w.watch) for w in self._watched.values()]
 
     def abort(self, subscription: Subscription, *, with_connection: bool) -> None:
-        """Close a consumer, or its connection, at an operator's request."""
+        """Close a consumer, or its connection, at the request of an operator."""
         self._abort({subscription: "requested by an operator"}, with_connection=with_connection)
 
     def start(self) -> None:
@@ -113,19 +114,19 @@ class SlowConsumers:
     def _start_task(self, watched: _Watched) -> None:
         if watched.task is None:
             name = f"check of slow consumers every {watched.strategy.check_period:g} s"
-            watched.task = _wakeup.spawn(self._check_for_ever, watched, name=name)
+            watched.task = _wakeup.spawn(self._check_periodically, watched, name=name)
 
-    async def _check_for_ever(self, watched: _Watched) -> None:
+    async def _check_periodically(self, watched: _Watched) -> None:
         while True:
             await _clock.sleep(watched.strategy.check_period)
             try:
                 aborted = watched.watch.check(self._consumers(watched), _report_slow)
                 self._abort(aborted, with_connection=watched.strategy.abort_connection)
-            except Exception:  # of a strategy that a user has written
+            except Exception:  # raised by a user's strategy
                 logger.exception("%s: the check of slow consumers failed", watched.strategy)
 
     def _consumers(self, watched: _Watched) -> list[Subscription]:
-        """Return the consumers of the destinations that are not aborted, each once."""
+        """Return the distinct consumers of the destinations that are not aborted."""
         aborted = {each for removed in self._removals.values() for each in removed}
         found = {
             each: None
@@ -167,7 +168,7 @@ class SlowConsumers:
             for consumer_id in consumers:
                 try:
                     connection.remove_consumer(consumer_id)
-                except Exception:  # the others are removed in any case
+                except Exception:  # the others must still be removed
                     logger.exception("The slow consumer %s cannot be removed", consumer_id)
 
         task = _wakeup.spawn(remove, name=f"removal of slow consumers of {connection}")

@@ -1,4 +1,4 @@
-"""What the regions must know about a store beyond its interface, with safe defaults."""
+"""Properties of a store, beyond its interface, that the regions use, with safe defaults."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["StoreCapabilities"]
 
 @dataclass(frozen=True)
 class StoreCapabilities:
-    """Capabilities by ActiveMQ's names in snake_case; an adapter has those it supports as
+    """Capabilities, with ActiveMQ's names in snake_case; an adapter has those it supports as
     attributes.
     """
 
     is_volatile: bool = False
-    """The store keeps messages in memory itself, so cursors keep everything in memory, too."""
+    """The store keeps all messages in memory, so cursors do the same."""
     concurrent_store_and_dispatch_queues: bool = False
-    """Queues dispatch messages that are still being stored; the sender's response waits for it."""
+    """Queues dispatch messages that are still being stored; the sender's response waits."""
     concurrent_store_and_dispatch_topics: bool = False
     """The same for topics."""
 
     has_several_journals: bool = False
-    """Writes of different destinations may become durable in a different order."""
+    """Writes of different destinations may become durable in another order."""
 
     @staticmethod
     def of(adapter: PersistenceAdapter) -> StoreCapabilities:

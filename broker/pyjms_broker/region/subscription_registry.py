@@ -1,4 +1,4 @@
-"""The broker's subscriptions: created for consumers, found by consumer id, kept when durable.
+"""The registry of subscriptions, by consumer id, and of durable ones also without a consumer.
 
 (ActiveMQ AbstractRegion, TopicRegion; activemq-broker T16 to T21, C3)
 """
@@ -64,7 +64,7 @@ class SubscriptionRegistry:
     def matching(self, destination: Destination) -> list[Subscription]:
         """Return the subscriptions that match a new destination, inactive durable ones included.
 
-        Those whose clients may not read from it are left out. (activemq-edges SE5)
+        Those whose clients may not read from it are excluded. (activemq-edges SE5)
         """
         return [
             subscription
@@ -75,11 +75,12 @@ class SubscriptionRegistry:
     def add(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         """Create a consumer's subscription, or activate its durable one.
 
-        A consumer that is known already keeps its subscription (activemq-broker C3).
+        A consumer that is already known keeps its subscription (activemq-broker C3).
 
         Raises:
             InvalidSelectorException: the selector is invalid.
-            JMSException: the durable subscription is in use, or the destination allows none.
+            JMSException: the durable subscription is in use, or the destination does not allow
+                durable subscriptions.
         """
         existing = self._by_consumer.get(info.consumer_id)
         if existing is not None:
@@ -189,7 +190,7 @@ class SubscriptionRegistry:
     def _leave_unreadable(
         self, context: ConnectionContext, subscription: DurableTopicSubscription
     ) -> None:
-        """Leave topics that a restart has subscribed a pattern to, before its client was known."""
+        """Leave unreadable topics, which a restart joined before the client was known."""
         for destination in tuple(subscription.destinations):
             if not context.may_read(destination.destination):
                 for entry_point in self._table.matching(destination.destination):
@@ -210,13 +211,13 @@ class SubscriptionRegistry:
         return subscription
 
     def recover(self, stored: StoredSubscription) -> None:
-        """Restore a durable subscription from a store, inactive; log if that fails.
+        """Restore a durable subscription from a store, as inactive; log a failure.
 
         (activemq-broker T23)
         """
         try:
             self._recover(stored)
-        except Exception as error:  # nothing that is stored may stop a start
+        except Exception as error:  # no stored data may prevent a start
             logger.error(
                 "The durable subscription %s of %s could not be restored: %s",
                 stored.key,
@@ -226,7 +227,7 @@ class SubscriptionRegistry:
 
     def _recover(self, stored: StoredSubscription) -> None:
         if stored.key in self._durables:
-            return  # subscribed to a pattern: several topics' stores have it
+            return  # it subscribes to a pattern, so the stores of several topics have it
         info = ConsumerInfo(
             destination=stored.destination,
             selector=stored.selector,
@@ -240,7 +241,7 @@ class SubscriptionRegistry:
         request = SubscriptionRequest(self._broker, context, info, policy, prefetch)
         try:
             self._create_durable(request, stored.key)
-        except InvalidSelectorException as error:  # of a version that accepted it
+        except InvalidSelectorException as error:  # stored by a version that accepted it
             logger.error(
                 "Durable subscription %s selects nothing, because its selector is refused: %s; "
                 "unsubscribe it, or subscribe with another selector",
@@ -274,9 +275,9 @@ class SubscriptionRegistry:
         self._detach(context, subscription, LAST_DELIVERED_UNKNOWN)
 
     def unsubscribe(self, context: ConnectionContext, info: RemoveSubscriptionInfo) -> Completion:
-        """Remove a durable subscription and the messages it has not delivered.
+        """Remove a durable subscription and its undelivered messages.
 
-        The completion is done when the stores have recorded it. (activemq-broker T21)
+        The result is completed when the stores have recorded the removal. (activemq-broker T21)
 
         Raises:
             InvalidDestinationException: it does not exist.

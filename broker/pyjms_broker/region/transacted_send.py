@@ -1,4 +1,4 @@
-"""Messages sent in a transaction: what happens to them when the transaction ends."""
+"""Messages sent in a transaction, and their treatment when the transaction ends."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["PendingSend", "TransactedSend"]
 class PendingSend(Synchronization):
     """A send of an open transaction, whose destination may be removed before the end.
 
-    The message then goes to the destination that is created again under the same name, as a message
-    sent without a transaction would; one to a temporary destination is discarded. From
-    `before_commit` to the end, `prepared_sends` keeps the destination from being removed.
+    In that case the message is sent to the re-created destination of the same name, like a message
+    sent without a transaction; a message to a temporary destination is discarded. From
+    `before_commit` until the end, `prepared_sends` prevents the removal of the destination.
     """
 
     __slots__ = ("_kept", "_region", "reference", "transaction")
@@ -58,7 +58,7 @@ class PendingSend(Synchronization):
         self.reference.destination.committing(stored)
 
     def release(self) -> None:
-        """Allow the destination to be removed: the transaction has ended."""
+        """Allow the removal of the destination again, as the transaction has ended."""
         if self._kept is not None:
             self._kept.prepared_sends -= 1
             self._kept = None

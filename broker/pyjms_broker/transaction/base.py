@@ -3,13 +3,13 @@
 Theory of operation
 ===================
 
-A transaction collects `Synchronization`s: the work of its sends and acknowledgements at its end.
-None of it is visible before. The store collects the same work by transaction id. The transaction
-ends once, in three steps: `before_commit` of every synchronization (an error there
-turns the commit into a rollback), then the store's commit, then `after_commit` in the order of
-registration. A rollback goes to the store first and then calls `after_rollback`, in the same order.
+A transaction collects `Synchronization`s, which carry out the effects of its sends and
+acknowledgements when it ends; until then nothing is visible. The store collects the same work by
+transaction id. A commit has three steps: `before_commit` of every synchronization (an error turns
+the commit into a rollback), then the store's commit, then `after_commit` in the order of
+registration. A rollback is first made in the store; then `after_rollback` is called in that order.
 
-The states, and what moves a transaction from one to the next (`TransactionState`):
+The states and their transitions (`TransactionState`):
 
     state           event                                   next state
     --------------  --------------------------------------  ---------------------------------
@@ -28,18 +28,18 @@ The states, and what moves a transaction from one to the next (`TransactionState
                                                             for an XA branch that was prepared
     any but -ING    rollback                                FINISHED, rolled back
 
-While the store prepares or commits, its result decides and every other request is refused with
-`busy_error`: the journal may already have the record, so a rollback then could undo in memory
-what a restart would find committed. A repeated commit gets the Completion of the first one.
+While the store prepares or commits, its result decides, and every other request is refused with
+`busy_error`: the journal may already have the record, so a rollback could undo in memory what a
+restart would recover as committed. A repeated commit returns the Completion of the first one.
 
-Sends that wait for space are `PendingWork`: a commit waits for them, since a client that sent
-asynchronously has no other way to learn whether they were accepted. A failure before the end was
-requested leaves the transaction open, because the sender gets the error itself; a failure while the
-end waits makes the end fail. The end of a session's transaction also waits for those of
-the same session that were requested before it (`pyjms_broker.transaction.end_order`).
+Sends that wait for space are `PendingWork`: a commit waits for them, because a client that sends
+asynchronously cannot learn otherwise whether they were accepted. If such a send fails before the
+end is requested, the sender gets the error and the transaction stays open. If it fails while the
+end waits, the end fails. The end of a transaction also waits for earlier requested ends of the same
+session (`pyjms_broker.transaction.end_order`).
 
-A failing synchronization at the end is logged and does not stop the others: the outcome is
-decided. (ActiveMQ Transaction, LocalTransaction; activemq-broker X1 to X5, M2)
+If a synchronization fails after the outcome is decided, the error is logged and the others are
+still called. (ActiveMQ Transaction, LocalTransaction; activemq-broker X1 to X5, M2)
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ XA_RBOTHER = XAException.XA_RBOTHER
 
 
 class BaseTransaction(Transaction):
-    """Common base of local and XA transactions."""
+    """The base class of local and XA transactions."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class BaseTransaction(Transaction):
         self._pending: dict[PendingWork, None] = {}
         self._delayed_step: Callable[[], int | Completion] | None = None
         self._result: Completion = COMPLETED
-        """The Completion of the end that was requested; `COMPLETED` if none is unfinished."""
+        """The Completion of the requested end; `COMPLETED` if there is no unfinished one."""
 
     # work
     def add(self, synchronization: Synchronization) -> None:
@@ -117,11 +117,11 @@ class BaseTransaction(Transaction):
 
     @property
     def is_rollback_only(self) -> bool:
-        """Whether a commit would fail, because a one-way command in it did."""
+        """Whether a commit would fail because a one-way command of the transaction has failed."""
         return self._rollback_only_cause is not None
 
     def set_rollback_only(self, cause: BaseException) -> None:
-        """Turn the commit into a rollback that names `cause`, at once if it waits.
+        """Turn the commit into a rollback caused by `cause`, at once if the commit is waiting.
 
         The first cause is kept.
         """
@@ -156,7 +156,7 @@ class BaseTransaction(Transaction):
         )
 
     def rolled_back_error(self, text: str, code: int) -> JMSException:
-        """Return the error for a commit that ended in a rollback."""
+        """Return the error of a commit that ended in a rollback."""
         return TransactionRolledBackException(f"{text} xaErrorCode:{code}")
 
     @property
@@ -166,13 +166,13 @@ class BaseTransaction(Transaction):
     def _run_when_admitted(
         self, state: TransactionState, step: Callable[[], int | Completion]
     ) -> Completion:
-        """Run `step` once all pending work is finished; done when its end is.
+        """Run `step` once all pending work is finished; return the completion of the end.
 
         (activemq-broker M2)
         """
         logger.warning(
-            "Transaction %s is %s: %d sends are not admitted yet, %d pieces of its work "
-            "hold memory until it ends",
+            "Transaction %s is %s: %d sends are not admitted yet; its %d operations "
+            "use memory until it ends",
             self.xid,
             state.value,
             len(self._pending),
@@ -184,7 +184,7 @@ class BaseTransaction(Transaction):
         return self._result
 
     def _resume_end(self) -> None:
-        """Run the step that waited for pending work."""
+        """Run the step that was waiting for pending work."""
         result, step = self._result, self._delayed_step
         assert step is not None
         self._result, self._delayed_step = COMPLETED, None
@@ -236,7 +236,7 @@ class BaseTransaction(Transaction):
     def _run_in_store(
         self, step: Callable[[], Completion], on_success: Callable[[], None], name: str
     ) -> Completion:
-        """Run the store's `step`; then `on_success`, or a rollback where the store failed."""
+        """Run the store's `step`, then `on_success`, or a rollback if the store failed."""
         try:
             stored = step()
         except Exception as error:
@@ -261,7 +261,7 @@ class BaseTransaction(Transaction):
         stored.then(when_stored)
         if self.state is TransactionState.COMMITTING:
             for synchronization in self._synchronizations:
-                synchronization.committing(stored)  # its callbacks come after `when_stored`
+                synchronization.committing(stored)  # its callbacks are called after `when_stored`
         return result
 
     def _committed(self) -> None:
@@ -272,12 +272,12 @@ class BaseTransaction(Transaction):
 
     def _store_failed(self, error: Exception | None, name: str) -> JMSException:
         logger.warning("STORE %s FAILED: %s", name, error)
-        self.state = TransactionState.IN_USE  # the store no longer works on it
+        self.state = TransactionState.IN_USE  # the store no longer processes it
         self._roll_back_quietly()
         return self.rolled_back_error(f"STORE {name} FAILED: Transaction rolled back", XA_RBOTHER)
 
     def _roll_back_quietly(self) -> None:
-        """Roll back; a failure of that is logged, so that it does not hide the first one."""
+        """Roll back, logging a failure so that it does not hide the first error."""
         try:
             self.rollback()
         except Exception:
@@ -293,7 +293,7 @@ class BaseTransaction(Transaction):
             self._run_logged(synchronization.after_rollback)
 
     def _run_logged(self, step: Callable[[], None]) -> None:
-        """Run one step of the end; the outcome is decided, so a failure must not stop the rest."""
+        """Run one step of the end, logging an error: the other steps must still run."""
         try:
             step()
         except Exception:

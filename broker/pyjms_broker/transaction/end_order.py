@@ -1,7 +1,8 @@
-"""The order in which the transactions of one session end. (activemq-broker X2)
+"""The order in which the transactions of a session end. (activemq-broker X2)
 
-They end in the order in which the session requested it, even where an earlier one waits for blocked
-sends. Transactions of other sessions may overtake, since their acknowledgements may free memory.
+They end in the order in which the session requested their ends, even if an earlier one waits for
+blocked sends. Transactions of other sessions may overtake, because their acknowledgements may free
+memory.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class _EarlierEnd:
 
 
 def order_behind_earlier_ends(context: ConnectionContext, transaction: Transaction) -> None:
-    """Make the end of `transaction` wait for the waiting ends of the same session."""
+    """Make the end of `transaction` wait for earlier ends of the same session that wait."""
     session = _session(transaction)
     if session is None or transaction.state is not TransactionState.IN_USE:
         return
@@ -39,7 +40,7 @@ def _wait_for(earlier: Completion, transaction: Transaction) -> None:
 
 
 def _session(transaction: Transaction) -> tuple[str | None, int] | None:
-    """Return the session whose producers send in the transaction, None if there is none."""
+    """Return the session whose producers send in the transaction; None if there is none."""
     info = transaction.producer
     if info is None or info.producer_id is None:
         return None
@@ -49,7 +50,7 @@ def _session(transaction: Transaction) -> tuple[str | None, int] | None:
 def record_waiting_end(
     context: ConnectionContext, transaction: Transaction, result: Completion
 ) -> None:
-    """Record that an end requested on this connection waits, until `result` is done."""
+    """Record, until `result` is done, that an end requested on this connection waits."""
     waiting = context.waiting_ends
 
     def remove(_result: Completion) -> None:

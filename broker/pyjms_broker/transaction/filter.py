@@ -1,9 +1,9 @@
-"""The filter that begins and ends transactions and passes each command its transaction.
+"""The broker filter that begins and ends transactions and passes each command its transaction.
 
-Local transactions are kept in the context of their connection, XA transactions here. When a
-connection is lost, its open transactions are rolled back, except prepared XA branches and those
-that the store is preparing or committing. XA branches that were prepared before the broker started
-are recovered and can be ended like any other. (activemq-broker B3, X1 to X6)
+Local transactions are stored in the context of their connection, XA transactions in this filter.
+When a connection is lost, its open transactions are rolled back, except for prepared XA branches
+and those that the store is preparing or committing. XA branches that were prepared before the
+broker started are recovered and can be ended like any other. (activemq-broker B3, X1 to X6)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RecoveredWork = Callable[[RecoveredTransaction], Sequence[Synchronization]]
 
 
 class TransactionBroker(BrokerFilter):
-    """Finds the transaction that each command names, and ends transactions."""
+    """Looks up the transaction of each command, and ends transactions."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class TransactionBroker(BrokerFilter):
         store: TransactionStore,
         recovered_work: RecoveredWork | None = None,
     ) -> None:
-        """Create the filter; `recovered_work` returns what recovered transactions have to do."""
+        """Create the filter; `recovered_work` returns the work of a recovered transaction."""
         super().__init__(next_broker)
         self._store = store
         self._recovered_work = recovered_work
         self._xa: dict[XATransactionId, XATransaction] = {}
 
     async def start(self) -> None:
-        """Start the next broker, then recover the prepared transactions of the store.
+        """Start the next broker, then recover the store's prepared transactions.
 
         (activemq-broker X6)
         """
@@ -95,7 +95,7 @@ class TransactionBroker(BrokerFilter):
         """Return the open transaction that `xid` names.
 
         Raises:
-            JMSException: there is none, or its end was requested already.
+            JMSException: there is none, or its end has already been requested.
         """
         found = self.transaction(context, xid)
         if found.state is not TransactionState.IN_USE:
@@ -180,7 +180,7 @@ class TransactionBroker(BrokerFilter):
         left_open: list[Transaction] = [
             *reversed(
                 context.waiting_ends
-            ),  # last first, so that no earlier end starts a later one
+            ),  # newest first, so that the end of one does not start that of another
             *context.transactions.values(),
             *(
                 transaction
@@ -190,7 +190,7 @@ class TransactionBroker(BrokerFilter):
         ]
         for transaction in left_open:
             if transaction.is_ending:
-                continue  # the result of the store decides
+                continue  # the store's result decides
             try:
                 transaction.rollback(error)
             except Exception:

@@ -1,8 +1,8 @@
-"""XA transactions: two phases, any number of branches, and XA error codes in the error texts.
+"""XA transactions: two-phase commit, branches, and XA error codes in error messages.
 
-Clients read the code from the end of an error's text, `... xaErrorCode:-4`. A branch that was
-prepared stays prepared when the store fails to commit it: other branches of its global
-transaction may be committed by then, so only the transaction manager may decide.
+Clients read the code from the end of the error message, `... xaErrorCode:-4`. A prepared branch
+stays prepared if the store fails to commit it: other branches of its global transaction may
+already be committed, so only the transaction manager may decide.
 (activemq-broker X5, X6; openwire-encoding 13)
 """
 
@@ -41,14 +41,14 @@ _VOTING: Final = (TransactionState.PREPARING, TransactionState.PREPARE_WAITS)
 
 
 def xa_exception(text: str, code: int) -> XAException:
-    """Return the error for an XA call, with `code` where clients look for it."""
+    """Return the error of an XA call, with `code` at the end of its message."""
     return XAException(f"{text} xaErrorCode:{code}", xa_error_code=code)
 
 
 class XATransaction(BaseTransaction):
     """A branch of a distributed transaction.
 
-    It belongs to the connection that began it until it is prepared; afterwards any connection
+    Until it is prepared it belongs to the connection that began it; afterwards any connection
     may commit it or roll it back.
     """
 
@@ -125,7 +125,7 @@ class XATransaction(BaseTransaction):
         if not self._was_prepared:
             return super()._store_failed(error, name)
         logger.warning("STORE %s FAILED: %s; %s stays prepared", name, error, self.xid)
-        self.state = TransactionState.PREPARED  # its other branches may be committed by now
+        self.state = TransactionState.PREPARED  # other branches may already be committed
         return xa_exception(f"STORE {name} FAILED: Transaction stays prepared", XAER_RMFAIL)
 
     def _prepared(self) -> None:

@@ -28,7 +28,7 @@ __all__ = ["CompositeQueue", "CompositeTopic", "FilteredDestination"]
 
 @dataclass(frozen=True)
 class FilteredDestination:
-    """A destination for the messages that `selector` matches; without a selector, for none.
+    """A destination for the messages that `selector` matches; without a selector, none match.
 
     (activemq-broker V10)
     """
@@ -54,10 +54,10 @@ class _CompositeDestination(VirtualDestination):
     name: str
     forward_to: tuple[Destination | FilteredDestination, ...]
     forward_only: bool = True
-    """Whether messages are only forwarded, and not kept by the composite's own destination."""
+    """Whether messages are only forwarded, and not added to the composite destination itself."""
     send_when_not_matched: bool = False
-    """Whether the composite's own destination gets the messages that no filter matched, and only
-    these."""
+    """Whether the composite destination itself gets those messages, and only those, that no
+    filter matched."""
 
     def __post_init__(self) -> None:
         for target in self.forward_to:

@@ -1,6 +1,6 @@
-"""Interception by virtual destinations: they wrap a destination when it is created.
+"""Interception by virtual destinations, which wrap a destination when it is created.
 
-A destination that none of them applies to is not wrapped, so its messages cost nothing extra.
+A destination to which none of them applies is not wrapped, so its messages have no extra cost.
 (ActiveMQ DestinationInterceptor, VirtualDestinationInterceptor)
 """
 
@@ -26,7 +26,7 @@ _MAX_FORWARDING_DEPTH = 32
 
 
 class Routes:
-    """Forwards messages of virtual destinations through the region, up to a depth."""
+    """Forwards messages of virtual destinations through the region, with a limited depth."""
 
     def __init__(self, region: RegionBroker) -> None:
         self.region = region
@@ -57,10 +57,10 @@ class VirtualDestination(ABC):
     @property
     @abstractmethod
     def virtual_destination(self) -> Destination:
-        """The name or pattern of the destinations that it applies to."""
+        """The name or pattern of the destinations to which it applies."""
 
     def demanded_by(self, destination: Destination) -> Destination | None:
-        """Return what it forwards to `destination`, None: nothing."""
+        """Return the destination or pattern that it forwards to `destination`; None if none."""
         return None
 
     @abstractmethod
@@ -83,9 +83,9 @@ class VirtualDestinationInterceptor:
         return destination
 
     def queue_consumer_added(self, subscription: Subscription) -> None:
-        """Send the messages that a queue's topics keep to its first consumer (activemq-broker V6).
+        """Send the messages kept by a queue's topics to its first consumer (activemq-broker V6).
 
-        Messages that the queue has received before are left out.
+        Messages that the queue has already received are left out.
         """
         queue, region = subscription.requested, self._routes.region
         if queue.is_pattern or queue.is_composite:
@@ -99,7 +99,7 @@ class VirtualDestinationInterceptor:
     def _send_kept(self, topic: BrokerDestination, subscription: Subscription) -> None:
         queue = subscription.requested
         if not isinstance(topic.base, Topic):
-            return  # the source of a composite queue: queues keep nothing for later consumers
+            return  # the source is a composite queue, which keeps no messages for later consumers
         for reference in tuple(topic.base.kept_for(subscription)):
             copy = copy_for_destination(reference.message, queue, topic.destination)
             copy.transaction_id = None

@@ -1,4 +1,4 @@
-"""Mirrored queues: messages to a queue are copied to a topic first. (activemq-broker V12)"""
+"""Mirrored queues: messages sent to a queue are first copied to a topic. (activemq-broker V12)"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["MirroredQueue"]
 
 @dataclass(frozen=True)
 class MirroredQueue(VirtualDestination):
-    """Every queue has a topic, `prefix` + its name + `postfix`. Source: ActiveMQ MirroredQueue."""
+    """Mirrors every queue to the topic `prefix` + name + `postfix`. (ActiveMQ MirroredQueue)"""
 
     prefix: str = "VirtualTopic.Mirror."
     postfix: str = ""

@@ -1,7 +1,7 @@
-"""Virtual topics: each message to the topic also goes to the queues named after it.
+"""Virtual topics: each message sent to the topic is also sent to the queues named after it.
 
-`VirtualTopic.Orders` feeds `Consumer.A.VirtualTopic.Orders`, `Consumer.B. ...`: every group
-of consumers has a queue of its own. Only queues that exist get a copy. (activemq-broker V1 to V5)
+`VirtualTopic.Orders` feeds `Consumer.A.VirtualTopic.Orders`, `Consumer.B. ...`: each group of
+consumers has its own queue. Only existing queues get a copy. (activemq-broker V1 to V5)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class VirtualTopicAttributes:
     set_original_destination: bool = attribute(
         True, "Whether copies have the topic as their original destination."
     )
-    """Whether copies name the queue as destination and the topic as original destination."""
+    """Whether copies have the queue as destination and the topic as original destination."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class VirtualTopic(VirtualTopicAttributes, VirtualDestination):
         return Topic(self.name)
 
     def demanded_by(self, destination: Destination) -> Topic | None:
-        """Return the topic that feeds a queue; a pattern of queues: the pattern of the topics."""
+        """Return the topic that feeds a queue; for a pattern of queues, the pattern of topics."""
         if not matches(Queue(f"{self.prefix}>"), destination):
             return None
         before, after = self.prefix.count("."), self.postfix.count(".")
@@ -126,7 +126,7 @@ class _VirtualTopicFilter(DestinationFilter):
         return result
 
     def _has_failed(self) -> bool:
-        """Whether the store has failed: it raises the same exception as a full one."""
+        """Return whether the store has failed, which raises the same exception as a full store."""
         return self._region.store.state is StoreState.FAILED
 
     def _is_wanted(self, copy: ActiveMQMessage, queue: BrokerDestination) -> bool:

@@ -1,1 +1,1 @@
-"""Dead letters, and the order in which they and their original messages are stored."""
+"""Dead letters, and their order in the store relative to the original messages."""

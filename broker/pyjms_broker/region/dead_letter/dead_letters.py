@@ -1,4 +1,4 @@
-"""Creates dead letters and sends them to dead-letter queues. (activemq-broker L1 to L7, R9)"""
+"""Creation and sending of dead letters. (activemq-broker L1 to L7, R9)"""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def send_to_dead_letter_queue(
     subscription: Subscription | None,
     cause: Throwable | None,
 ) -> bool:
-    """Send a dead letter if the destination's strategy asks for it; return whether it was sent.
+    """Send a dead letter if the destination's strategy requires it; return whether it was sent.
 
-    A dead letter that could not be sent or stored may be sent again: the strategy's audit forgets
-    the message.
+    If a dead letter could not be sent or stored, the strategy's audit drops the message's id, so
+    that the dead letter may be sent again.
     """
     if reference.dead_letter.done:
         reference.dead_letter = COMPLETED
@@ -59,7 +59,7 @@ def send_to_dead_letter_queue(
         return False
     try:
         copy = dead_letter(reference, target, cause, strategy.expiration)
-        copy.response_required = broker.store_capabilities.has_several_journals or _sender_awaits(
+        copy.response_required = broker.store_capabilities.has_several_journals or _must_delay_response(
             reference
         )
         stored = checked(
@@ -75,10 +75,10 @@ def send_to_dead_letter_queue(
     return True
 
 
-def _sender_awaits(reference: MessageReference) -> bool:
-    """Whether the answer to a persistent send that no store has is to come behind the dead letter.
+def _must_delay_response(reference: MessageReference) -> bool:
+    """Return whether the response to a persistent send must wait for the dead letter.
 
-    A message that expires before it arrives is nowhere else.
+    That is so for a message that expires before it arrives, because no store has it.
     """
     message = reference.message
     return reference.position is None and message.persistent and message.response_required
@@ -90,7 +90,7 @@ def _rollback_if_failed(
     if done.error is not None:
         logger.warning(
             "%s: the dead letter of message %s could not be stored: %s (hint: a stored message is "
-            "not removed; after a restart it is there again)",
+            "not removed, and is available again after a restart)",
             reference.destination,
             reference.message_id,
             done.error,
@@ -101,10 +101,10 @@ def _rollback_if_failed(
 def unstored_dead_letter(
     reference: MessageReference, error: Exception, *, store_failed: bool
 ) -> str:
-    """Return the log's text about a dead letter that its store has refused after it was sent.
+    """Return the log message about a dead letter that its store has refused after the send.
 
-    Stores with one journal remove the message behind its dead letter. So if the journal has failed
-    (`store_failed`), a message that was stored itself is not removed either.
+    Stores with one journal write the removal of the message behind its dead letter. If the journal
+    has failed (`store_failed`), a stored message is therefore not removed either.
     """
     message = reference.message
     text = (
@@ -114,13 +114,13 @@ def unstored_dead_letter(
     was_stored = _properties(reference).get(ORIGINAL_DELIVERY_MODE) != NON_PERSISTENT
     if store_failed and was_stored:
         return (
-            f"{text}: {error} (hint: no message is lost; repair what the error names and restart "
-            f"the broker: the message is then on {message.original_destination} again, or its dead "
+            f"{text}: {error} (hint: no message is lost; resolve the error and restart the broker: "
+            f"then either the message is on {message.original_destination} again, or its dead "
             f"letter is on {message.destination})"
         )
     return (
-        f"{text} and is lost: {error} (hint: repair what the error names; its sender must send the "
-        "message again)"
+        f"{text} and is lost: {error} (hint: resolve the error; the sender must send the message "
+        "again)"
     )
 
 
@@ -147,7 +147,7 @@ def dead_letter(
             "The properties of message %s cannot be decoded; its dead letter has none", message_id
         )
         properties = {}
-    properties.pop(DUPLICATE_ID_PROPERTY, None)  # of its destination, not of the dead-letter queue
+    properties.pop(DUPLICATE_ID_PROPERTY, None)  # it applies to the original destination only
     properties.setdefault(ORIGINAL_EXPIRATION, Long(message.expiration))
     if not message.persistent:
         properties[ORIGINAL_DELIVERY_MODE] = NON_PERSISTENT
@@ -172,7 +172,7 @@ def dead_letter(
 
 
 def _failure(cause: Throwable) -> dict[str, str]:
-    """Return the listener's own error, which ActiveMQ's text has at its end, if at all."""
+    """Return the listener's error, which is at the end of ActiveMQ's text, if anywhere."""
     own = cause.cause or cause
     if own.class_name in (None, _NO_LISTENERS_ERROR):
         return {}

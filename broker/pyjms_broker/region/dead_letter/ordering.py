@@ -1,7 +1,7 @@
-"""Removes a message from its store only after its dead letter was stored in another journal.
+"""Ordering of dead letters: a message is removed only after its dead letter is stored.
 
-One journal keeps its records in order: after a crash it has both the dead letter and the removal,
-or neither. With two journals the removal may become durable first, and a crash would then lose the
+One journal keeps its records in order: after a crash it never has the removal without the dead
+letter. With two journals the removal may become durable first, and a crash would then lose the
 message altogether. (activemq-persistence K25)
 """
 
@@ -18,16 +18,16 @@ __all__ = ["DeadLetterOrdering"]
 class DeadLetterOrdering:
     """Messages of one queue or durable subscription whose dead letters are being stored.
 
-    They are no longer in memory, the store still has them, and they must not be paged in.
+    They are no longer in memory but still in the store, and must not be paged in.
     """
 
     __slots__ = ("_excluded", "positions")
 
     def __init__(self, excluded: set[Position] | None) -> None:
-        """Add the positions to `excluded` as well, where a prioritized source needs that set."""
+        """Also add the positions to `excluded`, if a prioritized source needs that set."""
         self.positions: set[Position] = set()
         """The positions of the messages, including those whose dead letters could not be stored
-        and that no consumer has been given again."""
+        and that have not been dispatched again."""
         self._excluded = excluded
 
     def remove_after(
@@ -39,7 +39,7 @@ class DeadLetterOrdering:
     ) -> Completion:
         """Call `remove`, which changes the store, once `dead_letter` is done.
 
-        If the dead letter could not be stored, its error is the result and nothing is removed: the
+        If the dead letter cannot be stored, the result is its error and nothing is removed: the
         message is available again after a restart, or when its owner restores it to memory.
         """
         if dead_letter.done and dead_letter.error is None:

@@ -1,1 +1,1 @@
-"""Limits of memory and disk space, and the sends that wait for space."""
+"""Limits of memory and disk space, and sends that wait for space."""

@@ -1,7 +1,7 @@
-"""Usage of a store's disk space, and the sends that wait for space. (activemq-broker M3)
+"""Usage of a store's disk space, and the sends that wait for it. (activemq-broker M3)
 
-A store has no room at its limit, while it is overloaded, and while its disk is full. Changes of its
-state are reported by the store; its size is polled, but only while a send waits.
+A store has no space at its limit, while it is overloaded, and while its disk is full. The store
+reports changes of its state; its size is polled, but only while a send waits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ACCEPTING: Final = (StoreState.RUNNING, StoreState.FAILED)
 
 
 class Measured(Protocol):
-    """A store whose size and state can be asked for."""
+    """A store that reports its size and state."""
 
     @property
     def size(self) -> int: ...
@@ -50,7 +50,7 @@ class DiskUsage:
         self.name = name
         self.limit = limit
         self.is_promised = True
-        """Whether somebody has set the limit; not if it is a default that the disk has lowered."""
+        """Whether the limit was configured; False for a default lowered to the disk's size."""
         self.store = store
         self.parent = parent
         self._waiting: deque[tuple[Callable[[], None], int]] = deque()
@@ -58,22 +58,22 @@ class DiskUsage:
 
     @property
     def used(self) -> int:
-        """Bytes on disk."""
+        """The used disk space in bytes."""
         return 0 if self.store is None else self.store.size
 
     @property
     def percent(self) -> int:
-        """Percentage of the limit that is used; 0 without a limit."""
+        """The used percentage of the limit; 0 without a limit."""
         return self.used * 100 // self.limit if self.limit else 0
 
     def change_limit(self, limit: int, *, is_promised: bool = True) -> None:
-        """Set the limit in bytes, 0: none, and admit the sends that have room by it."""
+        """Set the limit in bytes (0: none), and admit the sends that now have space."""
         self.limit = limit
         self.is_promised = is_promised
         self.changed()
 
     def is_full(self, high_water_mark: int = 100) -> bool:
-        """Whether sends must wait: at that percentage of the limit, or while the store is busy.
+        """Return whether sends must wait: at that percentage of the limit, or for a busy store.
 
         A failed store is not full: sends get its error at once.
         """
@@ -85,9 +85,9 @@ class DiskUsage:
         return store.state not in _ACCEPTING
 
     def full(self, high_water_mark: int = 100) -> DiskUsage | None:
-        """Return the usage without room, the parent or this one; None if both have room.
+        """Return the usage without space, the parent or this one; None if both have space.
 
-        The parent first: it is notified of changes of the store's state.
+        The parent takes precedence, because it is notified of changes of the store's state.
         """
         full = None if self.parent is None else self.parent.full(high_water_mark)
         if full is not None:
@@ -95,14 +95,14 @@ class DiskUsage:
         return self if self.is_full(high_water_mark) else None
 
     def reason(self, high_water_mark: int = 100) -> str:
-        """Return why there is no room, for logs and errors."""
+        """Return the reason for the lack of space, for logs and errors."""
         store = self.store
         if store is not None and store.state not in _ACCEPTING:
             return f"{self.name} is {store.state.value}"
         return f"{self.name} is Full, {high_water_mark}% of {self.limit}"
 
     def wait(self, callback: Callable[[], None], high_water_mark: int = 100) -> Callable[[], None]:
-        """Call `callback` once there is room; return a function that withdraws the request."""
+        """Call `callback` once there is space; return a function that withdraws the request."""
         request = (callback, high_water_mark)
         self._waiting.append(request)
         if self._poll_task is None:
@@ -115,7 +115,7 @@ class DiskUsage:
         return withdraw
 
     def changed(self) -> None:
-        """Call the waiting callbacks for which there is room now, oldest first."""
+        """Call the waiting callbacks for which there is space now, oldest first."""
         for request in tuple(self._waiting):
             if not self.is_full(request[1]) and request in self._waiting:
                 self._waiting.remove(request)
@@ -132,12 +132,12 @@ class DiskUsage:
             try:
                 self.changed()
                 self._reclaim()
-            except Exception:  # otherwise the other sends would wait for ever
+            except Exception:  # otherwise the other sends would wait forever
                 logger.exception("%s: admitting a waiting send failed", self.name)
         self._poll_task = None
 
     def _reclaim(self) -> None:
-        """Have a store that can do so free disk space while sends wait for it."""
+        """Make the store reclaim disk space, if it can, while sends wait for it."""
         reclaim_soon: Callable[[], None] | None = getattr(self.store, "reclaim_soon", None)
         if self._waiting and reclaim_soon is not None:
             reclaim_soon()

@@ -1,12 +1,12 @@
-"""Producer flow control: sends wait for space, or are refused, while memory or a store is full.
+"""Producer flow control: sends wait, or are refused, while memory or a store is full.
 
 Theory of operation
 -------------------
 
-`BaseDestination.send` asks `full_usage` before it accepts a message. The first usage without room,
-if any, decides: the memory of the destination (or of the broker above it), else the store or temp
-store that the message would need. The limits are soft: a message is accepted if there is any room,
-so the last one may exceed the limit, by its own size.
+`BaseDestination.send` calls `full_usage` before it accepts a message. The first usage without space
+decides: the memory of the destination (or of the broker above it), or else the store or temp store
+that the message would need. The limits are soft: a message is accepted if there is any space, so
+the last one may exceed the limit by its size.
 
     state of a send     event                                       next state
     ==================  ==========================================  =============================
@@ -14,30 +14,30 @@ so the last one may exceed the limit, by its own size.
     (new)               full; send_fail_if_no_space, and not from   refused: the send raises
                         another broker
     (new)               full otherwise                              waiting for that usage
-    waiting             that usage has room, nothing else is full   accepted
-    waiting             that usage has room, another is full        waiting for the other one
+    waiting             that usage has space, nothing else is full  accepted
+    waiting             that usage has space, another is full       waiting for the other one
     waiting             send_fail_if_no_space_after_timeout passed  failed
     waiting             its connection is closed                    failed (`abort_blocked_sends`)
     waiting             its transaction is rolled back              withdrawn
-    waiting             its destination is removed                  failed, at its turn
-    waiting             its time to live has passed                 expired, at its turn
+    waiting             its destination is removed                  failed, when it is its turn
+    waiting             its time to live has passed                 expired, when it is its turn
 
 Invariants:
 
-- Waiting costs the broker no thread and no task: a waiting send is a callback in the usage and a
-  `Completion`, which the connector answers the client with. Only the timeout needs a task.
-- Sends that wait for one usage are admitted in the order in which they began to wait, and each
-  checks again whether there is room, since the one before it may have used it up.
-- A waiting send of a transaction is pending work of it: a commit waits until the send was admitted
-  or has failed. See `pyjms_broker.transaction.base`.
-- What the broker sends itself (dead letters, advisories) never waits: consuming a message, which
-  frees memory, may need to send one.
+- Waiting needs neither a thread nor a task: a waiting send is a callback in the usage and a
+  `Completion`, from which the connector makes the client's response. Only the timeout needs a task.
+- Sends that wait for one usage are admitted in the order in which they began to wait. Each checks
+  again whether there is space, because its predecessor may have used it up.
+- A waiting send of a transaction is pending work of the transaction: a commit waits until the send
+  was admitted or has failed. See `pyjms_broker.transaction.base`.
+- Messages that the broker itself sends (dead letters, advisories) never wait: consuming a message,
+  which frees memory, may require sending one.
 - A failed store does not make sends wait: each send gets its error at once.
 
-Memory calls its waiters when it is released (`MemoryUsage.decrease`), so admission is exact and
-costs nothing while no send waits. The size of a store changes in other places (journal cleanup,
+Waiters are called when memory is released (`MemoryUsage.decrease`), so admission is immediate, and
+costs nothing while no send waits. The size of a store changes elsewhere (journal cleanup,
 checkpoints), so `DiskUsage` polls it once a second, but only while a send waits; ActiveMQ polls all
-usages. A new send does not overtake the ones that wait for memory: these are admitted within
+usages. A new send does not overtake those that wait for memory: they are admitted within
 `decrease`, until none waits or memory is full again.
 
 (ActiveMQ BaseDestination.waitForSpace, Queue.sendMessage; activemq-broker M2, M3, M5, M7)
@@ -91,7 +91,7 @@ class FlowControl:
     def wait_for_space(
         self, exchange: ProducerExchange, reference: MessageReference, full: MemoryUsage | DiskUsage
     ) -> Completion:
-        """Make the send wait for room in `full`; done when it is accepted or has failed.
+        """Make the send wait for space in `full`; completed when it is accepted or has failed.
 
         Raises:
             ResourceAllocationException: `send_fail_if_no_space` is set.
@@ -147,18 +147,18 @@ class FlowControl:
 
 
 def abort_blocked_sends(context: ConnectionContext) -> None:
-    """Fail the waiting sends of a closed connection: no one receives their responses."""
+    """Fail the waiting sends of a closed connection, whose responses nobody receives."""
     for blocked in tuple(context.blocked_sends):
         error = JMSException("Connection closed, send aborted.")
         blocked.abort(error)
         if (
             blocked.transaction is not None
-        ):  # an XA transaction of another connection, which stays open
+        ):  # an XA transaction of another connection, which remains open
             blocked.transaction.set_rollback_only(error)
 
 
 class FlowControlledSend:
-    """A send that waits for space. Its transaction does not end before it was admitted."""
+    """A send that waits for space. Its transaction cannot end before it is admitted."""
 
     def __init__(
         self, destination: BaseDestination, exchange: ProducerExchange, reference: MessageReference
@@ -177,7 +177,7 @@ class FlowControlledSend:
         self.transaction: Transaction | None = exchange.transaction
 
     def wait_for(self, full: MemoryUsage | DiskUsage) -> None:
-        """Wait until there is room in `full`."""
+        """Wait until there is space in `full`."""
         if isinstance(full, DiskUsage):
             mark = self._destination.policy.store_usage_high_water_mark
             self.withdraw = full.wait(self.admit, mark)
@@ -191,12 +191,12 @@ class FlowControlledSend:
         self.abort(error)
 
     def abort(self, error: Exception) -> None:
-        """Stop waiting: the send fails with `error`."""
+        """Stop waiting, and fail with `error`."""
         self._stop_waiting()
         self._fail(error)
 
     def transaction_rolled_back(self) -> None:
-        """Stop waiting: the transaction was rolled back. A required response is an error."""
+        """Stop waiting, because of a rollback. A required response is an error response."""
         self._stop_waiting()
         error = JMSException("Send transaction completed while waiting for space")
         self.completion.complete(error if self.message.response_required else None)
@@ -222,7 +222,7 @@ class FlowControlledSend:
             self.timer = None
 
     def admit(self) -> None:
-        """Accept the message: there is room. If another usage is full, wait for that one."""
+        """Accept the message, because there is space; if another usage is full, wait for that."""
         full = self._destination.full_usage(self._reference)
         if full is not None and not self._destination.disposed:
             self.wait_for(full)

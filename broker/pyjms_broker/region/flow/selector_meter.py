@@ -1,14 +1,13 @@
-"""Limits the steps that the selectors of all consumers take together.
+"""A limit on the evaluation steps of all consumers' selectors together.
 
 `SelectorLimits` bounds one evaluation. But a message may be offered to thousands of consumers in
-one turn of the event loop, while every client waits. So the steps of all evaluations are counted
-for the whole broker. The count falls at a steady rate, though not during an evaluation, which
-takes long where the machine is busy. While it is at its limit, a selector may take no more than
-`COSTLY` steps on a message: a consumer that needs more is closed, as one that exceeds the limits
-of one evaluation. Durable subscriptions and range readers evaluate their selectors later instead.
-
-Before it comes to that, a queue whose selectors take many steps pauses between its messages
-(`SelectorRest`).
+one turn of the event loop, while every client waits. The steps of all evaluations are therefore
+counted for the whole broker. The count decreases at a steady rate, except during an evaluation,
+because evaluations take longer on a busy machine. While the count is at its limit, a selector may
+take at most `COSTLY` steps per message: a consumer that needs more is closed, like one that exceeds
+the limits of one evaluation. Durable subscriptions and range readers evaluate their selectors later
+instead. Before the limit is reached, a queue whose selectors take many steps pauses between its
+messages (`SelectorRest`).
 """
 
 from __future__ import annotations
@@ -22,33 +21,33 @@ from pyjms.selector import CHARACTERS_PER_STEP, SelectorLimitException, Selector
 __all__ = ["BUSY_DELAY", "COSTLY", "SelectorMeter", "SelectorRest", "SelectorsBusyException"]
 
 COSTLY: Final = 250
-"""Steps on one message, about half a millisecond: consumers with less are never closed."""
+"""Steps per message, about half a millisecond: consumers that need less are never closed."""
 BUSY_DELAY: Final = 0.5
-"""Seconds after which a message is selected that was to be selected later."""
+"""Seconds until a postponed selection is made."""
 _TURN: Final = 0.1
-"""The part of a second's steps that one queue takes in one turn of the event loop."""
+"""The fraction of a second's steps that one queue may take in one turn of the event loop."""
 
 
 class SelectorsBusyException(SelectorLimitException):
-    """A selector is costly, and all selectors together are at their limit at the moment."""
+    """A selector is costly while all selectors together are at their limit."""
 
 
 class SelectorMeter:
-    """Counts steps of selectors. Belongs to the broker's event loop.
+    """Counts steps of selectors. Use it on the broker's event loop.
 
     Args:
-        rate: steps a second for all selectors together; a second's worth may be spent at once.
+        rate: steps per second for all selectors together; bursts may use one second's worth.
     """
 
     def __init__(self, rate: int) -> None:
         self.total = 0
-        """All steps so far."""
+        """The number of all steps so far."""
         self._rate = rate
         self._spent = 0.0
         self._since = _clock.now()
 
     def allowed(self, limits: SelectorLimits) -> SelectorLimits:
-        """Return what the next evaluation may spend."""
+        """Return the limits for the next evaluation."""
         if self._spent:
             self._spent -= (_clock.now() - self._since) * self._rate
             self._spent = max(0.0, self._spent)
@@ -61,7 +60,7 @@ class SelectorMeter:
         )
 
     def exceeded(self) -> NoReturn:
-        """Raise the error of a costly selector while the account is full."""
+        """Raise the error of a costly selector while the count is at its limit."""
         raise SelectorsBusyException(
             f"The selector takes more than {COSTLY} steps on a message while all selectors of the "
             f"broker together take more than {self._rate} a second",
@@ -70,34 +69,34 @@ class SelectorMeter:
         )
 
     def add(self, steps: int) -> None:
-        """Count what an evaluation took since `allowed`."""
+        """Count the steps of an evaluation since `allowed`."""
         self._spent = min(self._spent + steps, 2.0 * self._rate)
         self._since = _clock.now()
         self.total += steps
 
     def rest_after(self, steps: int) -> float:
-        """Return the seconds to wait after so many steps; 0: more may follow at once."""
+        """Return the seconds to pause after this number of steps; 0: no pause."""
         return 0.0 if steps < _TURN * self._rate else steps / self._rate
 
 
 class SelectorRest:
-    """The pauses in which a queue offers no messages, since its selectors took many steps."""
+    """The pauses in which a queue offers no messages because its selectors took many steps."""
 
     def __init__(self, meter: SelectorMeter | None, resume_later: Callable[[float], None]) -> None:
-        """`resume_later` is called with the seconds to wait; call `end` when they are over."""
+        """Set the function that gets the length of a pause in seconds and later calls `end`."""
         self._meter = meter
         self._resume_later = resume_later
         self._steps = 0
         self.is_due = False
-        """Whether nothing may be offered now."""
+        """Whether the queue is pausing, so that nothing may be offered."""
 
     @property
     def total(self) -> int:
-        """All steps that were counted so far."""
+        """The number of steps counted so far."""
         return 0 if self._meter is None else self._meter.total
 
     def spent(self, steps: int) -> None:
-        """Note what the selection of a message took; only costly ones count."""
+        """Count the steps of selecting consumers for a message; only costly selections count."""
         if steps <= COSTLY or self._meter is None:
             return
         self._steps += steps
@@ -108,5 +107,5 @@ class SelectorRest:
             self._resume_later(rest)
 
     def end(self) -> None:
-        """Offer messages again."""
+        """End the pause, so that messages are offered again."""
         self.is_due = False

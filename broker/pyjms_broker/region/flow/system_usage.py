@@ -26,11 +26,11 @@ __all__ = [
 ]
 
 MAIN_MEMORY_LIMIT: Final = 1024 * 1024 * 1024
-"""ActiveMQ's memory limit of an embedded broker: 1 GiB."""
+"""ActiveMQ's memory limit for an embedded broker: 1 GiB."""
 STORE_LIMIT: Final = 100 * 1024 * 1024 * 1024
 """ActiveMQ's store limit: 100 GiB."""
 MAXIMUM_DESTINATIONS: Final = 100_000
-"""Destinations of one broker; ActiveMQ has no limit."""
+"""The maximum number of destinations of a broker; ActiveMQ has no limit."""
 TEMP_LIMIT: Final = 50 * 1024 * 1024 * 1024
 """ActiveMQ's temp store limit: 50 GiB."""
 JOB_SCHEDULER_LIMIT: Final = 50 * 1024 * 1024 * 1024
@@ -48,7 +48,7 @@ class Partition(Measured, Protocol):
 
 
 class SystemUsage:
-    """The broker's limits, in bytes (0: none), and whether sends wait or fail at them.
+    """The broker's limits in bytes (0: none), and whether sends wait or fail at a limit.
 
     Source: ActiveMQ SystemUsage. `send_fail_if_no_space_after_timeout` in seconds, 0: off.
     """
@@ -72,7 +72,7 @@ class SystemUsage:
         self._partitions: dict[Partition, DiskUsage] = {}
 
     def store_of(self, destination: Destination) -> DiskUsage:
-        """Return the usage that a destination's persistent messages count against."""
+        """Return the usage against which a destination's persistent messages count."""
         store: object = self.store.store
         partition_of: Callable[[Destination], Partition | None] | None = getattr(
             store, "partition_of", None
@@ -89,7 +89,7 @@ class SystemUsage:
         return usage
 
     def watch(self, store: PersistenceAdapter, temp_store: TempStore | None) -> None:
-        """Measure these stores from now on, and follow their states."""
+        """Measure these stores, and listen to their states, from now on."""
         self.store.store = store
         store.on_state = _chained(store.on_state, self.store)
         if temp_store is not None:

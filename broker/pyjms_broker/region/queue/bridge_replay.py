@@ -1,9 +1,9 @@
-"""What a bridge gets of a queue whose policy has a ConditionalNetworkBridgeFilterFactory.
+"""The bridge filter of queues whose policy has a ConditionalNetworkBridgeFilterFactory.
 
-A message that came from the broker to which the bridge leads stays here, unless it may return:
-the queue has no consumer but bridges, and the message is here long enough. What may not be
-forwarded yet is offered again when that has changed: the queue does so when a consumer leaves, and
-this filter has it do so when a time is over. (activemq-edges NW6)
+A message that came from the broker at the other end of the bridge stays here unless it may return:
+the queue must have no consumers other than bridges, and the message must have been here for long
+enough. A message that may not be forwarded yet is offered again later: by the queue when a consumer
+leaves, and at the request of this filter when a time has passed. (activemq-edges NW6)
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ if TYPE_CHECKING:
 __all__ = ["ConditionalBridgeFilter", "check_return"]
 
 _SHORTEST_STAY: Final = 0.5
-"""Seconds that a message stays at least: the broker that it came from has removed it by then."""
+"""The minimum stay of a message in seconds, after which its previous broker has removed it."""
 _LONGEST_PATH: Final = 200
-"""Brokers that a message passes at most while it returns; each adds its id to the message."""
+"""The maximum length of the path of a returning message; each broker adds its id."""
 
 
 def check_return(
     own_path: frozenset[BrokerId], held: Iterable[MessageReference], reference: MessageReference
 ) -> None:
-    """Check that a repeated message is not one that comes back from another broker too early.
+    """Check that a repeated message is not one that returns from another broker too early.
 
-    It was forwarded, and the bridge's acknowledgement has not been handled yet: the queue holds
-    it, with a shorter path. If what comes back were dropped as a duplicate, neither broker would
-    keep the message; if it is refused, the other broker keeps it and sends it again.
+    Such a message was forwarded, and the bridge's acknowledgement has not been handled yet, so the
+    queue still has it, with a shorter path. If the returning copy were dropped as a duplicate,
+    neither broker would keep the message; if it is refused, the other broker keeps it and sends it
+    again.
 
     Args:
         own_path: the id of this broker.
         held: the messages of the queue that are in memory.
-        reference: the message whose id is known already.
+        reference: the message whose id is already known.
 
     Raises:
-        JMSException: it has come back; the other broker is to keep it.
+        JMSException: it returns too early; the other broker has to keep it.
     """
     path = reference.message.broker_path or ()
     if own_path.isdisjoint(path):
@@ -69,10 +70,10 @@ class ConditionalBridgeFilter:
         self._conditions = conditions
         self._taken = 0
         self._began = 0.0
-        """When the time began for which messages are counted."""
+        """The beginning of the period in which messages are counted."""
 
     def __call__(self, reference: MessageReference) -> bool:
-        """Whether the bridge gets the message now."""
+        """Return whether the bridge gets the message now."""
         if self._bridge.network_broker_id not in (reference.message.broker_path or ()):
             return lets_pass(self._bridge, reference) and self._is_within_rate(reference)
         return (

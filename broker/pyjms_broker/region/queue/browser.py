@@ -23,13 +23,14 @@ __all__ = ["QueueBrowserSubscription"]
 
 _OPENS_WINDOW = (AckType.STANDARD, AckType.INDIVIDUAL, AckType.DELIVERED, AckType.EXPIRED)
 _MAX_MESSAGES_PER_TURN: Final = 5000
-"""Messages that are inspected before other tasks of the event loop run."""
+"""The number of messages that are inspected before other tasks run."""
 
 
 class QueueBrowserSubscription(AbstractSubscription):
-    """Gets each message that the queues have when it starts, once, and then an empty dispatch.
+    """Gets each message in the queues at its start once, and then an empty dispatch.
 
-    Messages are read as the prefetch window has room. Acknowledgements only free the window.
+    Messages are read as space in the prefetch window permits. Acknowledgements only free the
+    window.
     """
 
     _messages: Iterator[MessageReference | None]
@@ -44,7 +45,7 @@ class QueueBrowserSubscription(AbstractSubscription):
         self.window_freed()
 
     def _browse(self, queue: BrokerDestination) -> Iterator[MessageReference | None]:
-        """Iterate over the messages of a queue; None stands for one that does not match."""
+        """Iterate over the messages of a queue, yielding None for those that do not match."""
         matching = self._matching(queue)
         limit = self.policy.max_browse_page_size
         return matching if limit is None else _limited(matching, limit)
@@ -62,7 +63,7 @@ class QueueBrowserSubscription(AbstractSubscription):
 
     @property
     def is_slow(self) -> bool:
-        """False: no message waits because of a browser."""
+        """False: a browser makes no message wait."""
         return False
 
     @property
@@ -71,7 +72,7 @@ class QueueBrowserSubscription(AbstractSubscription):
 
     @property
     def pending_count(self) -> int:
-        """0 or 1: only the next message is known."""
+        """The number of pending messages: 0 or 1, because only the next message is known."""
         return 0 if self._next is None else 1
 
     def window_freed(self) -> None:
@@ -92,9 +93,9 @@ class QueueBrowserSubscription(AbstractSubscription):
         self._resume_later()
 
     def _read_next(self) -> bool:
-        """Read one more message into `_next` if it matches; return False at the end.
+        """Read one more message, into `_next` if it matches; return False at the end.
 
-        The end is reported to the client, as far as its prefetch or a pull allows.
+        The end is reported to the client, if its prefetch or a pull allows.
         """
         try:
             reference = next(self._messages)

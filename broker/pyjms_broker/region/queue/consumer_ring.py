@@ -1,7 +1,7 @@
-"""The consumers of a queue in the order in which they are offered messages.
+"""The consumers of a queue, in the order in which they are offered messages.
 
-Only those with room are in `ready`, so that a message costs the same whether one or a thousand
-other consumers are full. A consumer that got a message goes behind its equals.
+Only those whose window has space are in `ready`, so the cost of a message does not depend on the
+number of consumers that are full. A consumer that got a message goes behind its equals.
 (activemq-broker Q5 to Q7)
 """
 
@@ -37,9 +37,9 @@ class Candidate:
 
 
 class ConsumerRing:
-    """All consumers of a queue, and the ready ones in the order in which they are asked.
+    """All consumers of a queue, and the ready ones in the order in which they are tried.
 
-    The order is by priority, then by fewest groups, then by longest time without a message.
+    They are ordered by priority, then by fewest groups, then by longest time without a message.
     """
 
     def __init__(self, *, use_priority: bool, rotates: bool, all_exclusive: bool) -> None:
@@ -53,7 +53,7 @@ class ConsumerRing:
         self.use_priority = use_priority
         self.rotates = rotates
         self.exclusive: Candidate | None = None
-        """The consumer that gets all messages; None: no exclusive consumer has attached.
+        """The consumer that gets all messages; None if no exclusive consumer is attached.
         (activemq-broker Q16, Q17)"""
         self._rotates_without_exclusive = rotates
         self._all_exclusive = all_exclusive
@@ -65,7 +65,7 @@ class ConsumerRing:
         return len(self.candidates)
 
     def add(self, subscription: PrefetchSubscription) -> Candidate:
-        """Add a consumer behind its equals; it is ready if it has room."""
+        """Add a consumer behind its equals; it is ready if its window has space."""
         self._stamp += 1
         candidate = Candidate(subscription, self._stamp)
         self.candidates[subscription] = candidate
@@ -76,7 +76,7 @@ class ConsumerRing:
         return candidate
 
     def remove(self, subscription: Subscription) -> Candidate | None:
-        """Remove a consumer; return its entry, None if it had none."""
+        """Remove a consumer and return its entry; None if it had none."""
         candidate = self.candidates.pop(subscription, None)
         if candidate is not None and candidate.ready:
             self.ready.remove(candidate)
@@ -108,7 +108,7 @@ class ConsumerRing:
         self.rotates = self.exclusive is None and self._rotates_without_exclusive
 
     def add_ready(self, candidate: Candidate) -> None:
-        """Add a consumer to `ready`: it has room."""
+        """Add a consumer to `ready`, because its window has space."""
         candidate.ready = True
         candidate.reported_slow = False
         priority = candidate.subscription.info.priority if self.use_priority else 0
@@ -120,11 +120,11 @@ class ConsumerRing:
             insort(ready, candidate, key=_order)
 
     def remove_ready(self, index: int) -> None:
-        """Remove the consumer at `index` from `ready`: it has no room."""
+        """Remove the consumer at `index` from `ready`, because its window is full."""
         self.ready.pop(index).ready = False
 
     def rotate(self, candidate: Candidate, index: int) -> None:
-        """Put a consumer that got a message behind its equals; it was at `index` of `ready`.
+        """Move a consumer that got a message behind its equals; it was at `index` of `ready`.
 
         The dispatch may have changed `ready` meanwhile.
         """

@@ -1,8 +1,8 @@
-"""The messages of a queue: in memory, and paged out to its store and the temp store.
+"""The messages of a queue, in memory or paged out to its store and the temp store.
 
-`references` are the messages in memory, in flight or waiting. Paged-out messages are counted by
-the cursor's sources and read page by page. Browsing and searching return new references to them,
-which do not belong to `references`. (activemq-broker M8, Q31, Q32)
+`references` are the messages in memory, in flight or waiting. Paged-out messages are counted by the
+cursor's sources and read page by page. For them, browsing and searching return new references,
+which are not added to `references`. (activemq-broker M8, Q31, Q32)
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class QueueContents:
     def __init__(
         self, queue: BaseDestination, store: MessageStore | None, temp_store: TempStore | None
     ) -> None:
-        """Start with the messages of the store; without a store everything stays in memory."""
+        """Start with the store's messages; without a store all messages stay in memory."""
         self.references: dict[MessageReference, None] = {}
         self.excluded: set[Position] | None = None
         """Positions that a prioritized source must not page in: those of `references` and of
-        `dead_letter_ordering`. None without priorities, where a position up to which all was
-        read is enough."""
+        `dead_letter_ordering`. None without priorities, where the last position that was read
+        is sufficient."""
         self._queue = queue
         self._store = store
         self._store_source: StoreSource | None = None
@@ -102,7 +102,7 @@ class QueueContents:
 
     # into and out of memory
     def add(self, reference: MessageReference) -> None:
-        """Add a message in memory, whose size is counted already."""
+        """Add a message to those in memory; its size is already counted."""
         self.references[reference] = None
         position = reference.position
         if position is not None:
@@ -111,7 +111,7 @@ class QueueContents:
                 self.excluded.add(position)
 
     def mark_visible(self, reference: MessageReference) -> None:
-        """Record in the store that the queue counts the message and has it in memory."""
+        """Mark a message visible in the store: the queue counts it and has it in memory."""
         if self._store is not None and self._store_source is not None and reference.position:
             self._store.mark_visible(reference)
             self._store_source.mark_visible(reference.position)
@@ -149,7 +149,7 @@ class QueueContents:
 
     # browsing and searching
     def __iter__(self) -> Iterator[MessageReference]:
-        """Iterate over all messages, those in memory first; new ones may be missed."""
+        """Iterate over all messages, first those in memory; new ones may be missed."""
         in_memory = tuple(self.references)
         yield from in_memory
         if self._store is not None and self._store_source is not None and len(self._store_source):
@@ -176,7 +176,7 @@ class QueueContents:
         return self._queue.policy.max_page_size
 
     def find(self, message_id: MessageId) -> MessageReference | None:
-        """Return the message with that id, None if there is none."""
+        """Return the message with this id; None if there is none."""
         for reference in self.references:
             if reference.message_id == message_id:
                 return reference
@@ -192,7 +192,7 @@ class QueueContents:
 
     # paged-out messages
     def in_memory(self, reference: MessageReference) -> MessageReference | None:
-        """Return the reference in memory to the same message, None if it is not in memory."""
+        """Return the reference in memory to the same message; None if it is not in memory."""
         if reference in self.references:
             return reference
         position, message_id = reference.position, reference.message_id
@@ -202,7 +202,7 @@ class QueueContents:
         )
 
     def first_paged_out(self, limit: int) -> list[MessageReference]:
-        """Return new references to the first `limit` paged-out messages; none is removed."""
+        """Return new references to the first `limit` paged-out messages without removing them."""
         found = self.first_stored(limit)
         if isinstance(self._unstored, SpoolSource):
             spooled = islice(self._unstored.browse(limit), limit - len(found))
@@ -224,9 +224,9 @@ class QueueContents:
         return [self._queue.reference_to(spooled.message) for spooled in removed]
 
     def move_spooled(self, accept: Callable[[MessageReference], None], page_size: int) -> None:
-        """Hand each message of the temp store to `accept`; it leaves the temp store afterwards.
+        """Pass each message of the temp store to `accept`, then remove it from the temp store.
 
-        Whatever `accept` raises is raised: that message and those behind it stay.
+        An exception of `accept` is propagated: that message and those behind it stay.
         """
         if not isinstance(self._unstored, SpoolSource):
             return
@@ -240,9 +240,9 @@ class QueueContents:
             self.cursor.end_spilling_if_empty()
 
     def may_be_paged_out(self, reference: MessageReference) -> bool:
-        """Whether the message may be paged out.
+        """Return whether the message may be among the paged-out ones.
 
-        Exact for a stored message; a spooled one is found by `remove_paged_out` only.
+        The result is exact for a stored message; only `remove_paged_out` finds a spooled one.
         """
         source, position = self._store_source, reference.position
         if position is None or source is None:
@@ -250,10 +250,10 @@ class QueueContents:
         return len(source) > 0 and source.is_paged_out(position)
 
     def remove_paged_out(self, reference: MessageReference) -> bool:
-        """Remove a paged-out message, but not from the store; return whether it was there."""
+        """Remove a paged-out message, except from the store; return whether it was there."""
         return isinstance(self.cursor, SpillingCursor) and self.cursor.remove_paged_out(reference)
 
     @property
     def paged_out_count(self) -> int:
-        """How many messages are paged out."""
+        """Return the number of paged-out messages."""
         return self.cursor.paged_out_count if isinstance(self.cursor, SpillingCursor) else 0

@@ -3,39 +3,39 @@
 Theory of operation
 -------------------
 
-A message that no consumer has is in exactly one of four lists:
+A message that is not dispatched to a consumer is in exactly one of four lists:
 
     cursor        not paged in: in memory, in the store or in the temp store
     fresh         paged in, not offered to the consumers yet
-    waiting       offered; no consumer that had room matched it
+    waiting       offered; no consumer with space matched it
     redelivered   returned by a consumer that left; offered before all others
 
     from                   to            when
-    (new)                  a consumer    a consumer has room and matches, and nothing is ahead of it
-    (new)                  waiting       consumers have room, none of them matches
-    (new)                  fresh         no consumer has room
+    (new)                  a consumer    a consumer has space and matches, nothing is ahead of it
+    (new)                  waiting       consumers have space, none of them matches
+    (new)                  fresh         no consumer has space
     (new)                  cursor        dispatch is closed or running, a page of messages waits,
                                          or other messages must be offered first
     cursor                 fresh         `_page_in`, up to `max_page_size` with `waiting`
-    fresh                  a consumer    a consumer has room and matches
-    fresh                  waiting       consumers have room, none of them matches
+    fresh                  a consumer    a consumer has space and matches
+    fresh                  waiting       consumers have space, none of them matches
     waiting                fresh         a rescan, in order and at the head
     a consumer             redelivered   the consumer leaves
-    redelivered            a consumer    a rescan: a consumer has room and matches
+    redelivered            a consumer    a rescan: a consumer has space and matches
     any                    (expired)     it has expired when it is paged in or offered
 
 `waiting` and `redelivered` are offered again only in a rescan, which is due when the set of
-consumers with room has grown, a consumer has left, or a message group has lost its owner. So the
-work for a message does not grow with the number of messages that wait for another consumer.
+consumers with space has grown, a consumer has left, or a message group has lost its owner. The cost
+of a message is therefore independent of the number of messages that wait for other consumers.
 
 Nothing is dispatched while dispatch is closed: the queue has no consumer, is paused, or waits for
-`consumers_before_dispatch_starts` and `time_before_dispatch_starts`. `_is_open` caches this, since
-each arrival checks it.
+`consumers_before_dispatch_starts` and `time_before_dispatch_starts`. `_is_open` caches this,
+because each arrival checks it.
 
-`iterate` may be called from anywhere, also from within a dispatch (an acknowledgement frees a
-window): a nested call only requests another round. Nothing here waits; a round that cannot
-continue now (a suspended store, many expired messages, a failed read, selectors that have taken
-much of the loop's time: `SelectorRest`) is resumed by a background task.
+`iterate` may be called from anywhere, even from within a dispatch (an acknowledgement frees a
+window): a nested call only requests another round. Nothing waits; a round that cannot continue (a
+suspended store, many expired messages, a failed read, or selectors that have taken much of the
+loop's time: `SelectorRest`) is resumed by a background task.
 
 (activemq-broker Q5 to Q10, Q16 to Q17, Q19, Q21 to Q26, Q33; ActiveMQ Queue.iterate)
 """
@@ -73,7 +73,7 @@ __all__ = ["QueueDispatcher"]
 logger = get_logger(__name__)
 
 _STORE_CHECK_INTERVAL: Final = 1.0
-"""Seconds between checks whether a suspended store is running again."""
+"""Seconds between checks of whether a suspended store is running again."""
 
 
 class QueueDispatcher:
@@ -98,7 +98,7 @@ class QueueDispatcher:
         self.redelivered = pending_list(prioritized=False)
         self.is_paused = False
         self._start_delay = StartDelay(policy, f"dispatch start of {queue}", self._started)
-        self._is_open = False  # has consumers, is not paused, the start is not delayed
+        self._is_open = False  # there are consumers, no pause, and no start delay
         self._iterating = False
         self._again = False
         self._rescan = False
@@ -108,7 +108,7 @@ class QueueDispatcher:
         self._rest = SelectorRest(queue.broker.selector_meter, self._resume_later)
 
     def change_policy(self, policy: PolicyEntry) -> None:
-        """Follow a policy from now on; the order of consumers and messages stays."""
+        """Apply a policy from now on; the order of consumers and messages is unchanged."""
         self._policy = policy
         self._max_page_size = policy.max_page_size
         self._reports_slow = (
@@ -167,11 +167,11 @@ class QueueDispatcher:
     # messages
     @property
     def pending_count(self) -> int:
-        """The number of messages that no consumer has."""
+        """The number of messages that are not dispatched."""
         return len(self.cursor) + len(self.fresh) + len(self.waiting) + len(self.redelivered)
 
     def arrived(self, reference: MessageReference) -> None:
-        """Dispatch a new message, or add it to the messages that wait."""
+        """Dispatch a new message, or add it to the waiting ones."""
         if (
             not self._is_open
             or self._iterating
@@ -197,7 +197,7 @@ class QueueDispatcher:
             self.iterate()
 
     def redeliver(self, references: list[MessageReference], at_head: bool) -> None:
-        """Dispatch messages of a consumer that left, in their order, before all others."""
+        """Dispatch messages of a consumer that left, in order, before all others."""
         if at_head:
             for reference in reversed(references):
                 self.redelivered.append_front(reference)
@@ -214,7 +214,7 @@ class QueueDispatcher:
                 return
 
     def window_freed(self, candidate: Candidate) -> None:
-        """Dispatch to a consumer whose window may have room again."""
+        """Dispatch to a consumer whose window may have space again."""
         if not candidate.ready:
             if candidate.subscription.is_full():
                 return
@@ -225,7 +225,7 @@ class QueueDispatcher:
             self.iterate()
 
     def iterate(self) -> None:
-        """Dispatch all messages that can be dispatched now; a nested call requests a round."""
+        """Dispatch all messages that can be dispatched; a nested call requests another round."""
         if self._iterating:
             self._again = True
             return
@@ -244,12 +244,12 @@ class QueueDispatcher:
             self._report_slow()
 
     def _offer_all(self) -> None:
-        """Offer all messages again: what a consumer takes has changed."""
+        """Offer all messages again, because what consumers accept has changed."""
         self._rescan = True
         self.iterate()
 
     def _report_slow(self) -> None:
-        """Report each consumer without room while messages wait, once until it has room again."""
+        """Report each consumer that is full while messages wait, once until it has space again."""
         queue = self._queue
         for subscription, candidate in tuple(self.ring.candidates.items()):
             if not candidate.reported_slow and subscription.is_slow:
@@ -299,7 +299,7 @@ class QueueDispatcher:
         while room > 0 and cursor and not (cursor.must_read and self._must_not_read()):
             try:
                 reference = cursor.pop()
-            except KeyError:  # the store has quarantined what the cursor still counted
+            except KeyError:  # the store has quarantined messages that the cursor still counted
                 return
             except Exception as error:
                 log_paging_failure(self._queue, error, self._resume_task)
@@ -316,15 +316,16 @@ class QueueDispatcher:
             room -= 1
 
     def _must_not_read(self) -> bool:
-        """Whether nothing may be paged in: too many have expired, the store is suspended, or
-        memory is short. Memory is only a reason while acknowledgements of messages in flight will
-        free some. (activemq-broker M8)
+        """Return whether nothing may be paged in. (activemq-broker M8)
+
+        That is so if too many messages have expired, the store is suspended, or memory is short
+        while acknowledgements of messages in flight can free some.
         """
         queue = self._queue
         if self._expired_left <= 0:
             return True
         if queue.broker.store.state is StoreState.SUSPENDED:
-            # acknowledgements of these messages could not be written and would use memory
+            # acknowledgements of these messages could not be written, and would use memory
             self._resume_later()
             return True
         mark = self._policy.cursor_memory_high_water_mark
@@ -349,10 +350,10 @@ class QueueDispatcher:
         return bool(ring.ready) if ring.exclusive is None else ring.exclusive.ready
 
     def _offer(self, reference: MessageReference) -> bool:
-        """Dispatch the message to the first consumer that has room and matches it.
+        """Dispatch the message to the first consumer that has space and matches it.
 
         Returns:
-            Whether the message no longer waits: it was dispatched, or it has expired.
+            Whether the message no longer waits, because it was dispatched or has expired.
         """
         if reference.expiration and reference.is_expired():
             self._queue.expire(reference)

@@ -1,4 +1,4 @@
-"""The expiry scan of a queue: removes expired messages that no consumer has.
+"""The expiry scan of a queue, which removes expired messages that are not dispatched.
 
 (activemq-broker Q32)
 """
@@ -15,7 +15,7 @@ __all__ = ["expire_waiting_messages"]
 
 
 def expire_waiting_messages(queue: Queue) -> None:
-    """Expire the expired ones of the first `max_expire_page_size` messages that no consumer has."""
+    """Expire the expired among the first `max_expire_page_size` undispatched messages."""
     page = queue.policy.max_expire_page_size
     scanned = [reference for reference, _ in zip(queue.references, range(page), strict=False)]
     for reference in scanned:

@@ -1,33 +1,34 @@
-"""Assigns message groups to consumers.
+"""Assignment of message groups to consumers.
 
 Theory of operation
 -------------------
 
-All messages of a group (`JMSXGroupID`) go to one consumer, its owner, in order. The first message
-of the group that is dispatched decides the owner; the group map only remembers it.
+All messages of a group (`JMSXGroupID`) go to one consumer, its owner, in order. The dispatch of the
+group's first message determines the owner; the group map only stores it.
 
     group       sequence number    consumer             effect
     ==========  =================  ===================  =========================================
-    no owner    any                the first with room  becomes the owner and gets the message
-    owned       1                  the first with room  becomes the owner and gets the message
+    no owner    any                the first with space becomes the owner and gets the message
+    owned       1                  the first with space becomes the owner and gets the message
     owned       0, or above 1      the owner            gets the message
     owned       negative           the owner            gets the message; the group has no owner
                                                         afterwards
     owned       any but 1          another one          does not get the message
 
 A group also loses its owner when that consumer leaves (`remove_owner`), and when the group map
-forgets the group: `cached` keeps a number of groups, `bucket` keeps groups with one hash together.
+drops the group: `cached` keeps a limited number of groups, and `bucket` assigns all groups of a
+hash bucket to one owner.
 
 Invariants:
 
 - `assigned_groups` of a consumer's entry in the ring is its number of groups. Of consumers with
-  equal priority, the one with the fewest groups is asked first, so the ring must be reordered with
-  every change. The count may exceed the number of groups in the map where several groups share a
-  bucket; it only influences the order.
-- A group without an owner may make waiting messages dispatchable: `accepts` reports that in
+  equal priority, the one with the fewest groups is tried first, so the ring must be reordered after
+  each change. The count may exceed the number of groups in the map if several groups share a
+  bucket; it only affects the order.
+- A group that loses its owner may make waiting messages dispatchable: `accepts` reports that in
   `is_rescan_due`, which the dispatcher resets.
-- `JMSXGroupFirstForConsumer` is set in a copy of the message: the store and other references share
-  the original.
+- `JMSXGroupFirstForConsumer` is set in a copy of the message, because the store and other
+  references share the original.
 
 (activemq-broker Q23 to Q28)
 """
@@ -57,15 +58,15 @@ class GroupAssignment:
         self._ring = ring
 
     def remove_owner(self, owner: Subscription) -> None:
-        """Free all groups of a consumer that leaves."""
+        """Release all groups of a consumer that leaves."""
         self.groups.remove_owner(owner)
 
     def release(self, group_id: str) -> None:
-        """Free a group of its owner, if it has one. Source: ActiveMQ Queue.removeMessageGroup."""
+        """Remove the owner of a group, if any. Source: ActiveMQ Queue.removeMessageGroup."""
         self._lost(self.groups.remove(group_id))
 
     def release_all(self) -> None:
-        """Free all groups of their owners."""
+        """Remove the owners of all groups."""
         for owner in dict.fromkeys(self.groups.owners().values()):
             self.groups.remove_owner(owner)
             losing = self._ring.candidates.get(owner)
@@ -74,7 +75,7 @@ class GroupAssignment:
                 self._ring.reorder(losing)
 
     def accepts(self, candidate: Candidate, reference: MessageReference) -> bool:
-        """Whether the message may go to this consumer; call it only if it is dispatched then."""
+        """Return whether the message may go to this consumer; if so, it must be dispatched."""
         group_id = reference.group_id
         if group_id is None:
             return True
@@ -100,7 +101,7 @@ class GroupAssignment:
         _set_first_for_consumer(reference, is_first=True)
 
     def _lost(self, owner: Subscription | None) -> None:
-        """Count that a consumer, if it is one of the queue's, has a group less."""
+        """Decrease the group count of a consumer, if it is still one of the queue's."""
         losing = None if owner is None else self._ring.candidates.get(owner)
         if losing is not None:
             losing.assigned_groups -= 1

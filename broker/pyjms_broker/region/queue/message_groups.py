@@ -1,6 +1,6 @@
-"""Group maps: the owners of a queue's message groups, by `JMSXGroupID`.
+"""Group maps, which store the owners of a queue's message groups by `JMSXGroupID`.
 
-How groups are assigned is in `pyjms_broker.region.queue.group_assignment`. (activemq-broker Q27)
+See `pyjms_broker.region.queue.group_assignment` for the assignment. (activemq-broker Q27)
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class MessageGroupMap(Protocol):
     """The owners by group. Source: ActiveMQ MessageGroupMap."""
 
     def get(self, group_id: str) -> Subscription | None:
-        """Return the owner of a group, None if it has none."""
+        """Return the owner of a group; None if it has none."""
 
     def put(self, group_id: str, owner: Subscription) -> Subscription | None:
-        """Set the owner of a group; return the consumer that loses a group by it, if any."""
+        """Set the owner of a group; return the consumer that thereby loses a group, if any."""
 
     def remove(self, group_id: str) -> Subscription | None:
         """Remove the owner of a group and return it."""
 
     def remove_owner(self, owner: Subscription) -> int:
-        """Free all groups of a consumer; return their number."""
+        """Release all groups of a consumer and return their number."""
 
     def owners(self) -> dict[str, Subscription]:
-        """Return the owners by group name, as far as the names are known."""
+        """Return the owners by group name, for the groups whose names are known."""
 
 
 class SimpleMessageGroupMap:
@@ -68,7 +68,7 @@ class SimpleMessageGroupMap:
 
 
 class CachedMessageGroupMap(SimpleMessageGroupMap):
-    """The `cache_size` most recently used groups; the least recently used loses its owner."""
+    """A map of the `cache_size` most recently used groups; others lose their owners."""
 
     def __init__(self, cache_size: int = 1024) -> None:
         super().__init__()
@@ -92,9 +92,9 @@ class CachedMessageGroupMap(SimpleMessageGroupMap):
 
 
 class BucketMessageGroupMap:
-    """Groups in `bucket_count` buckets by hash; all groups of a bucket have one owner.
+    """A map of `bucket_count` hash buckets; all groups of a bucket have one owner.
 
-    The names of the `cache_size` latest groups are kept for `owners`.
+    The names of the `cache_size` most recent groups are stored for `owners`.
     """
 
     def __init__(self, bucket_count: int = 1024, cache_size: int = 64) -> None:

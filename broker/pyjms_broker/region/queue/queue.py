@@ -1,7 +1,7 @@
-"""A queue: a message's life from its arrival to its acknowledgement.
+"""A queue, which handles messages from arrival to acknowledgement.
 
-`QueueContents` keeps the messages, in memory or paged out; `QueueDispatcher` gives them to
-consumers. The `owner` of a message is the consumer that it is dispatched to.
+`QueueContents` keeps the messages, in memory or paged out; `QueueDispatcher` dispatches them to
+consumers. The `owner` of a message is the consumer to which it is dispatched.
 (activemq-broker Q1 to Q4, Q22, Q29 to Q33; activemq-persistence K13, K14, S6)
 """
 
@@ -61,7 +61,7 @@ class Queue(BaseDestination):
         policy: PolicyEntry,
         store: MessageStore | None,
     ) -> None:
-        """Create a queue with the messages of `store`; None keeps nothing (temporary queues)."""
+        """Create a queue with the messages of `store`, which is None for temporary queues."""
         super().__init__(broker, destination, policy)
         self.store = store
         self._is_paged = store is not None and not broker.store_capabilities.is_volatile
@@ -79,11 +79,11 @@ class Queue(BaseDestination):
         self._is_concurrent = broker.store_capabilities.concurrent_store_and_dispatch_queues
         self._arrivals = ArrivalOrder(self._enqueue, self._discard)
         self._unstored = self._arrivals.messages
-        """Messages that are not visible before they are stored, and those behind them."""
+        """Messages that become visible only once they are stored, and those behind them."""
         self.marks_redelivered = policy.persist_jms_redelivered and store is not None
         self.needs_disk = self._is_paged
         self.reader: QueueReader | None = None
-        """The range reader (`pyjms_broker.ranges`) that holds a lease of the queue or held one."""
+        """The range reader (`pyjms_broker.ranges`) that has, or had, a lease of the queue."""
 
     @property
     def consumers(self) -> list[Subscription]:
@@ -126,7 +126,7 @@ class Queue(BaseDestination):
                 TransactedSend(self.broker, transaction, reference, self._committed, self._discard)
             )
             return stored
-        # what the store numbers waits for lower numbers
+        # messages numbered by the store wait for those with lower numbers
         must_wait = stored is not COMPLETED and (
             is_leased or self.running_commits or self._unstored
         )
@@ -146,7 +146,7 @@ class Queue(BaseDestination):
     def _remove_if_unstored(
         self, context: ConnectionContext, reference: MessageReference, stored: Completion
     ) -> None:
-        """Remove a message that could not be stored, unless it was dispatched already."""
+        """Remove a message that could not be stored, unless it was already dispatched."""
         if stored.error is None:
             return
         self.report_lost(context, reference, stored)
@@ -202,7 +202,7 @@ class Queue(BaseDestination):
         self.forget_duplicate(reference)
 
     def forget_duplicate(self, reference: MessageReference) -> None:
-        """Accept a message with this id again, if the queue detects repeated ids."""
+        """Allow a message with this id again, if the queue detects duplicate ids."""
         if self._audit is not None:
             self._audit.rollback(reference.message_id)
 
@@ -224,13 +224,13 @@ class Queue(BaseDestination):
             self.dispatcher.arrived(reference)
 
     def count_dispatch(self, reference: MessageReference, owner: Subscription) -> None:
-        """Make `owner` the owner of the message and count it as dispatched."""
+        """Set the owner of the message, and count the message as dispatched."""
         reference.owner = owner
         self.statistics.dispatched += 1
         self.statistics.inflight += 1
 
     def mark_redelivered(self, reference: MessageReference) -> Completion:
-        """Record in the store that the message may have been delivered, if need be."""
+        """Record in the store, if necessary, that the message may have been delivered."""
         is_marked = reference.position is None or reference.redelivery_counter
         if self.store is None or not self.marks_redelivered or is_marked:
             return COMPLETED
@@ -272,7 +272,7 @@ class Queue(BaseDestination):
         self.forget_duplicate(reference)
 
     def drop(self, reference: MessageReference) -> None:
-        """Remove a message that is in memory: it was consumed, has expired or was removed."""
+        """Remove a message that was consumed, expired or removed from memory."""
         if reference.dropped:
             return
         reference.dropped = True
@@ -304,7 +304,7 @@ class Queue(BaseDestination):
             self.changed()
 
     def requeue(self, references: list[MessageReference]) -> None:
-        """Return messages of a consumer that left; they are dispatched before all others."""
+        """Return messages of a consumer that left, to be dispatched before all others."""
         returned = []
         for reference in references:
             if reference.dropped:
@@ -358,11 +358,11 @@ class Queue(BaseDestination):
                 yield reference
 
     def get_message(self, message_id: MessageId) -> MessageReference | None:
-        """Return the message with that id, None if the queue has none."""
+        """Return the message with this id; None if there is none."""
         return self.contents.find(message_id)
 
     def remove_message(self, context: ConnectionContext, reference: MessageReference) -> bool:
-        """Remove a message that no consumer has; return whether it was removed.
+        """Remove a message that is not dispatched; return whether it was removed.
 
         Nothing is removed while the queue is leased to a range reader.
         """
@@ -371,7 +371,7 @@ class Queue(BaseDestination):
         return self.remove_for_reader(context, reference)
 
     def remove_for_reader(self, context: ConnectionContext, reference: MessageReference) -> bool:
-        """Remove a message as `remove_message` does, also while the queue is leased."""
+        """Remove a message like `remove_message`, even while the queue is leased."""
         in_memory = self.contents.in_memory(reference)
         if in_memory is None:
             return self.remove_paged_out(reference)
@@ -402,7 +402,7 @@ class Queue(BaseDestination):
         return True
 
     def purge(self, context: ConnectionContext) -> int:
-        """Remove all messages that no consumer has; return their number."""
+        """Remove all messages that are not dispatched; return their number."""
         if self.reader is not None and not self.reader.may_purge():
             return 0
         removed = sum(self.remove_message(context, r) for r in tuple(self.references))
@@ -414,18 +414,18 @@ class Queue(BaseDestination):
         return removed
 
     def expire(self, reference: MessageReference) -> None:
-        """Expire a message that no consumer has and that the dispatcher no longer has."""
+        """Expire a message that is neither dispatched nor in a list of the dispatcher."""
         self.count_expired(reference)
         self.store_acknowledgement(NO_TRANSACTION, reference, dead_letter=reference.dead_letter)
         self.drop(reference)
 
     def count_expired(self, reference: MessageReference) -> None:
-        """Count a message as expired and dead-letter it; the store still has it afterwards."""
+        """Count a message as expired and dead-letter it, without removing it from the store."""
         self.expired(self.broker.context, reference, None)
         self.forget_duplicate(reference)
 
     def expire_messages(self) -> None:
-        """Expire the expired ones of the first `max_expire_page_size` messages."""
+        """Expire the expired among the first `max_expire_page_size` messages."""
         if not self.dispatcher.is_paused:
             expire_waiting_messages(self)
 
@@ -434,7 +434,7 @@ class Queue(BaseDestination):
         self.dispatcher.pause()
 
     def resume(self) -> None:
-        """Dispatch and scan again after `pause`."""
+        """Resume dispatching and expiry scans."""
         self.dispatcher.resume()
 
     def stop(self) -> None:

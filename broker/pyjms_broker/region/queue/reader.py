@@ -1,6 +1,6 @@
-"""The interface of a range reader: it reads a queue by arrival numbers, without consuming.
+"""The interface of a range reader, which reads a queue by arrival numbers without consuming.
 
-`pyjms_broker.ranges` implements it.
+It is implemented by `pyjms_broker.ranges`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ __all__ = ["QueueReader"]
 
 
 class QueueReader(Protocol):
-    """Called by a queue about its messages, while it is leased and afterwards. No call blocks."""
+    """Is notified by a queue of its messages, during a lease and afterwards. No call blocks."""
 
     is_leased: bool
-    """Whether a lease is active: every message is stored, becomes visible only then, and is
-    removed by the reader alone."""
+    """Whether a lease is active, during which every message is stored, becomes visible only
+    once it is stored, and is removed only by the reader."""
 
     def arrived(self, reference: MessageReference) -> None:
         """Record a message that has become visible, in the order of the arrival numbers."""
 
     def keeps(self, reference: MessageReference) -> bool:
-        """Whether the message must not expire, because it was read and may be read again."""
+        """Return whether the message must not expire, because it may be read again."""
 
     def may_purge(self) -> bool:
-        """Whether all messages may be removed; if so, earlier ranges cannot be read again."""
+        """Return whether all messages may be removed; then earlier ranges cannot be read again."""

@@ -1,4 +1,4 @@
-"""When a queue dispatches later: with its first consumers, and what a bridge may not take yet.
+"""Delayed dispatch: at a queue's first consumers, and of messages withheld from a bridge.
 
 (activemq-broker Q21; activemq-edges NW6)
 """
@@ -18,10 +18,10 @@ _DEFAULT: Final = 1.0
 
 
 class StartDelay:
-    """Runs from a queue's first consumer until the time is over or enough consumers are there."""
+    """Delays dispatch from a queue's first consumer until a time or a number of consumers."""
 
     def __init__(self, policy: PolicyEntry, name: str, started: Callable[[], None]) -> None:
-        """`started` is called when the time is over; `name` is that of the background task."""
+        """Set the callback for the end of the time, and the name of the background task."""
         self._required = policy.consumers_before_dispatch_starts
         self._seconds = policy.time_before_dispatch_starts
         if self._required > 1 and not self._seconds:
@@ -36,7 +36,7 @@ class StartDelay:
         return self._task is not None
 
     def consumer_added(self, count: int) -> None:
-        """Begin with the first consumer, and end when `count` are enough."""
+        """Begin with the first consumer; end if `count` consumers are enough."""
         if count == 1:
             if self._seconds:
                 self._task = _wakeup.spawn(self._run, name=self._name)
@@ -44,7 +44,7 @@ class StartDelay:
             self.cancel()
 
     def cancel(self) -> None:
-        """End it without a call of `started`. Idempotent."""
+        """End the delay without calling `started`. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -56,17 +56,17 @@ class StartDelay:
 
 
 class LaterOffer:
-    """A call at the earliest of the times that were asked for."""
+    """Calls a function at the earliest of the requested times."""
 
     def __init__(self, name: str, offer: Callable[[], None]) -> None:
-        """`offer` is called; `name` is that of the background task."""
+        """Set the function to call, and the name of the background task."""
         self._name = name
         self._offer = offer
         self._task: _wakeup.BackgroundTask | None = None
         self._due = 0.0
 
     def in_seconds(self, seconds: float) -> None:
-        """Ask for a call in so many seconds; an earlier one that was asked for is enough."""
+        """Request a call in `seconds`, unless an earlier one is already requested."""
         due = _clock.now() + seconds
         if self._task is not None and self._due <= due:
             return
@@ -75,7 +75,7 @@ class LaterOffer:
         self._task = _wakeup.spawn(self._run, seconds, name=self._name)
 
     def cancel(self) -> None:
-        """Call nothing any more. Idempotent."""
+        """Withdraw the requested call. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -26,7 +26,7 @@ class QueueSubscription(PrefetchSubscription):
         super().__init__(request)
         self._candidates: dict[Queue, Candidate] = {}
         self._detached: list[Queue] = []
-        """Queues that it left and that have not got back all its messages yet."""
+        """The queues that it left, and to which it has not returned all messages yet."""
 
     def _bridge_filter(self, info: ConsumerInfo) -> Callable[[MessageReference], bool] | None:
         conditions, bridge = self.policy.network_bridge_filter_factory, info.additional_predicate
@@ -36,12 +36,12 @@ class QueueSubscription(PrefetchSubscription):
 
     @property
     def pending_count(self) -> int:
-        """0: messages wait in their queues, not in the subscription."""
+        """Always 0: messages wait in their queues, not in the subscription."""
         return 0
 
     @property
     def is_slow(self) -> bool:
-        """False without prefetch: such a consumer requests each message."""
+        """Whether it is slow; never without prefetch, where the consumer requests each message."""
         return (
             self.prefetch_size > 0
             and self.is_full()
@@ -49,7 +49,7 @@ class QueueSubscription(PrefetchSubscription):
         )
 
     def attach(self, queue: Queue, candidate: Candidate) -> None:
-        """Consume from a queue from now on; `candidate` is the entry in its consumer ring."""
+        """Consume from a queue from now on; `candidate` is the entry in the queue's ring."""
         self._candidates[queue] = candidate
         self.destinations.append(queue)
         if queue.marks_redelivered:
@@ -58,7 +58,7 @@ class QueueSubscription(PrefetchSubscription):
             self.redelivery_marking.add_queue(queue, queue.mark_redelivered)
 
     def detach(self, queue: Queue, last_delivered_sequence_id: int) -> None:
-        """Leave a queue; it gets back what was not acknowledged, after open transactions."""
+        """Leave a queue; unacknowledged messages return to it, after open transactions."""
         self._candidates.pop(queue, None)
         self.destination_removed(queue)
         unsent = (
@@ -85,7 +85,7 @@ class QueueSubscription(PrefetchSubscription):
     def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
         """Return the messages of queues that it left, once no local transaction is open.
 
-        All at once, so that a queue gets them back in their order.
+        They are returned all at once, so that a queue gets them back in order.
         """
         if self._open_transactions or not self._detached:
             return
@@ -93,7 +93,7 @@ class QueueSubscription(PrefetchSubscription):
         for queue in detached:
             returned = self.remove_dispatched(queue)
             if any(reference.destination is queue for reference in self.dispatched.values()):
-                self._detached.append(queue)  # an XA transaction has acknowledged some
+                self._detached.append(queue)  # an XA transaction has acknowledged some messages
             if returned:
                 queue.requeue(returned)
 

@@ -1,1 +1,1 @@
-"""What all subscriptions share: the prefetch window, acknowledgements, redelivery marking."""
+"""The common part of subscriptions: prefetch window, acknowledgements, redelivery marking."""

@@ -1,4 +1,4 @@
-"""The dispatched messages that an acknowledgement of a range covers. (activemq-broker 7.1, A1)"""
+"""The dispatched messages in the range of an acknowledgement. (activemq-broker 7.1, A1)"""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ def counted_range(
     ack: MessageAck,
     transaction: Transaction | None,
 ) -> list[MessageReference]:
-    """Return the messages of the range that no open transaction has acknowledged before.
+    """Return the messages of the range that no open transaction has already acknowledged.
 
-    Their number must match the acknowledgement's count: after a failover the order of dispatch may
-    differ, and the range may cover messages that were never delivered. In a transaction the count
-    may include messages acknowledged before. A wrong count makes the transaction rollback-only.
+    Their number must match the acknowledgement's count: after a failover the dispatch order may
+    differ, and the range may include messages that were never delivered. In a transaction, the
+    count may include already acknowledged messages. A wrong count makes the transaction
+    rollback-only.
 
     Raises:
         JMSException: the count is wrong, or the first or last message was not dispatched.
@@ -66,12 +67,12 @@ def counted_range(
 
 
 def is_last(reference: MessageReference, ack: MessageAck) -> bool:
-    """Whether this message is the last one of the acknowledgement."""
+    """Return whether this message is the last one of the acknowledgement."""
     return reference.message_id == ack.last_message_id and (
         ack.destination is None or ack.destination == reference.destination.destination
     )
 
 
 def unmatched(ack: MessageAck, reason: str) -> JMSException:
-    """Return the error for an acknowledgement that does not match what was dispatched."""
+    """Return the error for an acknowledgement that does not match the dispatched messages."""
     return JMSException(f"Unmatched acknowledge: {ack}; {reason}")

@@ -1,6 +1,6 @@
-"""The base of all subscriptions: selector, destinations, pulls and sending to the client.
+"""The base class of subscriptions: selector, destinations, pulls and sending to the client.
 
-Destinations call `matches` and dispatch messages; acknowledgements and pulls of the client arrive
+Destinations call `matches` and dispatch messages; the client's acknowledgements and pulls arrive
 through the region broker. (ActiveMQ Subscription, AbstractSubscription)
 """
 
@@ -44,17 +44,17 @@ __all__ = [
 logger = get_logger(__name__)
 
 LAST_DELIVERED_UNKNOWN: Final = -2
-"""The client does not say which message it delivered last: any may have been delivered."""
+"""The client does not say which message it delivered last: any of them may have been."""
 LAST_DELIVERED_UNSET: Final = -1
 """The client has delivered no message."""
 SELECTS_NOTHING: Final = "FALSE"
-"""The selector of a consumer whose own has exceeded its limits."""
+"""The replacement for a selector that has exceeded its limits."""
 _QUOTED: Final = 200
-"""Characters of a selector that are logged."""
+"""The maximum number of logged characters of a selector."""
 
 
 class SubscriptionRequest(NamedTuple):
-    """What a subscription is created from."""
+    """The arguments for creating a subscription."""
 
     broker: RegionServices
     context: ConnectionContext
@@ -64,10 +64,10 @@ class SubscriptionRequest(NamedTuple):
 
 
 class AbstractSubscription(Subscription):
-    """Common base of all subscriptions."""
+    """The base class of subscriptions."""
 
     def __init__(self, request: SubscriptionRequest) -> None:
-        """Create a subscription as `request.info` describes it.
+        """Create the subscription that `request.info` describes.
 
         Raises:
             InvalidSelectorException: its selector is invalid.
@@ -83,7 +83,7 @@ class AbstractSubscription(Subscription):
         self.prefetch_size = request.prefetch_size
         self.destinations: list[BrokerDestination] = []
         self.saved: Completion = COMPLETED
-        """Done when the stores have recorded the subscription, or its removal. None: at once."""
+        """Completed when the stores have the subscription, or its removal. None: nothing to do."""
         self.enqueue_count = 0
         self.dequeue_count = 0
         self.dispatched_count = 0
@@ -93,12 +93,12 @@ class AbstractSubscription(Subscription):
         self.use_prefetch_extension = policy.use_prefetch_extension
         self.set_info(info)
         self.redelivery_marking: PendingRedeliveryMarks | None = None
-        """Messages that wait for their redelivery marks before they are sent; None: none wait."""
+        """Messages whose sending waits for their redelivery marks; None: none wait."""
         self._pulls = 0
         self._pull_timer: _wakeup.BackgroundTask | None = None
 
     def set_info(self, info: ConsumerInfo) -> None:
-        """Apply a consumer's `info`; a durable subscription gets that of each new consumer."""
+        """Apply a consumer's `info`; a durable subscription gets each new consumer's."""
         self.info = info
         self.consumer_id: ConsumerId | None = info.consumer_id
         limits = self.broker.selector_limits._replace(meter=self.broker.selector_meter)
@@ -117,7 +117,7 @@ class AbstractSubscription(Subscription):
         )
 
     def _bridge_filter(self, info: ConsumerInfo) -> Callable[[MessageReference], bool] | None:
-        """Return what a bridge gets; None: the consumer is none."""
+        """Return the filter of a bridge's consumer; None if the consumer is not a bridge's."""
         bridge = info.additional_predicate
         return None if bridge is None else partial(lets_pass, bridge)
 
@@ -128,14 +128,15 @@ class AbstractSubscription(Subscription):
 
     @property
     def is_browser(self) -> bool:
-        """Whether it gets copies and removes nothing."""
+        """Whether it gets copies of messages and removes none."""
         return self.info.browser
 
     def matches(self, reference: MessageReference) -> bool:
-        """Whether the message is for this consumer: target, noLocal, policy, bridge, selector.
+        """Return whether the message is for this consumer.
 
-        A selector that fails on a message does not match it (activemq-broker Q11). One that
-        exceeds its limits does not either, and its consumer is closed.
+        That depends on target, noLocal, policy, bridge and selector. A selector that fails on a
+        message does not match it (activemq-broker Q11). Nor does one that exceeds its limits,
+        whose consumer is also closed.
         """
         message = reference.message
         if message.target_consumer_id is not None:
@@ -156,7 +157,7 @@ class AbstractSubscription(Subscription):
         return self.selects(reference)
 
     def selects(self, reference: MessageReference) -> bool:
-        """Whether the selector matches the message; see `matches`."""
+        """Return whether the selector matches the message; see `matches`."""
         if self.selector is None:
             return True
         try:
@@ -173,14 +174,14 @@ class AbstractSubscription(Subscription):
                 self,
                 reference.message_id,
                 error,
-                exc_info=not isinstance(error, JMSException),  # the message is at fault
+                exc_info=not isinstance(error, JMSException),  # which is the message's fault
             )
             return False
 
     def selector_exceeded(self, error: SelectorLimitException, reference: MessageReference) -> bool:
-        """Close the consumer: its selector took too much on a message, which it does not match.
+        """Close the consumer whose selector exceeded its limits on a message; return False.
 
-        The client gets the error and a request to close the consumer; until it has, the consumer
+        The client gets the error and a request to close the consumer. Until then, the consumer
         gets no further messages, and its selector is not evaluated again.
         """
         self.selector = compile_selector(SELECTS_NOTHING)
@@ -188,7 +189,7 @@ class AbstractSubscription(Subscription):
         return False
 
     def close_consumer(self, error: SelectorLimitException) -> None:
-        """Send the client the error and the command to close the consumer."""
+        """Send the error and a command to close the consumer to the client."""
         logger.error(
             "%s is closed: its selector %r exceeds a limit: %s",
             self,
@@ -202,7 +203,7 @@ class AbstractSubscription(Subscription):
             connection.send_command(ConsumerControl(close=True, consumer_id=self.consumer_id))
 
     def report_slow(self) -> None:
-        """Report to its destinations that it became slow."""
+        """Report to the destinations that the subscription became slow."""
         for destination in tuple(self.destinations):
             destination.base.slow_consumer(self)
 
@@ -226,8 +227,8 @@ class AbstractSubscription(Subscription):
     def pull(self, pull: MessagePull) -> None:
         """Dispatch one message to a consumer without prefetch.
 
-        If none is available: a positive timeout (milliseconds) waits that long, 0 waits for ever,
-        a negative one does not wait. At its end the client gets an empty dispatch.
+        If none is available, it waits for the timeout in milliseconds; 0: without limit;
+        negative: not at all. After the timeout the client gets an empty dispatch.
         (activemq-broker Q14)
         """
         if self.prefetch_size != 0:
@@ -275,7 +276,7 @@ class AbstractSubscription(Subscription):
             reference.destination.report_dispatched(reference, self)
 
     def dispatch_nothing(self) -> None:
-        """Send an empty dispatch: a pull or a browse has ended without another message."""
+        """Send an empty dispatch, which ends a pull or a browse without another message."""
         connection = self.context.connection
         if connection is not None:
             connection.dispatch(MessageDispatch(self.consumer_id, None, None, 0))

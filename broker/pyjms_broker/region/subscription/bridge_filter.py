@@ -1,4 +1,4 @@
-"""The brokers that a message, or the knowledge of a consumer, has passed, and where it may go on.
+"""Broker paths of messages and consumers, and the check whether a bridge may forward.
 
 (activemq-edges NW2, NW4)
 """
@@ -21,7 +21,7 @@ __all__ = ["BrokerPath", "appended", "is_too_long", "lets_pass", "may_pass"]
 
 
 BrokerPath: TypeAlias = Sequence[BrokerId | None] | None
-"""A path as commands have it; None: no broker was passed."""
+"""A path as in commands; None: no broker was passed."""
 
 
 def appended(path: BrokerPath, broker: BrokerId) -> list[BrokerId | None]:
@@ -30,20 +30,20 @@ def appended(path: BrokerPath, broker: BrokerId) -> list[BrokerId | None]:
 
 
 def is_too_long(path: BrokerPath, hops: int) -> bool:
-    """Whether one broker more would be more than `hops`; -1 is any number."""
+    """Return whether another broker would exceed `hops`; -1: unlimited."""
     return 0 <= hops <= len(path or ())
 
 
 def lets_pass(bridge: NetworkBridgeFilter, reference: MessageReference) -> bool:
-    """Whether a message may go to the remote broker of a bridge: see `may_pass`."""
+    """Return whether a message may go to the remote broker of a bridge; see `may_pass`."""
     return may_pass(bridge, reference.message)
 
 
 def may_pass(bridge: NetworkBridgeFilter, message: ActiveMQMessage) -> bool:
-    """Whether a message may go to the remote broker of a bridge.
+    """Return whether a message may go to the remote broker of a bridge.
 
-    Not if it has been there, or has passed as many brokers as it may; an advisory of a consumer
-    not if that holds for the consumer. Source: ActiveMQ DefaultNetworkBridgeFilter.
+    It may not if it has been there, or has passed the maximum number of brokers. For a consumer's
+    advisory, the same applies to the consumer. Source: ActiveMQ DefaultNetworkBridgeFilter.
     """
     if not _may_go(message.broker_path, bridge.message_ttl, bridge):
         return False

@@ -1,7 +1,7 @@
 """The prefetch window of queue consumers and durable subscriptions, and their acknowledgements.
 
 Messages stay in `dispatched`, in dispatch order, until they are settled. Acknowledgements in a
-transaction take effect at its end.
+transaction take effect when it ends.
 (ActiveMQ PrefetchSubscription; activemq-broker 7.1, A1, A2, Q13, Q18)
 """
 
@@ -48,7 +48,7 @@ _EXPIRED: Final = int(AckType.EXPIRED)
 
 
 class PrefetchSubscription(AbstractSubscription):
-    """A subscription whose messages stay in their destination until acknowledged."""
+    """A subscription whose messages stay in their destination until they are acknowledged."""
 
     durable_key: SubscriptionKey | None = None
     """The identity of a durable subscription; None: a queue consumer."""
@@ -63,18 +63,18 @@ class PrefetchSubscription(AbstractSubscription):
     # the kinds of subscriptions
     @abstractmethod
     def settle(self, reference: MessageReference) -> None:
-        """Release the message: it was consumed."""
+        """Release the message, which was consumed."""
 
     @abstractmethod
     def unsettle(self, reference: MessageReference) -> None:
-        """Undo `settle`: the store could not record it. The message is redelivered."""
+        """Undo `settle`, which the store could not record; the message is redelivered."""
 
     @abstractmethod
     def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
-        """Return the messages of consumers that left, as far as no transaction holds them back.
+        """Return the messages of consumers that left, unless a transaction keeps them.
 
-        Called after a transaction has ended; `rolled_back` are the messages whose acknowledgement
-        was undone with it.
+        Called after the end of a transaction; `rolled_back` are the messages whose
+        acknowledgements were undone.
         """
 
     def store_acknowledgement(
@@ -83,9 +83,9 @@ class PrefetchSubscription(AbstractSubscription):
         reference: MessageReference,
         dead_letter: Completion = COMPLETED,
     ) -> Completion:
-        """Record in the store that the message was consumed, in the context's transaction if any.
+        """Record in the store, in the context's transaction if any, that the message was consumed.
 
-        With `dead_letter` the store changes only after that dead letter was stored.
+        With `dead_letter`, the store changes only after that dead letter was stored.
         """
         if not reference.persistent:
             return COMPLETED
@@ -112,7 +112,7 @@ class PrefetchSubscription(AbstractSubscription):
 
     @property
     def room(self) -> int:
-        """How many messages the window has room for."""
+        """The number of messages for which the window has space."""
         if self.context.congested:
             return 0
         if self.prefetch_size == 0:
@@ -138,14 +138,14 @@ class PrefetchSubscription(AbstractSubscription):
         return self.dispatched.pop(reference, None) is not None
 
     def is_dispatched(self, reference: MessageReference) -> bool:
-        """Whether the message is in the window."""
+        """Return whether the message is in the window."""
         dispatched = self.dispatched
         return dispatched.get(reference.message_id) is reference or reference in dispatched
 
     def remove_dispatched(self, destination: object) -> list[MessageReference]:
-        """Remove and return the destination's messages in the window, in dispatch order.
+        """Remove the destination's messages from the window and return them in dispatch order.
 
-        Those that an open transaction has acknowledged stay.
+        Messages that an open transaction has acknowledged stay in the window.
         """
         removed = [
             reference
@@ -159,10 +159,10 @@ class PrefetchSubscription(AbstractSubscription):
     def delivered_messages(
         self, destination: object, last_sequence_id: int
     ) -> list[MessageReference]:
-        """Return the destination's messages in the window that were delivered to the application.
+        """Return the destination's messages in the window that the application has received.
 
-        These are the ones up to `last_sequence_id`, and all that were acknowledged in a
-        transaction. (activemq-broker Q29)
+        They are those up to `last_sequence_id`, and all that were acknowledged in a transaction.
+        (activemq-broker Q29)
         """
         own = [r for r in self.dispatched.values() if r.destination is destination]
         if last_sequence_id == LAST_DELIVERED_UNKNOWN:
@@ -180,7 +180,7 @@ class PrefetchSubscription(AbstractSubscription):
         if self.times_acks:
             self.last_ack_time = _clock.now()
         if self.dispatched_count == 0:
-            # for a message of the broker that this client failed over from (activemq-broker A2)
+            # of a message from the broker before the client's failover (activemq-broker A2)
             return COMPLETED
         kind = ack.ack_type
         if kind == _STANDARD:
@@ -331,12 +331,12 @@ class PrefetchSubscription(AbstractSubscription):
     def transaction_ended(
         self, references: list[MessageReference], local: bool, committed: bool
     ) -> None:
-        """Apply the acknowledgements of a transaction that has committed, or undo them.
+        """Apply the acknowledgements of a committed transaction, or undo those of another.
 
         (activemq-broker X2, X3)
         """
         self.remove_transacted(references)
-        in_window = 0  # without those of a consumer that has left
+        in_window = 0  # excludes messages of a consumer that has left
         for reference in references:
             if committed:
                 in_window += self.undispatch(reference)

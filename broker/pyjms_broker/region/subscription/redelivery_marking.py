@@ -1,15 +1,15 @@
-"""Messages that are sent to a consumer only after the store has marked them as redelivered.
+"""Sending of messages only after the store has marked them as redelivered.
 
 Theory of operation
 -------------------
 
 With `persist_jms_redelivered`, a queue's store records that a message may have been delivered
-*before* the message is sent. If the broker crashes between the two, the message is delivered again
-with JMSRedelivered set, which is allowed; without the mark, a message that a consumer has seen
-would come again as a new one.
+*before* the message is sent. If the broker crashes in between, the message is delivered again with
+JMSRedelivered set, which is allowed; without the mark, a message that a consumer has already
+received would be delivered again as a new one.
 
-The mark is a store write, so it takes time. Each consumer has one list of messages in the order of
-their dispatch; it is sent from its head:
+Marking is a store write, so it takes time. Each consumer has one list of messages in dispatch
+order, which is sent from its head:
 
     state of a message      next                            when
     ======================  ==============================  ====================================
@@ -23,16 +23,14 @@ their dispatch; it is sent from its head:
 
 Invariants:
 
-- The order of the list is the order of `PrefetchSubscription.dispatched`, and messages are sent in
-  that order only: acknowledgements name ranges of it. That is why a message that needs no mark
-  waits behind one that does, and why a consumer of several queues has one list and not one per
-  queue.
-- A message in the list counts as dispatched: it occupies the prefetch window and has its owner.
-- A message that was never sent is not counted as delivered when the consumer leaves
-  (`remove_queue` returns those), although its mark may be in the store.
-
-Marking when the message is returned, instead of before it is sent, would be cheaper, but a crash
-returns nothing. (ActiveMQ persistJMSRedelivered)
+- The order of the list is that of `PrefetchSubscription.dispatched`, and messages are sent only in
+that order, because acknowledgements refer to ranges of it. That is why a message that needs no
+mark waits behind one that does, and why a consumer of several queues has a single list.
+- A message in the list counts as dispatched: it occupies the prefetch window and has an owner.
+- A message that was never sent does not count as delivered when the consumer leaves (`remove_queue`
+returns those messages), although it may be marked in the store.
+Marking a message when it is returned, instead of before it is sent, would be cheaper, but after a
+crash nothing is returned. (ActiveMQ persistJMSRedelivered)
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ __all__ = ["PendingRedeliveryMarks"]
 logger = get_logger(__name__)
 
 _RETRY_DELAY: Final = 5.0
-"""Seconds until marks are written again after the store failed to write one."""
+"""Seconds until failed marks are retried."""
 
 _Marker = Callable[["MessageReference"], Completion]
 """Marks a message in its store."""
@@ -81,11 +79,11 @@ class PendingRedeliveryMarks:
         self._retry: _wakeup.BackgroundTask | None = None
 
     def add_queue(self, queue: BrokerDestination, mark: _Marker) -> None:
-        """Mark the messages of a queue with `mark`; those of other queues need no mark."""
+        """Mark the messages of a queue with `mark`; other queues' messages need no mark."""
         self._markers[queue] = mark
 
     def remove_queue(self, queue: BrokerDestination) -> set[MessageReference]:
-        """Send nothing more of a queue; return the messages that were not sent."""
+        """Stop sending messages of a queue, and return those that were not sent."""
         unsent = {p.reference for p in self._pending if p.reference.destination is queue}
         if unsent:
             self._pending = deque(p for p in self._pending if p.reference.destination is not queue)
@@ -94,7 +92,7 @@ class PendingRedeliveryMarks:
         return unsent
 
     def put(self, reference: MessageReference, redelivery_counter: int) -> None:
-        """Send a message behind those that wait, as soon as its store has the mark."""
+        """Send a message after the waiting ones, as soon as the store has its mark."""
         pending = _PendingMessage(reference, redelivery_counter)
         self._pending.append(pending)
         self._mark(pending)

@@ -1,9 +1,9 @@
-"""A topic of advisories, which never waits for space and therefore drops what has no room.
+"""A topic of advisories, which never waits for space and drops advisories instead.
 
-What causes an advisory (a client that comes or goes) cannot be held up until a consumer of
-advisories acknowledges. So advisories wait for a consumer as other messages do, in memory and then
-in the temp store, and count there with what they are about; when neither has room, consumers that
-are behind miss them. Others still get them. (activemq-broker 11, M2)
+The cause of an advisory (a client that connects or disconnects) cannot be delayed until a consumer
+of advisories acknowledges. Advisories wait for a consumer like other messages, in memory and then
+in the temp store, and the command in an advisory is included in its size. If neither has space,
+slow consumers miss advisories; other consumers still get them. (activemq-broker 11, M2)
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ logger = get_logger(__name__)
 _LOG_PERIOD: Final = 60.0
 """Seconds between two log lines about dropped advisories of one topic."""
 _STRUCTURE: Final = 1024
-"""Bytes that the command counts that an advisory is about, beside its texts."""
+"""Bytes accounted for the command in an advisory, in addition to its strings."""
 
 
 class AdvisoryTopic(Topic):
     """A topic `ActiveMQ.Advisory.*`: without a store, and without flow control."""
 
     dropped_count = 0
-    """Advisories that a consumer missed, once for each of them."""
+    """The number of missed advisories, summed over the consumers."""
     _next_log = 0.0
 
     def accept(
@@ -48,7 +48,7 @@ class AdvisoryTopic(Topic):
         if about is not None:
             reference.size += _size_of(about) + len(self.destination.physical_name)
         if not self._has_room():
-            if transaction is not None:  # of a client: the broker's advisories have none
+            if transaction is not None:  # a client's: the broker's advisories have none
                 raise ResourceAllocationException(f"{self} has no room for {reference.message_id}")
             self._publish_to_ready(reference)
             return COMPLETED
@@ -59,10 +59,10 @@ class AdvisoryTopic(Topic):
             return True
         if self.broker.temp_store is None or self.policy.pending_subscriber_policy == "vmCursor":
             return False
-        return self.temp_usage.full() is None  # what spools needs no memory
+        return self.temp_usage.full() is None  # a spooled message needs no memory
 
     def _publish_to_ready(self, reference: MessageReference) -> None:
-        """Publish to the consumers that can be sent the message now."""
+        """Publish to the consumers to which the message can be sent now."""
         self.statistics.enqueues += 1
         for subscriber in tuple(self._subscribers):
             if not subscriber.matches(reference):
@@ -86,7 +86,7 @@ class AdvisoryTopic(Topic):
 
 
 def _size_of(about: DataStructure | Destination) -> int:
-    """Return roughly how many bytes of memory a command needs: of its texts and destinations."""
+    """Return the approximate memory size of a command, from its strings and destinations."""
     size = _STRUCTURE
     if not isinstance(about, Command):
         return size

@@ -1,6 +1,6 @@
-"""The backlog of a durable subscription: in memory, beyond that in stores and the temp store.
+"""The backlog of a durable subscription, in memory, stores and the temp store.
 
-A subscription to a pattern has messages of several topics, each with a store of its own.
+A subscription to a pattern has messages of several topics, each with its own store.
 (ActiveMQ StoreDurableSubscriberCursor; activemq-broker M8, T19, T23)
 """
 
@@ -51,7 +51,7 @@ class _TopicBacklog:
         """Positions that a prioritized source must not page in; see `QueueContents.excluded`."""
         self._key = key
         self.unstored: SpoolSource | MemorySource
-        """The waiting messages that no store has."""
+        """The number of waiting messages that are in no store."""
         temp_store = broker.temp_store
         if temp_store is None:
             self.unstored = MemorySource(prioritized)
@@ -60,7 +60,7 @@ class _TopicBacklog:
             self.unstored = SpoolSource(temp_store, name, self._page_in_spooled, prioritized)
 
     def store_source(self, store: TopicMessageStore, prioritized: bool) -> StoreSource:
-        """Return a source of the messages that the store has for the subscription."""
+        """Return a source of the stored messages of the subscription."""
         key = self._key
 
         def next_messages(
@@ -108,7 +108,7 @@ class _TopicBacklog:
 
 
 class SubscriptionBacklog:
-    """The messages of one durable subscription that wait, and those in flight to its consumer."""
+    """The messages of a durable subscription that wait or are in flight to its consumer."""
 
     def __init__(self, key: SubscriptionKey, broker: RegionServices, policy: PolicyEntry) -> None:
         self._key = key
@@ -118,7 +118,7 @@ class SubscriptionBacklog:
         self._topics: dict[RegionDestination, _TopicBacklog] = {}
         self._store_sources: dict[RegionDestination, StoreSource] = {}
         self._unselected: dict[RegionDestination, int] = {}
-        """The last arrival number of each topic that `must_select` holds for."""
+        """For each topic, the last arrival number for which `must_select` is true."""
         self._in_memory = policy.pending_durable_subscriber_policy == "vmDurableCursor"
         self._cursor = (PrioritizedSpillingCursor if self._prioritized else SpillingCursor)(
             f"{key.client_id}:{key.subscription_name}",
@@ -142,9 +142,9 @@ class SubscriptionBacklog:
         return self._topics[topic].unstored
 
     def add_topic(self, topic: Topic, *, was_stored: bool) -> None:
-        """Add a topic, with the messages that its store has for the subscription already.
+        """Add a topic, with the messages that its store already has for the subscription.
 
-        `was_stored`: whether they may be from before a restart.
+        `was_stored` says whether they may be from before a restart.
         """
         prioritized = topic.policy.prioritized_messages
         part = self._topics[topic] = _TopicBacklog(topic, self._key, self._broker, prioritized)
@@ -165,7 +165,7 @@ class SubscriptionBacklog:
             self._cursor.read_ahead(UNLIMITED)
 
     def remove_topic(self, topic: Topic) -> None:
-        """Remove a topic that was removed from the broker, with its waiting messages."""
+        """Remove a topic that was removed from the broker, and its waiting messages."""
         for reference in [r for r in self.pending if r.destination is topic]:
             self.pending.remove(reference)
             self.release(reference)
@@ -191,7 +191,7 @@ class SubscriptionBacklog:
                 source.mark_visible(reference.position)
 
     def release(self, reference: MessageReference) -> None:
-        """Release a message that `retain` or a read from a source kept in memory."""
+        """Release a message that `retain`, or reading it from a source, kept in memory."""
         part = self._topics.get(reference.destination)
         if part is None:  # the topic was removed
             reference.decrement_reference_count()
@@ -199,9 +199,10 @@ class SubscriptionBacklog:
             part.release(reference)
 
     def must_select(self, reference: MessageReference) -> bool:
-        """Whether the message waits here though nobody knows whether the selector matches it.
+        """Return whether the selector must still be evaluated for a message of the backlog.
 
-        It does if the store had it when the subscription was restored, or by `select_later`.
+        That is so for messages stored before the subscription was restored, and after
+        `select_later`.
         """
         position = reference.position
         return (
@@ -211,7 +212,7 @@ class SubscriptionBacklog:
         )
 
     def select_later(self, reference: MessageReference) -> bool:
-        """Have a message selected when it is dispatched; return False if no store has it."""
+        """Postpone selection of a message to its dispatch; return False if it is not stored."""
         position = reference.position
         if position is None:
             return False
@@ -220,29 +221,29 @@ class SubscriptionBacklog:
         return True
 
     def dead_letter_ordering(self, topic: RegionDestination) -> DeadLetterOrdering:
-        """Return the topic's messages that leave the store after their dead letters."""
+        """Return the topic's messages to be removed once their dead letters are stored."""
         part = self._topics.get(topic)
         return DeadLetterOrdering(None) if part is None else part.dead_letter_ordering
 
     def hide(self, topic: Topic, stored: StoredMessage) -> MessageReference:
-        """Take a paged-out message out of the backlog without removing it from the store."""
+        """Remove a paged-out message from the backlog but not from the store."""
         self.remove_paged_out(topic.reference_to(stored.message, stored.position))
         return self._topics[topic].page_in(stored)
 
     def restore(self, reference: MessageReference) -> None:
-        """Add a message again that `hide` returned."""
+        """Add a message returned by `hide` again."""
         source = self._store_sources.get(reference.destination)
         if source is not None and reference.position is not None:
             source.mark_visible(reference.position)
         self.pending.append(reference)
 
     def waiting(self, limit: int) -> list[MessageReference]:
-        """Return the first `limit` messages that wait, in memory or paged out."""
+        """Return the first `limit` waiting messages, in memory or paged out."""
         page = list(islice(self.pending, limit))
         return page + self.first_paged_out(limit - len(page))
 
     def first_paged_out(self, limit: int) -> list[MessageReference]:
-        """Return new references to the first `limit` paged-out messages; none is removed."""
+        """Return new references to the first `limit` paged-out messages without removing them."""
         found: list[MessageReference] = []
         for topic, source in self._store_sources.items():
             page = source.first_paged_out(max(0, limit - len(found)))
@@ -254,7 +255,7 @@ class SubscriptionBacklog:
         return found
 
     def remove_paged_out(self, reference: MessageReference) -> bool:
-        """Remove a paged-out message, but not from the store; return whether it was there."""
+        """Remove a paged-out message, except from the store; return whether it was there."""
         return self._cursor.remove_paged_out(reference)
 
 

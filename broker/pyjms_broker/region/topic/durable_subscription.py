@@ -1,17 +1,17 @@
-"""A durable topic subscription: it outlives its consumer and keeps the messages it misses.
+"""A durable topic subscription, which outlives its consumer and keeps missed messages.
 
 Theory of operation
 -------------------
 
 A durable subscription is identified by client id and subscription name (`SubscriptionKey`). It
-exists from its first consumer until it is unsubscribed, in three places: in the registry of
-subscriptions, in the store of every topic it is attached to, and here.
+exists from its first consumer until it is unsubscribed, in three places: the registry of
+subscriptions, the store of every topic to which it is attached, and an object of this class.
 
     state       `add` (a message matches)               `window_freed`    consumer
     ==========  ======================================  ================  =====================
     inactive    appended to the backlog                 does nothing      none
     active      dispatched, if nothing waits before it  dispatches        exactly one; a second
-                and the window has room; else appended                    one is refused
+                and the window has space; else appended                   one is refused
 
     event                                             transition
     ================================================  =====================================
@@ -19,32 +19,30 @@ subscriptions, in the store of every topic it is attached to, and here.
     destination, selector and noLocal                 dispatched up to the prefetch
     the same key with another destination, selector   the registry removes this subscription
     or noLocal, while inactive                        and creates a new one
-    `deactivate`: its consumer is closed or lost      active to inactive; what is in flight
-                                                      returns to the backlog
+    `deactivate`: its consumer is closed or lost      active to inactive; messages in flight
+                                                      return to the backlog
     unsubscribed, while inactive                      removed from registry and stores
     broker start: `recover` of the registry           inactive, its backlog in the store
 
 Invariants:
 
 - A message that matched is in exactly one of: the backlog, `dispatched`, or an open transaction
-  that acknowledged it (then it stays in `dispatched`, and in `_transacted`). It leaves the store
-  when it was acknowledged, expired or dead-lettered, never because memory is short.
-- A topic's message in memory is shared by its subscriptions and counted by references. Each
-  subscription retains it once, from `add` or page-in until it is settled or paged out.
-- The messages come in store order per topic. Returned messages go before all that wait, sorted by
-  their broker sequence numbers.
-- A subscription has no part in messages from before it (`_topics`). This matters for a message
-  whose transaction was stored before the subscription and commits after it: the store has no record
-  of the subscription for it, so that a restart would lose what had been delivered until then.
-
-Redelivery counters are kept by message id and not in the shared message reference, in memory only:
-the other subscriptions have not seen the message. (activemq-broker T20)
+that acknowledged it (then it stays in `dispatched`, and in `_transacted`). It is removed from the
+store when it was acknowledged, expired or dead-lettered, never because memory is short.
+- A topic's message in memory is shared by its subscriptions, with a reference count. Each
+subscription retains it once, from `add` or page-in until it is settled or paged out.
+- The messages are in store order per topic. Returned messages go before all waiting ones, sorted by
+broker sequence number.
+- A subscription does not get messages from before it (`_topics`). This matters for a message whose
+transaction was stored before the subscription and commits after it: the store does not assign the
+message to the subscription, so a restart would lose it even if it had been delivered.
+Redelivery counters are kept by message id, in memory only, and not in the shared message reference,
+because they do not apply to other subscriptions. (activemq-broker T20)
 Messages in transactions stay in `dispatched` when the consumer is closed, and return on rollback,
-whether or not another consumer is active by then.
-
+even if another consumer is active by then.
 A selector that exceeds its limits on a message closes the consumer, and the message does not match.
-The subscription goes on, but after _MAX_SELECTOR_EXCESSES such messages it selects nothing until a
-consumer activates it again. While selectors are busy (`selector_meter`), it selects later.
+The subscription continues, but after _MAX_SELECTOR_EXCESSES such messages it selects nothing until
+a consumer activates it again. While selectors are busy (`selector_meter`), selection is postponed.
 
 (ActiveMQ DurableTopicSubscription; activemq-broker T16 to T21)
 """
@@ -84,8 +82,8 @@ __all__ = ["DurableTopicSubscription"]
 logger = get_logger(__name__)
 
 _MEMORY_CHECK_INTERVAL: Final = 1.0
-"""Seconds between checks whether memory has room to page in again."""
-_MAX_SELECTOR_EXCESSES: Final = 10  # messages on which it may exceed its limits
+"""Seconds between checks of whether there is memory to page in again."""
+_MAX_SELECTOR_EXCESSES: Final = 10  # messages on which the selector may exceed its limits
 
 
 class DurableTopicSubscription(PrefetchSubscription):
@@ -98,12 +96,12 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.backlog = SubscriptionBacklog(key, request.broker, request.policy)
         self._pending = self.backlog.pending
         self._topics: dict[RegionDestination, int | None] = {}
-        """Each with the number of its last arrival before this subscription; None: no store."""
+        """The topics, with their last arrival numbers before this subscription; None: no store."""
         self._is_reported_slow = False
         self._redeliveries: dict[MessageId, int] = {}
         self._last_delivered = LAST_DELIVERED_UNKNOWN
         self._resume_task: _wakeup.BackgroundTask | None = None
-        self._postponed: list[MessageReference] = []  # the latest one to be selected later
+        self._postponed: list[MessageReference] = []  # the last message to be selected later
         self._audit = (
             MessageAudit(self.policy.max_audit_depth, self.policy.max_producers_to_audit)
             if self.policy.enable_audit
@@ -124,7 +122,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         return len(self._pending)
 
     def differs_from(self, info: ConsumerInfo) -> bool:
-        """Whether a consumer with this `info` needs a new subscription (activemq-broker T18)."""
+        """Return whether a consumer with `info` needs a new subscription (activemq-broker T18)."""
         return (
             info.destination != self.requested
             or (info.selector or None) != (self.info.selector or None)
@@ -153,7 +151,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         return False
 
     def attach(self, topic: Topic, start: int | None) -> None:
-        """Get messages of a topic from now on, and those that its store has for this.
+        """Get a topic's messages from now on, and those that its store has for the subscription.
 
         Only messages whose arrival number is above `start` belong to the subscription.
         """
@@ -162,7 +160,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.destinations.append(topic)
 
     def detach(self, topic: Topic) -> None:
-        """Remove a topic that was removed, with the messages that waited."""
+        """Detach from a removed topic, and drop its waiting messages."""
         self._topics.pop(topic, None)
         self.destination_removed(topic)
         self.backlog.remove_topic(topic)
@@ -194,21 +192,22 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.window_freed()
 
     def _recover(self) -> None:
-        """Append copies of what the topics keep: no store has them for this subscription.
+        """Append copies of the messages that topics keep for retroactive consumers.
 
-        They are the same for each activation: what the consumer had acknowledged comes again.
+        No store has them for this subscription, so each activation appends the same ones, even
+        those that a consumer has acknowledged.
         """
         for topic in cast("tuple[Topic, ...]", tuple(self._topics)):
             for kept in topic.kept_for(self):
                 reference = topic.reference_to(kept.message)
-                reference.persistent = False  # acknowledging it changes no store
+                reference.persistent = False  # its acknowledgement changes no store
                 self.backlog.retain(reference)
                 self._pending.append(reference)
 
     def deactivate(self, last_delivered_sequence_id: int) -> None:
-        """Return to the backlog what the consumer has not acknowledged; keep the subscription.
+        """Return unacknowledged messages to the backlog; keep the subscription.
 
-        Messages that open transactions have acknowledged return when these are rolled back.
+        Messages that open transactions have acknowledged return if these are rolled back.
         (activemq-broker T20)
         """
         self.is_active = False
@@ -238,7 +237,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         return not self.is_active or super().is_full()
 
     def add(self, reference: MessageReference) -> None:
-        """Accept a message that matches: dispatch it, or append it to the backlog."""
+        """Accept a matching message: dispatch it, or append it to the backlog."""
         if self._precedes_subscription(reference):
             return
         if self._audit is not None and self._audit.is_duplicate(reference.message_id):
@@ -257,9 +256,9 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self.report_slow()
 
     def _precedes_subscription(self, reference: MessageReference) -> bool:
-        """Whether the message arrived in the topic's store before this subscription.
+        """Return whether the message arrived in the topic's store before this subscription.
 
-        The store has it for other subscriptions only.
+        If so, the store has it only for other subscriptions.
         """
         start = self._topics[reference.destination]
         if start is None or not reference.persistent:
@@ -278,7 +277,7 @@ class DurableTopicSubscription(PrefetchSubscription):
                 return
             try:
                 reference = pending.pop()
-            except KeyError:  # the store has quarantined what the cursor still counted
+            except KeyError:  # the store has quarantined messages that the cursor still counted
                 return
             except Exception as error:
                 log_paging_failure(self, error, self._resume_task)
@@ -290,7 +289,7 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self._release(reference)
                 expired += 1
             elif self.backlog.must_select(reference) and not self.selects(reference):
-                # the record that it does not match is not synced: a crash may have lost it
+                # the record that it does not match is not synced, so a crash may have lost it
                 self.store_acknowledgement(NO_TRANSACTION, reference)
                 self._release(reference)
                 expired += 1
@@ -302,9 +301,9 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self._send(reference)
 
     def _must_not_read(self) -> bool:
-        """Whether nothing may be paged in: the store is suspended, or memory is short.
+        """Return whether nothing may be paged in: the store is suspended, or memory is short.
 
-        Memory is only a reason while acknowledgements of messages in flight will free some.
+        Short memory counts only while acknowledgements of messages in flight can free some.
         (activemq-broker M8)
         """
         if self.broker.store.state is StoreState.SUSPENDED:
@@ -338,9 +337,9 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.store_acknowledgement(NO_TRANSACTION, reference, reference.dead_letter)
 
     def expire_messages(self, limit: int) -> None:
-        """Remove the expired ones of the first `limit` waiting messages.
+        """Remove the expired among the first `limit` waiting messages.
 
-        While it is active only if the broker says so. (activemq-broker T24)
+        An active subscription does so only if the broker is so configured. (activemq-broker T24)
         """
         if self.is_active and not self.broker.expires_for_active_durables:
             return
@@ -355,7 +354,7 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self._expire(reference)
 
     def dead_letter_ordering(self, topic: RegionDestination) -> DeadLetterOrdering:
-        """Return the topic's messages that leave the store after their dead letters."""
+        """Return the topic's messages to be removed once their dead letters are stored."""
         return self.backlog.dead_letter_ordering(topic)
 
     def settle(self, reference: MessageReference) -> None:
@@ -377,19 +376,19 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     # transactions that were prepared before the broker started
     def hide(self, topic: Topic, stored: StoredMessage) -> MessageReference:
-        """Remove a message from the backlog that a prepared transaction has acknowledged.
+        """Hide a message that a prepared transaction has acknowledged from the backlog.
 
         (activemq-broker T25)
         """
         return self.backlog.hide(topic, stored)
 
     def forget_hidden(self, reference: MessageReference) -> None:
-        """Settle a message that `hide` returned: its transaction is committed."""
+        """Settle a message returned by `hide`, as its transaction is committed."""
         if reference.destination in self._topics:
             self.settle(reference)
 
     def restore(self, reference: MessageReference) -> None:
-        """Add a message again that `hide` returned: its transaction was rolled back."""
+        """Add a message returned by `hide` again, as its transaction was rolled back."""
         if reference.destination in self._topics:
             self.backlog.restore(reference)
             self.window_freed()

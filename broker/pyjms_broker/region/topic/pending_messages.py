@@ -1,4 +1,4 @@
-"""The pending messages of a topic consumer: in memory, beyond that in the temp store.
+"""The pending messages of a topic consumer, in memory and in the temp store.
 
 (activemq-broker T7, M10; ActiveMQ FilePendingMessageCursor, VMPendingMessageCursor)
 """
@@ -23,18 +23,18 @@ __all__ = ["RetainedPendingList", "SpoolingCursor"]
 
 
 class RetainedPendingList(FifoPendingList):
-    """Pending messages that are all in memory; each counts as one holder of its message."""
+    """Pending messages that are all in memory; the list has a reference count on each."""
 
     __slots__ = ()
 
     @property
     def is_spilling(self) -> bool:
-        """False: no message is in the temp store."""
+        """Always False: no message is in the temp store."""
         return False
 
     def append(self, reference: MessageReference) -> None:
         reference.increment_reference_count()
-        self._references[reference] = None  # as `super().append`, without the call
+        self._references[reference] = None  # like `super().append`, without the call
 
     def read_ahead(self, count: int) -> None:
         """Do nothing: all messages are in memory."""
@@ -45,20 +45,20 @@ class RetainedPendingList(FifoPendingList):
 
 
 class SpoolingCursor(SpillingCursor):
-    """Messages of one or several topics in order of arrival; it is a holder of those in memory.
+    """Messages of topics in order of arrival, with a reference count on each one in memory.
 
-    All topics of a pattern share one spool, which keeps the order of arrival across them.
+    All topics of a pattern share one spool, which preserves the order of arrival across them.
     """
 
     def __init__(self, name: str, temp_store: TempStore, policy: PolicyEntry) -> None:
-        """Create an empty cursor; `name` is that of the consumer, for the log."""
+        """Create an empty cursor; `name` is the consumer's name for the log."""
         super().__init__(
             name, self._source_of, self._is_memory_short_for, self._on_spooled, policy.max_page_size
         )
         self._mark = policy.cursor_memory_high_water_mark
         self._spool = SpoolSource(temp_store, name, self._page_in, prioritized=False)
         self._topics: dict[Destination | None, RegionDestination] = {}
-        """The topics of spooled messages, by the destination named in the message."""
+        """The topics of spooled messages, by the messages' destination."""
         self.add_source(self._spool)
 
     def append(self, reference: MessageReference) -> None:

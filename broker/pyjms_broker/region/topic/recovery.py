@@ -1,8 +1,8 @@
-"""The messages that a topic keeps for retroactive consumers, within the limits of memory.
+"""The messages that a topic keeps for retroactive consumers, as far as memory allows.
 
-A policy decides what is kept. Beside it, every topic keeps the last message that had the property
-`ActiveMQ.Retain`, which a message with an empty body clears. What is kept counts as used memory.
-Above `cursor_memory_high_water_mark` the oldest messages are given up, so that they alone never
+A policy decides which messages are kept. In addition, every topic keeps the last message with the
+property `ActiveMQ.Retain`; such a message with an empty body clears it. Kept messages count as used
+memory. Above `cursor_memory_high_water_mark` the oldest ones are dropped, so that they alone never
 make senders wait. (ActiveMQ RetainedMessageSubscriptionRecoveryPolicy; activemq-broker 4.2)
 """
 
@@ -27,11 +27,11 @@ logger = get_logger(__name__)
 _RETAIN: Final = "ActiveMQ.Retain"
 _RETAINED: Final = "ActiveMQ.Retained"
 RETAIN_MARK: Final = _RETAIN.encode()
-"""Is in the marshalled properties of each message that has the property, and of few others."""
+"""The bytes in the marshalled properties of each message with the property, and of few others."""
 
 
 class TopicRecovery:
-    """What one topic keeps."""
+    """The kept messages of one topic."""
 
     def __init__(self, topic: BaseDestination) -> None:
         policy = topic.policy.subscription_recovery_policy
@@ -39,10 +39,10 @@ class TopicRecovery:
         self._kept = None if policy is None else policy.recovery_for(topic)
         self._retained: MessageReference | None = None
         self.wants_all = self._kept is not None
-        """Whether `add` must be called for every message, not only for those with the mark."""
+        """Whether `add` must be called for every message, not only for those with RETAIN_MARK."""
 
     def add(self, reference: MessageReference) -> bool:
-        """Keep a message if it is to be kept; return whether the topic may publish it."""
+        """Keep a message if required; return whether the topic may publish it."""
         properties = reference.properties
         if _RETAIN in properties:
             self._retain_or_clear(reference, properties)
@@ -57,7 +57,7 @@ class TopicRecovery:
     def _retain_or_clear(self, reference: MessageReference, properties: dict[str, object]) -> None:
         live = {name: value for name, value in properties.items() if name != _RETAIN}
         is_marked = str(properties[_RETAIN]).lower() == "true"
-        published = copy_command(reference.message)  # the store may still write the other one
+        published = copy_command(reference.message)  # the store may still write the original
         if is_marked:
             self._clear()
             if published.content:
@@ -79,7 +79,7 @@ class TopicRecovery:
         return self._topic.memory.is_above(self._topic.policy.cursor_memory_high_water_mark)
 
     def messages(self, requested: Destination) -> Iterator[MessageReference]:
-        """Return what a new consumer of `requested` may get, if its selector matches."""
+        """Return the messages that a new consumer of `requested` may get, before selection."""
         if self._retained is not None and not self._retained.is_expired():
             yield self._retained
         for reference in () if self._kept is None else self._kept.messages(requested):
@@ -87,7 +87,7 @@ class TopicRecovery:
                 yield reference
 
     def close(self) -> None:
-        """Drop everything: the topic is removed, or the broker stops. Idempotent."""
+        """Drop all messages, as the topic is removed or the broker stops. Idempotent."""
         self._clear()
         if self._kept is not None:
             self._kept.close()

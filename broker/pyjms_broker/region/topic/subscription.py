@@ -1,8 +1,8 @@
 """A non-durable consumer of topics: a prefetch window, and pending messages beyond it.
 
-Messages in flight are only counted: an unacknowledged one is not redelivered. Pending messages wait
-in memory, and in the temp store when memory is short, so that a slow consumer does not use up the
-memory of the others.
+Messages in flight are only counted: unacknowledged ones are not redelivered. Pending messages wait
+in memory, and in the temp store when memory is short, so that a slow consumer does not exhaust the
+memory for the others.
 (ActiveMQ TopicSubscription; activemq-broker T1, T7 to T10)
 """
 
@@ -33,12 +33,12 @@ logger = get_logger(__name__)
 
 _SpoolingListener: TypeAlias = Callable[["TopicSubscription", bool], None]
 _EVICTION_PAGE: Final = 1000
-"""Spooled messages that are read at once for the eviction strategy, as in ActiveMQ."""
+"""The number of spooled messages read at once for the eviction strategy, as in ActiveMQ."""
 _CONSUMES: Final = (AckType.STANDARD, AckType.POISON, AckType.INDIVIDUAL)
 
 
 class TopicSubscription(AbstractSubscription):
-    """Gets every matching message, or only the latest ones under a pending message limit."""
+    """Gets every matching message, or with a pending message limit only the latest ones."""
 
     def __init__(self, request: SubscriptionRequest) -> None:
         super().__init__(request)
@@ -47,7 +47,7 @@ class TopicSubscription(AbstractSubscription):
         self.expired_count = 0
         self.maximum_pending_message_limit = self._limit()
         self._most_unevicted = self._eviction_threshold()
-        self._earliest_expiration = math.inf  # none that is pending expires before it
+        self._earliest_expiration = math.inf  # no pending message expires before it
         self._pending = self._make_pending()
         self.is_spooling = False
         """Whether pending messages are in the temp store."""
@@ -60,7 +60,7 @@ class TopicSubscription(AbstractSubscription):
         )
 
     def _limit(self) -> int:
-        """Return the policy's limit, which the consumer's own may lower; -1 is none.
+        """Return the policy's limit, which the consumer's own may lower; -1: no limit.
 
         (activemq-broker T8)
         """
@@ -74,7 +74,7 @@ class TopicSubscription(AbstractSubscription):
         return limit
 
     def _eviction_threshold(self) -> int:
-        """Return how many messages may be pending before expired ones are evicted; -1: any number.
+        """Return the number of pending messages above which expired ones are evicted; -1: none.
 
         (activemq-broker T9)
         """
@@ -90,7 +90,7 @@ class TopicSubscription(AbstractSubscription):
     def attach(self, topic: BrokerDestination, spooling_changed: _SpoolingListener) -> None:
         """Get the messages of a topic.
 
-        `spooling_changed` is called whenever messages begin or cease to go to the temp store.
+        `spooling_changed` is called when spooling to the temp store begins or ends.
         """
         self.destinations.append(topic)
         self._spooling_listeners[topic] = spooling_changed
@@ -124,7 +124,7 @@ class TopicSubscription(AbstractSubscription):
 
     # messages
     def add(self, reference: MessageReference) -> None:
-        """Accept a message that matches: dispatch it, or keep it until the window has room."""
+        """Accept a matching message: dispatch it, or keep it until the window has space."""
         if self._audit is not None and self._audit.is_duplicate(reference.message_id):
             return
         self.enqueue_count += 1
@@ -143,7 +143,7 @@ class TopicSubscription(AbstractSubscription):
                 self._evict()
 
     def _update_spooling(self) -> None:
-        """Notify the topics whether their messages need room in the temp store."""
+        """Notify the topics whether their messages need space in the temp store."""
         self.is_spooling = self._pending.is_spilling
         for listener in self._spooling_listeners.values():
             listener(self, self.is_spooling)
@@ -174,7 +174,7 @@ class TopicSubscription(AbstractSubscription):
         for reference in [r for r in pending if r.expiration and r.is_expired()]:
             pending.remove(reference)
             self._expire(reference)
-        if not pending.is_spilling:  # else there are more in the temp store
+        if not pending.is_spilling:  # otherwise there are more in the temp store
             self._earliest_expiration = min(
                 (r.expiration for r in pending if r.expiration), default=math.inf
             )
@@ -240,16 +240,16 @@ class TopicSubscription(AbstractSubscription):
 
     def _acknowledge_in_transaction(self, transaction: Transaction, ack: MessageAck) -> None:
         count = min(ack.message_count, self.in_flight - self._transacted_count)
-        if count > 0:  # an acknowledgement of nothing must not become work of the transaction
+        if count > 0:  # an acknowledgement of no messages must not add work to the transaction
             self._transacted_count += count
             transaction.add(_Acknowledgement(self, ack, count))
 
     def transaction_ended(self, count: int) -> None:
-        """End a transaction that had acknowledged `count` messages."""
+        """Handle the end of a transaction that has acknowledged `count` messages."""
         self._transacted_count -= count
 
     def acknowledged(self, ack: MessageAck) -> None:
-        """Count messages as consumed and dispatch into the room in the window."""
+        """Count messages as consumed and fill the window."""
         count = max(0, min(ack.message_count, self.in_flight))
         self.dequeue_count += count
         self.prefetch_extension = max(0, self.prefetch_extension - ack.message_count)

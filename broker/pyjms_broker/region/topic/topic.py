@@ -1,6 +1,6 @@
-"""A topic: passes each message to every matching subscription, and keeps none itself.
+"""A topic, which passes each message to every matching subscription and keeps none itself.
 
-A message counts as used memory while a subscription or a transaction retains it.
+A message counts as used memory while a subscription or transaction retains it.
 (ActiveMQ Topic; activemq-broker T1 to T6, T10, T19)
 """
 
@@ -51,7 +51,7 @@ class Topic(BaseDestination):
         policy: PolicyEntry,
         store: TopicMessageStore | None,
     ) -> None:
-        """Create a topic; without a `store` it keeps nothing (temporary and advisory topics).
+        """Create a topic; `store` is None for temporary and advisory topics.
 
         Raises:
             ValueError: the policy names an unknown dispatch policy.
@@ -61,16 +61,16 @@ class Topic(BaseDestination):
         self._is_concurrent = broker.store_capabilities.concurrent_store_and_dispatch_topics
         self._arrivals = ArrivalOrder(self.publish_retained, self._discard_unstored)
         self._unstored = self._arrivals.messages
-        """Messages that are not visible before they are stored, and those behind them."""
+        """Messages that become visible only once they are stored, and those behind them."""
         self._recovery = TopicRecovery(self)
         self._keeps_all = self._recovery.wants_all
         self._subscribers: _Subscribers = []
         self.durable_count = 0
         self._is_on_disk = store is not None and not broker.store_capabilities.is_volatile
         self._spooling: set[TopicSubscription] = set()
-        """Subscriptions with pending messages in the temp store: new ones go there, too."""
+        """Subscriptions with pending messages in the temp store, to which new ones also go."""
         self._deferring: set[Transaction] = set()
-        """Transactions whose persistent messages are stored at their commit, if at all."""
+        """Transactions whose persistent messages are stored at the commit, if at all."""
         if policy.dispatch_policy not in _DISPATCH_POLICIES:
             raise ValueError(
                 f"policy entry for {destination}: unknown dispatch_policy "
@@ -111,10 +111,11 @@ class Topic(BaseDestination):
     def _accept_transacted(
         self, transaction: Transaction, reference: MessageReference
     ) -> Completion:
-        """Store the message with its transaction: now, or at the commit.
+        """Store the message with its transaction, now or at the commit.
 
-        At the commit if no durable subscription exists now: there may be one by then. All later
-        messages of the transaction to this topic are then stored at the commit too, in their order.
+        It is stored at the commit if no durable subscription exists now, because there may be one
+        by then. All later messages of the transaction to this topic are then also stored at the
+        commit, in order.
         """
         stored: Completion = COMPLETED
         store = self.store if reference.persistent else None
@@ -127,7 +128,7 @@ class Topic(BaseDestination):
                 stored = checked(store.add_message(context, reference), store, "add_message")
             else:
                 self._deferring.add(transaction)
-        reference.increment_reference_count()  # an open transaction's messages use memory, too
+        reference.increment_reference_count()  # an open transaction's messages also use memory
         transaction.add(_TopicSend(self, transaction, reference, is_stored))
         return stored
 
@@ -135,7 +136,7 @@ class Topic(BaseDestination):
         reference.decrement_reference_count()
 
     def publish_retained(self, reference: MessageReference) -> None:
-        """Publish a message whose reference count was incremented for the time until now."""
+        """Publish a message and release the reference count that was taken until now."""
         self._publish(reference)
         reference.decrement_reference_count()
 
@@ -232,7 +233,7 @@ class Topic(BaseDestination):
             raise TypeError(f"{subscription} cannot subscribe to a topic")
         start = None
         if isinstance(subscription, DurableTopicSubscription):
-            start = self._save(subscription)  # first: the store may refuse it
+            start = self._save(subscription)  # first, because the store may refuse it
         self.statistics.consumers += 1
         self._subscribers.append(subscription)
         if self.policy.dispatch_policy == "priority":
@@ -246,9 +247,9 @@ class Topic(BaseDestination):
                 subscription.add(reference)
 
     def kept_for(self, subscription: Subscription) -> Iterator[MessageReference]:
-        """Return the messages that it keeps for a retroactive subscription, oldest first.
+        """Return the kept messages for a retroactive subscription, oldest first.
 
-        None for other subscriptions. (activemq-broker 4.2)
+        Other subscriptions get none. (activemq-broker 4.2)
         """
         if not subscription.info.retroactive and not self.policy.always_retroactive:
             return
@@ -257,7 +258,7 @@ class Topic(BaseDestination):
                 yield reference
 
     def _save(self, subscription: DurableTopicSubscription) -> int | None:
-        """Store the subscription; return the last arrival number before it, None: no store."""
+        """Store the subscription; return the last arrival number before it (None: no store)."""
         store = self.store
         if store is None:
             return None
@@ -299,7 +300,7 @@ class Topic(BaseDestination):
             self._on_spooling_changed(subscription, False)
 
     def _count_durable(self, change: int) -> None:
-        """Count durable subscriptions: only with one do messages need room in the stores.
+        """Count durable subscriptions; messages need space in the stores only if there are any.
 
         (activemq-broker M3, T6)
         """
@@ -322,7 +323,7 @@ class Topic(BaseDestination):
         return full
 
     def stop_deferring(self, transaction: Transaction) -> None:
-        """Forget a transaction: it has ended, nothing more is stored at its commit."""
+        """Drop an ended transaction, for which nothing remains to be stored."""
         self._deferring.discard(transaction)
 
     def messages(self) -> Iterator[MessageReference]:
@@ -397,4 +398,4 @@ _DISPATCH_POLICIES: Final[dict[str, Callable[[_Subscribers, _Subscriber], None] 
     "strict_order": None,
     "priority": None,
 }
-"""Dispatch policies by name: what reorders the subscribers after each message, if anything."""
+"""Functions that reorder the subscribers after each message, or None, by dispatch policy."""
