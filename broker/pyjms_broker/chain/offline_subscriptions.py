@@ -42,7 +42,7 @@ class OfflineSubscriptionsBroker(BrokerFilter):
     async def start(self) -> None:
         await self.next.start()
         self._note()
-        self._task = _wakeup.spawn(self._sweep_for_ever, name="removal of offline subscriptions")
+        self._task = _wakeup.spawn(self._sweep_periodically, name="removal of offline subscriptions")
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -68,7 +68,7 @@ class OfflineSubscriptionsBroker(BrokerFilter):
         now = _clock.now()
         self._offline_since = {key: self._offline_since.get(key, now) for key in offline}
 
-    async def _sweep_for_ever(self) -> None:
+    async def _sweep_periodically(self) -> None:
         while True:
             await _clock.sleep(self._period)
             self._note()

@@ -1,6 +1,6 @@
-"""Connectors accept clients: the common base, and one sub-package per protocol.
+"""Connectors, which accept clients: their base classes, and one sub-package per protocol.
 
-A connector for another protocol extends `TcpConnector` (or `TransportConnector`, where it does not
+A connector for another protocol extends `TcpConnector` (or `TransportConnector`, if it does not
 listen on a TCP port) and is found through the entry point group `broker.connectors`; see
 docs/extending.md.
 """

@@ -1,4 +1,4 @@
-"""A connector announces its address, for those who look for brokers. (activemq-edges U8)"""
+"""Announcement of a connector's address by a discovery agent. (activemq-edges U8)"""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["Announcer"]
 
 
 class Announcer:
-    """Announces one connector while it accepts clients."""
+    """Announces a connector while it accepts clients."""
 
     def __init__(self) -> None:
         self.uri: TransportURI | None = None
-        """The agent's; None: the connector is not announced. (discoveryUri)"""
+        """The agent's URI; None: the connector is not announced. (discoveryUri)"""
         self._agent: DiscoveryAgent | None = None
 
     async def start(self, connect_uri: str) -> None:
@@ -27,7 +27,7 @@ class Announcer:
             await self._agent.start(service=connect_uri)
 
     async def stop(self) -> None:
-        """Take the announcement back. Idempotent."""
+        """Withdraw the announcement. Idempotent."""
         agent, self._agent = self._agent, None
         if agent is not None:
             await agent.stop()

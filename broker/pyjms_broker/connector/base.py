@@ -1,10 +1,10 @@
-"""The base of all connectors, independent of their protocol.
+"""The base class of connectors, independent of their protocol.
 
-A connector accepts clients at an address and keeps the connections that it has open. It knows a
-connection by four calls (`ServedConnection`) and the broker by what a `BrokerHost` offers, so a
-connector for another protocol needs nothing of OpenWire's. A connector belongs to the event loop
-that started it. Connections remove themselves from `connections` when they have ended; only
-`start` and `stop` wait. (activemq-edges U8, U9)
+A connector accepts clients at an address and keeps track of their connections. It uses the
+interfaces `ServedConnection` and `BrokerHost` only, so a connector for another protocol is
+independent of OpenWire. A connector is used on the event loop that started it. Connections remove
+themselves from `connections` when they have ended; only `start` and `stop` wait. (activemq-edges
+U8, U9)
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ __all__ = [
 ]
 
 _RESPONSE_TIMEOUT = 2.0
-"""Seconds that a stop waits for connections to send their pending responses."""
+"""Seconds for which a stop waits for connections to send their pending responses."""
 MAXIMUM_CONNECTIONS = 5000
-"""Connections of one connector. ActiveMQ has no limit; nothing here is unbounded."""
+"""The maximum number of connections of one connector. ActiveMQ has no limit."""
 MAXIMUM_PER_CONNECTION = 10_000
-"""Sessions, producers, consumers, temporary destinations or transactions of one connection.
+"""The maximum number of a connection's sessions, producers, consumers and so on, of each kind.
 
 ActiveMQ has no limit.
 """
 
 
 class ServiceIdentity(Protocol):
-    """What both connectors and management views need to know of the broker service."""
+    """The part of the broker service that both connectors and management views use."""
 
     @property
     def broker_name(self) -> str: ...
@@ -68,7 +68,7 @@ class ServiceIdentity(Protocol):
 
     @property
     def broker(self) -> Broker:
-        """The outermost filter of the filter chain: every request of a client goes to it."""
+        """The outermost broker filter, to which every request of a client goes."""
 
     @property
     def connections(self) -> ConnectionRegistry: ...
@@ -86,18 +86,18 @@ class BrokerHost(ServiceIdentity, ServerHost, Protocol):
 
     @property
     def frame_budget(self) -> FrameBudget:
-        """The memory for frames that have arrived in part."""
+        """The memory budget for partially received frames."""
 
     @property
     def unsent_budget(self) -> UnsentBudget:
-        """The memory for long messages that clients have not read yet."""
+        """The memory budget for long messages that clients have not read yet."""
 
     @property
     def connection_info_timeout(self) -> float:
-        """How long a client may be silent before its ConnectionInfo, in seconds; 0: no limit."""
+        """Seconds within which a client must send its ConnectionInfo; 0: no limit."""
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """Return the highest stored sequence number of a producer, -1 if it is unknown.
+        """Return the highest stored sequence number of a producer; -1 if it is unknown.
 
         (activemq-broker T27)
         """
@@ -106,52 +106,52 @@ class BrokerHost(ServiceIdentity, ServerHost, Protocol):
     def networks(self) -> DuplexBridges: ...
 
     async def stop(self) -> None:
-        """Stop the broker. Called for one that `vm://` created when its last client has left."""
+        """Stop the broker. Called for a broker created by `vm://` when its last client leaves."""
 
 
 class DuplexBridge(Protocol):
-    """Forwards to the broker that has opened a connection, over that connection."""
+    """A bridge that forwards over a connection to the broker that has opened it."""
 
     def take(self, command: Command) -> None:
-        """Take a response to the bridge's requests, an advisory or a list of subscriptions."""
+        """Handle a response to the bridge's requests, an advisory or a list of subscriptions."""
 
     def count_received(self) -> None:
-        """Count a message that the broker has sent."""
+        """Count a message that the other broker has sent."""
 
 
 class MessageAudit(Protocol):
-    """Recognises messages that bridges send again."""
+    """Detects messages that bridges send repeatedly."""
 
     def send(
         self, message: ActiveMQMessage, own_id: BrokerId, send: Callable[[], Completion]
     ) -> Completion:
-        """Send a message unless it has come before; done when it is safe."""
+        """Send a message unless it was received before; completed when it is stored."""
 
 
 class AcceptedBridge(NamedTuple):
-    """What is to be done for a client that is a bridge of another broker."""
+    """The objects that serve a client which is a bridge of another broker."""
 
     duplex: DuplexBridge | None = None
-    """Forwards to that broker, if it asks for it."""
+    """The bridge back to that broker, if it requests one."""
     audit: MessageAudit | None = None
-    """What its messages pass, if it asks for it."""
+    """The audit for its messages, if it requests one."""
     subscriptions: BrokerSubscriptionInfo | None = None
-    """What it is told of this broker's durable subscriptions, if it asks for it."""
+    """The list of this broker's durable subscriptions, if it requests one."""
 
 
 class DuplexBridges(Protocol):
-    """The bridges of this kind of a broker."""
+    """The bridges of a broker over connections that other brokers have opened."""
 
     @property
     def joined(self) -> Sequence[BrokerInfo]:
-        """The brokers to which there are bridges, each as often as there are."""
+        """The brokers at the other ends of bridges, one entry per bridge."""
 
     @property
     def audit(self) -> MessageAudit:
-        """Recognises the messages that bridges send again."""
+        """The audit that detects repeated messages of bridges."""
 
     def accept(self, connection: Any, info: BrokerInfo) -> AcceptedBridge:
-        """Do what the bridge of another broker asks for, which `info` describes.
+        """Provide what the bridge of another broker requests in `info`.
 
         Raises:
             JMSException: its options cannot be read.
@@ -159,19 +159,19 @@ class DuplexBridges(Protocol):
 
 
 class ServedConnection(Protocol):
-    """A client's connection as its connector sees it."""
+    """The interface of a client's connection for its connector."""
 
     def stop_reading(self) -> None:
-        """Accept no further request of the client: the connector is stopping."""
+        """Stop accepting requests of the client, because the connector is stopping."""
 
     async def wait_for_responses(self) -> None:
-        """Wait until the client has got the responses it waits for. Cancellable."""
+        """Wait until the client's pending responses are sent. Cancellable."""
 
     def stop_soon(self, error: Exception | None = None) -> None:
-        """Close the connection in the background, after what is queued was written."""
+        """Close the connection in the background, after writing what is queued."""
 
     async def wait_stopped(self) -> None:
-        """Wait until the connection is closed and has left its connector's `connections`."""
+        """Wait until the connection is closed and removed from its connector's `connections`."""
 
 
 class TransportConnector(ABC):
@@ -184,7 +184,7 @@ class TransportConnector(ABC):
     """
 
     serves_openwire = True
-    """Whether JMS clients can connect here."""
+    """Whether OpenWire (JMS) clients can connect."""
 
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
         self.host = host
@@ -198,17 +198,17 @@ class TransportConnector(ABC):
         self.maximum_transactions_per_connection = MAXIMUM_PER_CONNECTION
         self.allow_link_stealing = False
         self.audit_network_producers = False
-        """Whether messages that bridges send again are recognised."""
+        """Whether repeated messages of bridges are detected."""
         self.announcer = Announcer()
         self.cluster = ClusterClients(lambda: self.connect_uri, lambda: host.networks.joined)
-        """What its clients learn of other brokers."""
+        """The clients that are notified of other brokers in the network."""
         self.connections: set[ServedConnection] = set()
         self.stopping = False
 
     @property
     @abstractmethod
     def connect_uri(self) -> str:
-        """The URI that clients connect to, with the actual port if the configured one is 0."""
+        """The URI to which clients connect, with the actual port if the configured one is 0."""
 
     @abstractmethod
     async def start(self) -> None:
@@ -221,7 +221,7 @@ class TransportConnector(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Stop accepting, close every connection and wait for their ends. Idempotent."""
+        """Stop accepting, close all connections and wait until they have ended. Idempotent."""
 
     async def stop_connections(self) -> None:
         """Close all connections, once their clients have received their pending responses."""
@@ -237,7 +237,7 @@ class TransportConnector(ABC):
 
 
 async def stop_all(connectors: Sequence[TransportConnector]) -> None:
-    """Stop all connectors concurrently: clients that do not read must not delay other connectors.
+    """Stop all connectors concurrently, so that clients that do not read delay no other connector.
 
     Raises:
         Exception: the first error of a connector's `stop`, after all of them have stopped.

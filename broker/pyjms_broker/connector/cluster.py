@@ -1,9 +1,9 @@
-"""What the clients of a connector learn of the other brokers of its broker's network.
+"""Notification of a connector's clients about the other brokers of the network.
 
-A client that reconnects by itself (`failover:`) gets the list of the brokers with a
-ConnectionControl: when it connects, and each time that a bridge to another broker has started or,
-with `update_cluster_clients_on_remove`, has ended. With `rebalance_cluster_clients` each client
-gets another broker at the head of the list, and goes there. (activemq-edges NW10, U8)
+A client that reconnects automatically (`failover:`) gets the list of brokers in a ConnectionControl
+when it connects, and each time a bridge to another broker starts or, with
+`update_cluster_clients_on_remove`, ends. With `rebalance_cluster_clients`, each client gets a
+different broker at the head of the list, and connects to it. (activemq-edges NW10, U8)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ClusterAttributes", "ClusterClient", "ClusterClients"]
 logger = get_logger(__name__)
 
 _MOST_BROKERS: Final = 100
-"""Brokers that are listed; ActiveMQ has no limit. pyjms' client uses as many."""
+"""The maximum number of listed brokers, which is also the client's; ActiveMQ has no limit."""
 _LONGEST_URL: Final = 500
 _LONGEST_NAME: Final = 200
 _NOT_IN_A_LIST: Final = re.compile(r"[\s,()]")
@@ -34,7 +34,7 @@ _NOT_IN_A_LIST: Final = re.compile(r"[\s,()]")
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterAttributes:
-    """The attributes of a connector that are about this."""
+    """The attributes of a connector for the notification of clients."""
 
     update_cluster_clients: bool = attribute(
         False, "Whether failover clients learn of the brokers that are joined by bridges."
@@ -53,15 +53,15 @@ class ClusterAttributes:
         """Check the filter.
 
         Raises:
-            ConfigurationException: it has a regular expression that cannot be read.
+            ConfigurationException: it has an invalid regular expression.
         """
         self.patterns()
 
     def patterns(self) -> list[re.Pattern[str]]:
-        """Return the filter; nothing: there is none.
+        """Return the filter's regular expressions; empty if there is no filter.
 
         Raises:
-            ConfigurationException: a regular expression cannot be read.
+            ConfigurationException: a regular expression is invalid.
         """
         parts = [part.strip() for part in (self.update_cluster_filter or "").split(",")]
         try:
@@ -74,20 +74,20 @@ class ClusterAttributes:
 
 
 class ClusterClient(Protocol):
-    """A connection of a client that reconnects by itself."""
+    """A connection of a client that reconnects automatically."""
 
     def send_command(self, command: Command) -> None:
         """Send a command, if the connection is open."""
 
 
 class ClusterClients:
-    """The clients of one connector, and the brokers that they learn of.
+    """The clients of one connector, and the brokers of which they are notified.
 
-    Belongs to the broker's event loop.
+    Use it on the broker's event loop.
 
     Args:
-        own_url: returns the URL of the connector, which is in the list, too.
-        joined: returns the brokers to which there are bridges, each as often as there are.
+        own_url: returns the URL of the connector, which is also in the list.
+        joined: returns the brokers at the other ends of bridges, one entry per bridge.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class ClusterClients:
         self._others: deque[str] = deque()
         """The other brokers, in the order of the next list."""
         self._own_place = 0
-        """How many of them are listed before this broker."""
+        """The number of them that are listed before this broker."""
         self._bridges: Counter[str] = Counter()
         self._attributes = ClusterAttributes()
         self._patterns: list[re.Pattern[str]] = []
 
     @property
     def attributes(self) -> ClusterAttributes:
-        """What clients learn; set them before the connector starts."""
+        """The attributes; set them before the connector starts."""
         return self._attributes
 
     @attributes.setter
@@ -125,15 +125,15 @@ class ClusterClients:
 
     # clients
     def client_joined(self, client: ClusterClient) -> None:
-        """Tell a client of changes from now on."""
+        """Notify a client of changes from now on."""
         self._clients[client] = None
 
     def client_left(self, client: ClusterClient) -> None:
-        """Forget a client. Idempotent."""
+        """Stop notifying a client. Idempotent."""
         self._clients.pop(client, None)
 
     def list_for(self, *, is_back: bool) -> ConnectionControl:
-        """Return what a client gets when it connects; `is_back`: after it has lost a broker."""
+        """Return the list for a client that connects (`is_back`: that reconnects)."""
         control = self._next_list()
         if is_back:
             control.rebalance_connection = False
@@ -141,7 +141,7 @@ class ClusterClients:
 
     # brokers
     def broker_joined(self, info: BrokerInfo) -> None:
-        """Add a broker to which a bridge has started, and tell the clients."""
+        """Add a broker to which a bridge has started, and notify the clients."""
         url = info.broker_url or ""
         if not self._attributes.update_cluster_clients or not self._is_listed(info, url):
             return
@@ -171,7 +171,7 @@ class ClusterClients:
             self._tell_all()
 
     def _is_listed(self, info: BrokerInfo, url: str) -> bool:
-        """Whether the list may name a broker; what a broker says of itself is not trusted."""
+        """Return whether a broker may be listed, checking the untrusted data it sent."""
         name = info.broker_name or ""
         if len(name) > _LONGEST_NAME:
             return False
@@ -179,7 +179,7 @@ class ClusterClients:
             return False
         scheme = url.partition(":")[0].lower()
         if scheme == "vm" or not url:
-            return False  # it has no connector for other processes
+            return False  # it has no connector that other processes can reach
         try:
             if scheme not in NETWORK or len(url) > _LONGEST_URL or _NOT_IN_A_LIST.search(url):
                 raise ConfigurationException("it is no URL of one broker")
@@ -207,7 +207,7 @@ class ClusterClients:
         self._others.remove(url)
         return True
 
-    # what clients get
+    # the lists of clients
     def _tell_all(self) -> None:
         for client in list(self._clients):
             client.send_command(self._next_list())

@@ -1,8 +1,7 @@
 """All connections of one broker by connection id, across its connectors. (activemq-broker C8)
 
-It also remembers what a producer needs to know that fails over and sends again what it got no
-response for (activemq-broker T27): sends that the store is still writing, and sends that never
-reached the store.
+It also stores data for producers that fail over and resend messages without a response: sends that
+the store is still writing, and sends that never reached the store. (activemq-broker T27)
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ __all__ = ["ConnectionRegistry", "RegisteredConnection"]
 
 
 class RegisteredConnection(Protocol):
-    """A connection as other connections of the same broker see it."""
+    """The interface of a connection for other connections of the same broker."""
 
     def give_way(self, error: Exception) -> None:
-        """Remove everything of this client from the broker now, and close the connection soon."""
+        """Remove this client's resources from the broker now, and close the connection soon."""
 
     def owns_temporary(self, destination: Destination) -> bool:
-        """Whether the client has created this temporary destination."""
+        """Return whether the client has created this temporary destination."""
 
 
 class ConnectionRegistry:
@@ -36,15 +35,15 @@ class ConnectionRegistry:
     def __init__(self) -> None:
         self.by_id: dict[ConnectionId, RegisteredConnection] = {}
         self.total = 0
-        """How many connections there have been."""
+        """The number of connections so far."""
         self.pending_sends: dict[ProducerId | None, Completion] = {}
-        """By producer whose connection was lost: done when the store has written its sends.
-        None is never a key."""
+        """For producers whose connection was lost: completed when the store has written their
+        sends. None is never a key."""
         self.unstored_sends = UnstoredSends()
-        """Sends of such producers that are not stored although later ones are."""
+        """Sends of such producers that are not stored, although later ones may be."""
 
     def claim(self, connection_id: ConnectionId, connection: RegisteredConnection) -> None:
-        """Register `connection`, which replaces (and closes) an older one of the same id."""
+        """Register `connection`, replacing (and closing) an older one with the same id."""
         former = self.by_id.get(connection_id)
         if former is not None and former is not connection:
             former.give_way(
@@ -54,7 +53,7 @@ class ConnectionRegistry:
         self.total += 1
 
     def release(self, connection_id: ConnectionId, connection: RegisteredConnection) -> None:
-        """Remove `connection`, unless a newer one has its id by now."""
+        """Remove `connection`, unless a newer one has its id."""
         if self.by_id.get(connection_id) is connection:
             del self.by_id[connection_id]
 
@@ -68,11 +67,11 @@ class ConnectionRegistry:
     def connection_lost(
         self, pending: Mapping[ProducerId, Iterable[Completion]], waiting: Iterable[BlockedSend]
     ) -> None:
-        """Remember the unfinished sends of producers that may come back.
+        """Record the unfinished sends of producers that may reconnect.
 
         Args:
             pending: the sends that the store has not confirmed yet, by producer.
-            waiting: the sends that were still waiting for space: they are not stored.
+            waiting: the sends that were still waiting for space, which are not stored.
         """
         self.unstored_sends.record(waiting)
         for producer_id, sends in pending.items():

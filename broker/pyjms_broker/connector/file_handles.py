@@ -1,9 +1,9 @@
-"""File handles: how many the process may open, and how many clients leave to the stores.
+"""The limit of the process's file handles, and the reserve for the stores.
 
-Every client takes one, and a store that cannot open its next file cannot go on. So connectors
-refuse clients when only the reserve is left. How many handles are in use is not counted: the
-operating system gives the lowest free number, so all lower ones are in use.
-(RLIMIT_NOFILE, `ulimit -n`)
+Every client uses one, and a store that cannot open its next file cannot continue. Connectors
+therefore refuse clients when only the reserve is left. The handles in use need not be counted: the
+operating system assigns the lowest free number, so all lower ones are in use. (RLIMIT_NOFILE,
+`ulimit -n`)
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ else:
 
 
 class FileHandles:
-    """The handles of this process that clients may use: all but `reserved`.
+    """The handles of this process that clients may use: all except for `reserved` ones.
 
-    Where the limit is low, at most half of it is reserved.
+    At most half of the limit is reserved.
     """
 
     def __init__(self, reserved: int) -> None:
@@ -38,22 +38,22 @@ class FileHandles:
 
     @property
     def limit(self) -> int | None:
-        """How many handles the process may have, as set now; None: no limit."""
+        """Return the current limit of the process's handles; None: no limit."""
         return _limit()
 
     @property
     def for_clients(self) -> int | None:
-        """How many handles there are without the reserve; None: no limit."""
+        """The number of handles without the reserve; None: no limit."""
         limit = _limit()
         return None if limit is None else limit - min(self._reserved, limit // 2)
 
     def may_serve(self, fileno: int) -> bool:
-        """Whether a client with the new socket `fileno` leaves the reserve free."""
+        """Return whether the reserve is still free with the new socket `fileno` of a client."""
         usable = self.for_clients
         if usable is None:
             return True
         try:
-            free = os.dup(fileno)  # the socket's own number may have become free a moment ago
+            free = os.dup(fileno)  # the socket's own number may have been released just before
         except OSError:
             return False
         os.close(free)

@@ -1,4 +1,4 @@
-"""Listening on a TCP port, and who may reach it."""
+"""Listening on a TCP port, and the check of who can reach it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ logger = get_logger(__name__)
 
 
 class ExposureHost(Protocol):
-    """The part of the broker service that says who may connect."""
+    """The part of the broker service that determines who may connect."""
 
     @property
     def broker(self) -> Broker: ...
 
     @property
     def allow_anonymous_remote(self) -> bool:
-        """Whether other machines may connect though the broker has no users."""
+        """Whether other machines may connect although the broker has no users."""
 
 
 class ServerHost(ExposureHost, Protocol):
@@ -33,7 +33,7 @@ class ServerHost(ExposureHost, Protocol):
 
     @property
     def reserved_file_handles(self) -> int:
-        """How many file handles of the process clients must leave to the stores."""
+        """The number of the process's file handles that are reserved for the stores."""
 
     @property
     def store_failed(self) -> bool:
@@ -46,14 +46,14 @@ class ServerHost(ExposureHost, Protocol):
 async def listen(
     host: str, port: int, *, backlog: int, address: str, listener: str, change: str
 ) -> list[SocketListener]:
-    """Listen on all addresses of `host`; port 0 is any free one.
+    """Listen on all addresses of `host`; port 0 means any free port.
 
     Args:
         host: the name or address to bind.
         port: the port.
-        backlog: connections that the operating system queues until they are accepted.
-        address: what listens there, for the error: its URI.
-        listener: the same by its name: `connector 'openwire'`.
+        backlog: the number of connections that the operating system queues until accepted.
+        address: the URI of the listener, for the error.
+        listener: the name of the listener, for the error: `connector 'openwire'`.
         change: the setting to change if that fails.
 
     Raises:
@@ -72,15 +72,15 @@ async def listen(
 
 
 def check_exposure(host: ExposureHost, listener: str, listeners: list[SocketListener]) -> None:
-    """Check that only this machine can connect while the broker knows no users.
+    """Check that only this machine can connect if the broker has no users.
 
     Args:
         host: the broker.
-        listener: what listens, for the error: `Connector 'openwire'`.
+        listener: the name of the listener, for the error: `Connector 'openwire'`.
         listeners: its sockets.
 
     Raises:
-        ConfigurationException: others can, and nothing says that they may.
+        ConfigurationException: other machines can, and the configuration does not allow that.
     """
     bound = [each.extra(SocketAttribute.local_address) for each in listeners]
     exposed = [

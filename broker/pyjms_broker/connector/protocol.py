@@ -1,4 +1,4 @@
-"""What the connectors of all protocols on a TCP port share: TLS, and the options of the server."""
+"""The base class of TCP connectors of all protocols: TLS, and the server's options."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["ProtocolConnector"]
 
 
 class ProtocolConnector(TcpConnector):
-    """Listens on a TCP port, with TLS where `encrypted`.
+    """Listens on a TCP port, with TLS if `encrypted` is set.
 
-    `uri` is without the options of TLS then. A handshake runs in the connection's own task, within
+    In that case `uri` is without the TLS options. A handshake runs in the connection's task, within
     `connectAttemptTimeout`.
     """
 
     def __init__(
         self, host: BrokerHost, uri: TransportURI, name: str | None, *, encrypted: bool
     ) -> None:
-        """Read the options of TLS; the others are the subclass's to read, from `self.uri`.
+        """Read the TLS options; subclasses read the others from `self.uri`.
 
         Raises:
-            ConfigurationException: the URI has no port, an option is wrong, or there is no
+            ConfigurationException: the URI has no port, an option is invalid, or there is no
                 certificate.
         """
         self._tls: TlsContext | None = None
@@ -36,7 +36,7 @@ class ProtocolConnector(TcpConnector):
         super().__init__(host, uri, name)
 
     def _apply(self, server: ServerOptions) -> None:
-        """Use the options of the server."""
+        """Apply the server's options."""
         if server.maximum_connections is not None:
             self.maximum_connections = server.maximum_connections
         self.backlog = server.backlog

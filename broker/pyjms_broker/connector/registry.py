@@ -1,4 +1,4 @@
-"""Which connector serves a URI's scheme: built in, or found through `broker.connectors`."""
+"""Lookup of connectors by URI scheme: built in, or found through `broker.connectors`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyjms_broker.connector.stomp import StompConnector
 __all__ = ["ConnectorFactory", "create_connector", "known_schemes"]
 
 ConnectorFactory = Callable[[BrokerHost, TransportURI, "str | None"], TransportConnector]
-"""`factory(host, uri, name)` returns a connector that is not started: usually its class."""
+"""`factory(host, uri, name)`, usually a class, returns a connector that is not started."""
 
 _BUILT_IN: dict[str, ConnectorFactory] = {
     "tcp": OpenWireConnector,
@@ -45,11 +45,11 @@ def known_schemes() -> list[str]:
 def create_connector(
     host: BrokerHost, uri: TransportURI | str, name: str | None = None
 ) -> TransportConnector:
-    """Return a connector for `uri`, not started.
+    """Return a connector for `uri` that is not started.
 
     Raises:
-        ConfigurationException: no connector is known for its scheme, the one that is installed
-            cannot be loaded, or an option is wrong.
+        ConfigurationException: no connector is known for its scheme, the installed one cannot be
+            loaded, or an option is invalid.
     """
     if isinstance(uri, str):
         uri = TransportURI.parse(uri)

@@ -1,11 +1,10 @@
-"""Accepts clients on a TCP port, whatever protocol they speak.
+"""The base class of connectors that accept clients on a TCP port.
 
-It binds 127.0.0.1 unless a host is named, and port 0 takes any free one. One task per listening
-socket accepts; a connection negotiates in a task of its own, so a slow client delays no other. A
-connector for a protocol implements `serve`. Clients beyond `maximumConnections`, or that would take
-the file handles that are reserved for the stores, are refused: their connection is closed. Clients
-that have reset their connection before it is accepted are passed over: accepting goes on at once.
-(activemq-edges U8, U9, I4)
+It binds 127.0.0.1 unless a host is specified; port 0 means any free port. One task per listening
+socket accepts connections. Each connection negotiates in its own task, so a slow client delays no
+other. A connector for a protocol implements `serve`. Clients beyond `maximumConnections`, or that
+would use file handles reserved for the stores, are refused: their connection is closed. Connections
+that are reset before they are accepted are skipped without delay. (activemq-edges U8, U9, I4)
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ __all__ = ["TcpConnector"]
 logger = get_logger(__name__)
 
 _ACCEPT_RETRY_DELAY = 0.5
-"""Seconds after a failed accept; most likely the process has no file handle left."""
+"""Seconds to wait after a failed accept; most likely the process is out of file handles."""
 _LOG_PERIOD = 10.0
 """Seconds between two log lines about refused clients."""
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 - only where the configuration asks for it
@@ -44,21 +43,21 @@ _RESET = frozenset(
         errno.ENOTCONN,
         errno.EPIPE,
         errno.EPROTO,
-        errno.EINVAL,  # of macOS, for options of a socket whose peer has left
-        errno.EBADF,  # the event loop has closed it already
+        errno.EINVAL,  # on macOS, for options of a socket whose peer has disconnected
+        errno.EBADF,  # the event loop has already closed it
     )
 )
-"""Errors of one accepted connection that its client has reset."""
+"""Errors of an accepted connection that the client has reset."""
 
 
 class TcpConnector(TransportConnector):
-    """Listens on a TCP port and hands each accepted socket to `serve`."""
+    """Listens on a TCP port and passes each accepted socket to `serve`."""
 
     backlog = _BACKLOG
-    """How many connections the operating system queues until they are accepted."""
+    """The number of connections that the operating system queues until they are accepted."""
 
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
-        """Listen where `uri` says; its options are the subclass's to read.
+        """Set the address from `uri`; subclasses read its options.
 
         Raises:
             ConfigurationException: the URI has no port.
@@ -76,15 +75,15 @@ class TcpConnector(TransportConnector):
         self._listeners: list[SocketListener] = []
         self._accepting: list[BackgroundTask] = []
         self._handles = FileHandles(host.reserved_file_handles)
-        self._refused = 0  # since it was logged
+        self._refused = 0  # since the last log line
         self._next_log = 0.0
 
     @abstractmethod
     def serve(self, stream: SocketStream) -> None:
         """Serve a client that has connected, in the background.
 
-        Add its connection to `connections` now, and discard it there when it has ended. Must not
-        block; an exception closes the socket.
+        Add its connection to `connections` now, and remove it when it has ended. Must not block;
+        an exception closes the socket.
         """
 
     @property
@@ -95,12 +94,12 @@ class TcpConnector(TransportConnector):
 
     @property
     def started(self) -> bool:
-        """Whether it listens."""
+        """Whether it is listening."""
         return bool(self._listeners)
 
     @property
     def checks_clients(self) -> bool:
-        """Whether only clients that prove who they are get in."""
+        """Whether clients have to authenticate in order to connect."""
         return False
 
     @property
@@ -135,16 +134,16 @@ class TcpConnector(TransportConnector):
         await self.announcer.start(self.connect_uri)
 
     def _check_exposure(self) -> None:
-        """Check that only this machine can connect while the broker knows no users.
+        """Check that only this machine can connect if the broker has no users.
 
         Raises:
-            ConfigurationException: others can, and nothing says that they may.
+            ConfigurationException: other machines can, and the configuration does not allow that.
         """
         if not self.checks_clients:
             check_exposure(self.host, f"Connector '{self.name}'", self._listeners)
 
     def _compare_handles(self) -> None:
-        """Log what the limit of file handles means for `maximumConnections`."""
+        """Log a warning if the limit of file handles is too low for `maximumConnections`."""
         usable = self._handles.for_clients
         if usable is not None and usable < self.maximum_connections:
             logger.info(
@@ -171,7 +170,7 @@ class TcpConnector(TransportConnector):
             await listener.aclose()
 
     def forked(self) -> None:
-        """Release the port, in a child process: only the parent accepts connections."""
+        """Release the port in a child process, because only the parent accepts connections."""
         for listener in self._listeners:
             let_go_of_socket(listener.extra(SocketAttribute.raw_socket).fileno())
 
@@ -179,7 +178,7 @@ class TcpConnector(TransportConnector):
         while True:
             try:
                 stream = await listener.accept()
-            except Exception as error:  # whatever it is, clients can connect afterwards
+            except Exception as error:  # clients must be able to connect after any error
                 if _is_reset(error):
                     logger.debug("Connector %s: a client has left: %s", self.name, error)
                 else:
@@ -190,7 +189,7 @@ class TcpConnector(TransportConnector):
                 await anyio.aclose_forcefully(stream)
 
     def _serve_or_refuse(self, stream: SocketStream) -> bool:
-        """Serve a client; return False if its connection is to be closed."""
+        """Serve a client; return False if its connection has to be closed."""
         try:
             reason = self._reason_to_refuse(stream)
             if reason is None:
@@ -221,7 +220,7 @@ class TcpConnector(TransportConnector):
         return None
 
     def _log_refusal(self, reason: str) -> None:
-        """Log at most one line in `_LOG_PERIOD`: a flood of clients must not fill the log."""
+        """Log at most one line per `_LOG_PERIOD`: many refused clients must not flood the log."""
         self._refused += 1
         now = _clock.now()
         if now >= self._next_log:
@@ -231,6 +230,6 @@ class TcpConnector(TransportConnector):
 
 
 def _is_reset(error: Exception) -> bool:
-    """Whether the error is only that of a connection that its client has reset."""
+    """Return whether the error only means that the client has reset its connection."""
     cause = error.__cause__ if isinstance(error, anyio.BrokenResourceError) else error
     return isinstance(cause, OSError) and cause.errno in _RESET

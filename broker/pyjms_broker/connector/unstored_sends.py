@@ -1,7 +1,7 @@
 """Persistent sends that were waiting for space when their connection was lost.
 
-They are in no store, although a later send of the same producer may be. So the highest stored
-sequence number of a producer alone does not say whether a repeated send is a duplicate.
+They are not stored, although a later send of the same producer may be. The highest stored sequence
+number of a producer therefore does not suffice to tell whether a repeated send is a duplicate.
 (activemq-broker T27)
 """
 
@@ -16,20 +16,20 @@ from pyjms_broker.api.context import BlockedSend
 __all__ = ["UnstoredSends"]
 
 _CAPACITY: Final = 50_000
-"""Sends remembered of all producers together; one connection has about 1000 at most."""
+"""The maximum number of recorded sends of all producers; a connection has about 1000 at most."""
 
 
 class UnstoredSends:
     """Sequence numbers of unstored sends by producer, for clients that reconnect and resend."""
 
     def __init__(self, capacity: int = _CAPACITY) -> None:
-        """Remember at most `capacity` sends; the longest known producers are dropped first."""
+        """Record at most `capacity` sends; the oldest producers are dropped first."""
         self._capacity = capacity
         self._count = 0
         self._by_producer: dict[ProducerId, set[int]] = {}
 
     def record(self, sends: Iterable[BlockedSend]) -> None:
-        """Remember those of `sends` that are persistent and were never accepted."""
+        """Record those of `sends` that are persistent and were never accepted."""
         for send in sends:
             message, message_id = send.message, send.message.message_id
             if send.is_admitted or not message.persistent:
@@ -38,7 +38,7 @@ class UnstoredSends:
                 self._add(message.producer_id, message_id.producer_sequence_id)
 
     def producer_returned(self, producer_id: ProducerId, last_stored: int) -> None:
-        """Forget the producer's numbers above `last_stored`: those sends are accepted anyway."""
+        """Drop the producer's numbers above `last_stored`, whose sends are accepted anyway."""
         numbers = self._by_producer.pop(producer_id, None)
         if numbers is not None:
             self._count -= len(numbers)
@@ -47,7 +47,7 @@ class UnstoredSends:
                     self._add(producer_id, sequence)
 
     def pop(self, producer_id: ProducerId | None, sequence: int) -> bool:
-        """Return whether a send is known to be unstored, and forget it: it is stored now."""
+        """Remove a send, as it is stored now; return whether it was recorded as unstored."""
         numbers = None if producer_id is None else self._by_producer.get(producer_id)
         if producer_id is None or numbers is None or sequence not in numbers:
             return False

@@ -89,7 +89,7 @@ class VirtualSelectorCacheBroker(BrokerFilter):
             self._selectors = await anyio.to_thread.run_sync(_read, Path(file))
         await super().start()
         if file is not None:
-            self._writer = spawn(self._write_for_ever, name="selectors of virtual topics")
+            self._writer = spawn(self._write_periodically, name="selectors of virtual topics")
 
     async def stop(self) -> None:
         if self._writer is not None:
@@ -143,7 +143,7 @@ class VirtualSelectorCacheBroker(BrokerFilter):
         remembered[selector] = None
         self._is_changed = True
 
-    async def _write_for_ever(self) -> None:
+    async def _write_periodically(self) -> None:
         while True:
             await _clock.sleep(self.options.persist_interval)
             await self._write()

@@ -127,13 +127,13 @@ class GroupedFiles:
     def _read(self) -> tuple[dict[str, str], dict[str, frozenset[str]]]:
         users_file, groups_file = self._paths
         values, groups = read_properties(users_file), read_properties(groups_file)
-        of_user: dict[str, frozenset[str]] = {}
+        groups_by_user: dict[str, frozenset[str]] = {}
         for group, members in groups.items():
             for member in group_names(members):
-                of_user[member] = of_user.get(member, frozenset()) | {group}
+                groups_by_user[member] = groups_by_user.get(member, frozenset()) | {group}
         return (
             {user: self._check(users_file, user, value) for user, value in values.items()},
-            of_user,
+            groups_by_user,
         )
 
 

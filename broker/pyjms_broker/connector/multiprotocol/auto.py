@@ -1,7 +1,8 @@
 """One port for OpenWire and STOMP: `auto://host:port?options`, and with TLS: `auto+ssl://`.
 
-The first bytes say what a client speaks; it has `protocolDetectionTimeOut` (ms, 30000) to send
-them. `auto.protocols=default,stomp` restricts the protocols; `auto.stomp.x` is an option of STOMP.
+The first bytes determine the client's protocol; it has `protocolDetectionTimeOut` (ms, 30000) to
+send them. `auto.protocols=default,stomp` restricts the protocols; `auto.stomp.x` is an option of
+STOMP.
 (activemq-edges U5)
 """
 
@@ -25,18 +26,18 @@ __all__ = ["AutoConnector"]
 
 _TIMEOUT: Final = "protocolDetectionTimeOut"
 _PROTOCOLS: Final = "auto.protocols"
-_OF_STOMP: Final = "auto.stomp."
+_STOMP_PREFIX: Final = "auto.stomp."
 _NAMES: Final = {"default": OPENWIRE, OPENWIRE: OPENWIRE, STOMP: STOMP}
 
 
 class AutoConnector(MultiProtocolConnector):
-    """Listens for clients, and detects what they speak."""
+    """Listens for clients, and detects their protocol."""
 
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
-        """Read the options of detection, and those of the protocols.
+        """Read the options for detection, and those of the protocols.
 
         Raises:
-            ConfigurationException: an option is unknown or wrong, or a protocol is not spoken here.
+            ConfigurationException: an option is unknown or invalid, or a protocol is unsupported.
         """
         options = dict(uri.options)
         self._protocols = _protocols(uri, options.pop(_PROTOCOLS, "default,stomp"))
@@ -44,8 +45,8 @@ class AutoConnector(MultiProtocolConnector):
             self._timeout = milliseconds(options.pop(_TIMEOUT, "30000"))
         except ValueError as error:
             raise ConfigurationException(f"Option {_TIMEOUT} of {uri}: {error}") from error
-        for option in [option for option in options if option.startswith(_OF_STOMP)]:
-            options[f"transport.{option.removeprefix(_OF_STOMP)}"] = options.pop(option)
+        for option in [option for option in options if option.startswith(_STOMP_PREFIX)]:
+            options[f"transport.{option.removeprefix(_STOMP_PREFIX)}"] = options.pop(option)
         super().__init__(host, replace(uri, options=options), name)
 
     async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:

@@ -1,4 +1,4 @@
-"""What connectors for several protocols have in common."""
+"""The base class of connectors for several protocols."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ __all__ = ["MultiProtocolConnector"]
 
 
 class MultiProtocolConnector(ProtocolConnector):
-    """Listens for clients of OpenWire and STOMP, with TLS where the scheme asks for it."""
+    """Listens for clients of OpenWire and STOMP, with TLS if the scheme says so."""
 
     schemes = ("tcp", "ssl")
     """The client's scheme without and with TLS."""
 
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
-        """Read the options of `uri`, and those of TLS, too, where its scheme asks for it.
+        """Read the options of `uri`, including those of TLS if its scheme uses TLS.
 
         Raises:
-            ConfigurationException: the URI has no port, an option is unknown or wrong, or there is
-                no certificate.
+            ConfigurationException: the URI has no port, an option is unknown or invalid, or there
+                is no certificate.
         """
         encrypted = uri.scheme.endswith("ssl") or uri.scheme == "wss"
         super().__init__(host, uri, name, encrypted=encrypted)
@@ -49,7 +49,7 @@ class MultiProtocolConnector(ProtocolConnector):
         return self.schemes[self._tls is not None]
 
     def serve(self, stream: SocketStream) -> None:
-        """Find out what a client speaks, and serve it, in the background."""
+        """Determine a client's protocol and serve the client, in the background."""
         remote = peer_address(stream, self.client_scheme)
         serve(self.host, self, ChosenTransport(stream, remote, self._accept_client))
 
@@ -63,17 +63,17 @@ class MultiProtocolConnector(ProtocolConnector):
 
     @abstractmethod
     async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:
-        """Return the transport of a client, not started, after what is left of handshakes.
+        """Complete the handshakes of a client and return its transport, not started.
 
         Raises:
-            ConnectionFailedException: the client takes too long, or has left.
-            RemoteProtocolError: it speaks something else.
+            ConnectionFailedException: the client takes too long, or has disconnected.
+            RemoteProtocolError: it uses an unsupported protocol.
         """
 
     def transport_of(
         self, protocol: str, stream: ByteStream, layered: UnfinishedFrame | None = None
     ) -> Transport[Command]:
-        """Return the transport for a protocol; `layered` counts the frames of a layer below."""
+        """Return the transport for a protocol; `layered` counts frames of the layer below."""
         options, budget = self._options, self.host.frame_budget
         if protocol == STOMP:
             return accepted_stomp(

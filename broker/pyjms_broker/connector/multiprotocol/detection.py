@@ -1,4 +1,4 @@
-"""Which protocol a client speaks, by the first bytes that it sends. (activemq-edges U5)"""
+"""Detection of a client's protocol by its first bytes. (activemq-edges U5)"""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ OPENWIRE: Final = "openwire"
 STOMP: Final = "stomp"
 _OTHER_PORT: Final = "this port is for OpenWire and STOMP"
 _MAGIC: Final = b"\x01ActiveMQ"
-"""The type of WireFormatInfo and its magic; the size of the command may come before them."""
+"""The type of WireFormatInfo and its magic; the size of the command may precede them."""
 _SIZE_LENGTH: Final = 4
 _ENOUGH: Final = 16
-"""Bytes by which each protocol is known."""
+"""The bytes that identify each protocol."""
 _MQTT_CONNECT: Final = 0x10
 _FOREIGN: Final = (
     (b"AMQP", "AMQP"),
@@ -42,10 +42,10 @@ _ANSWER_TO_HTTP: Final = (
 
 
 def protocol_of(data: bytes) -> str | None:
-    """Return the protocol of a client that has sent `data`, None if that is not known yet.
+    """Return the protocol of a client that has sent `data`; None if it is not known yet.
 
     Raises:
-        RemoteProtocolError: it is none that this broker speaks.
+        RemoteProtocolError: it is not supported.
     """
     text = data.lstrip(b"\r\n")
     if text.startswith((b"CONNECT", b"STOMP")):
@@ -68,11 +68,12 @@ def protocol_of(data: bytes) -> str | None:
 async def detect(
     stream: ByteStream, remote: str, timeout: float | None
 ) -> tuple[str, LayeredStream]:
-    """Return the protocol of a client, and the stream to read all it has sent from.
+    """Return the protocol of a client, and a stream that returns all data the client has sent.
 
     Raises:
-        ConnectionFailedException: it does not say within `timeout` seconds, or has left.
-        RemoteProtocolError: it speaks something else.
+        ConnectionFailedException: it is unknown after `timeout` seconds, or the client has
+            disconnected.
+        RemoteProtocolError: it is not supported.
     """
     data = b""
     with _clock.timeout(timeout):
@@ -97,7 +98,7 @@ async def detect(
 
 
 class _Unchanged:
-    """The layer of a connection without encryption: it changes nothing."""
+    """The pass-through layer of a connection without encryption."""
 
     error: Exception | None = None
     has_outgoing = False

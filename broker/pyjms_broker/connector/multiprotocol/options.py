@@ -1,4 +1,4 @@
-"""The options of connectors for several protocols: OpenWire's, with those of STOMP beside them."""
+"""The options of connectors for several protocols: OpenWire's and STOMP's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WIRE_FORMAT: Final = "wireFormat."
 
 @dataclass(frozen=True)
 class ProtocolOptions:
-    """What each protocol needs of a connector's options."""
+    """The options of a connector, by protocol."""
 
     server: ServerOptions
     tcp: TcpOptions
@@ -32,7 +32,7 @@ class ProtocolOptions:
 
 
 def read_protocol_options(uri: TransportURI) -> ProtocolOptions:
-    """Return the options of `uri`: those of OpenWire, and STOMP's own, such as its heart-beats.
+    """Return the options of `uri`: OpenWire's, and STOMP's, such as its heart-beats.
 
     Raises:
         ConfigurationException: an option is unknown or a value cannot be used.
@@ -40,9 +40,9 @@ def read_protocol_options(uri: TransportURI) -> ProtocolOptions:
     own = {f"{_TRANSPORT}{name}" for name in STOMP_TRANSPORT if name not in _OPENWIRE_NAMES}
     options = {name: value for name, value in uri.options.items() if name not in own}
     server, tcp, openwire = read_server_options(replace(uri, options=options))
-    of_stomp = {f"{_TRANSPORT}{name}" for name in (*ACCEPTED, *STOMP_TRANSPORT)}
-    of_stomp |= {f"{_WIRE_FORMAT}{name}" for name in STOMP_WIRE_FORMAT}
-    options = {name: value for name, value in uri.options.items() if name in of_stomp}
+    stomp_options = {f"{_TRANSPORT}{name}" for name in (*ACCEPTED, *STOMP_TRANSPORT)}
+    stomp_options |= {f"{_WIRE_FORMAT}{name}" for name in STOMP_WIRE_FORMAT}
+    options = {name: value for name, value in uri.options.items() if name in stomp_options}
     stomp = read_stomp_options(replace(uri, options=options))
     return ProtocolOptions(server, tcp, openwire, stomp)
 

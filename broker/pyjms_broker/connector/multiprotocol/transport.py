@@ -1,4 +1,4 @@
-"""A client's transport whose protocol is known only when it has begun to speak."""
+"""The transport of a client whose protocol is determined at its start."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["ChosenTransport"]
 
 
 class ChosenTransport(Transport[Command]):
-    """Passes everything on to the transport that `choose` returns at its start.
+    """Delegates to the transport that `choose` returns at the start.
 
     Args:
         stream: the connection that was accepted.
         remote_address: the client's address.
-        choose: does the handshakes and returns the transport of the client's protocol, not started;
-            the stream is closed if it raises.
+        choose: performs the handshakes and returns the transport of the client's protocol, not
+            started; the stream is closed if it raises.
     """
 
     def __init__(

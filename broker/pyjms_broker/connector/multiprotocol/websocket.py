@@ -1,10 +1,10 @@
 """OpenWire and STOMP over WebSocket: `ws://host:port?options`, and with TLS: `wss://`.
 
-The subprotocol says what a client speaks: `openwire`, or `v12.stomp`, `v11.stomp`, `v10.stomp` and
-`stomp`, as ActiveMQ has them. STOMP goes out in text messages where it is UTF-8, and comes in in
-either. The option `websocket.allowedOrigins` lists the pages, `https://shop.example.com,...` or
-`*`, from which browsers may connect beside those of the broker's own host; of a broker without
-users that is `localhost`, or a loopback address.
+The subprotocol determines the client's protocol: `openwire`, or `v12.stomp`, `v11.stomp`,
+`v10.stomp` and `stomp`, as in ActiveMQ. STOMP frames are sent as text messages if they are UTF-8,
+and received as text or binary messages. The option `websocket.allowedOrigins` lists the origins
+(`https://shop.example.com,...` or `*`) of pages from which browsers may connect, in addition to the
+broker's own host; for a broker without users, that is `localhost` or a loopback address.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ORIGINS: Final = "allowedOrigins"
 class WebSocketConnector(MultiProtocolConnector):
     """Listens for clients that use WebSocket.
 
-    A handshake runs in the connection's own task, within `connectAttemptTimeout`.
+    A handshake runs in the connection's task, within `connectAttemptTimeout`.
     """
 
     schemes = ("ws", "wss")
@@ -65,7 +65,7 @@ class WebSocketConnector(MultiProtocolConnector):
 
 
 def _read_policy(uri: TransportURI) -> tuple[HandshakePolicy, TransportURI]:
-    """Return which clients a connector accepts, and its URL without that option.
+    """Return the connector's handshake policy, and its URL without that option.
 
     Raises:
         ConfigurationException: an option is unknown.

@@ -1,6 +1,6 @@
-"""A ConnectionInfo: who the client is, and only then its JMS connection. (activemq-broker C1, C2)
+"""Authentication by ConnectionInfo, then registration. (activemq-broker C1, C2)
 
-While the broker checks a password, which may take time, nothing more is read from the client.
+While the broker checks a password, which may take time, nothing is read from the client.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Back-pressure on one client: when the broker reads no further, and when it dispatches nothing.
+"""Back-pressure on one client: pauses of reading from it, and of dispatching to it.
 
-The broker never buffers without a bound for a client. It pauses reading from the connection while
-at least one of these conditions holds (`ReadPause`), and resumes when none does:
+The broker never buffers unbounded data for a client. It pauses reading from the connection while at
+least one of these conditions holds (`ReadPause`), and resumes when none does:
 
 | condition | begins | ends |
 |---|---|---|
 | RESPONSES | the client does not read its responses: the transport is congested | drained |
 | SPACE | a send without a producer window waits for memory or disk space | none waits any more |
-| WAITING_SENDS | more sends wait for space than an honest client has in its windows | fewer wait |
+| WAITING_SENDS | more sends wait for space than windows of normal clients allow | fewer wait |
 | DESTINATIONS | a command waits until its many new destinations exist | none waits any more |
-| TURN | the broker has worked long for the client's messages | everybody else had a turn |
+| TURN | the client's messages have taken much time | other clients had their turn |
 | STOPPING | the connector is stopping | never |
 
 While the transport is congested the connection's subscriptions also count as full, so nothing is
@@ -35,15 +35,15 @@ __all__ = ["BackPressure", "ReadPause"]
 
 _MAXIMUM_WAITING_SENDS = 1000
 _MAXIMUM_WAITING_BYTES = 64 * 1024 * 1024
-"""Of one connection; well above any producer window."""
-_WAITING_BYTES_OF_MANY = 1024 * 1024
-"""Of one connection while those of all clients are more than the broker has memory for."""
+"""The limit for one connection, well above any producer window."""
+_WAITING_BYTES_UNDER_PRESSURE = 1024 * 1024
+"""The limit for one connection while the memory for all clients' waiting sends is exceeded."""
 _WORK_AT_ONCE: Final = 0.05
-"""Seconds: a chunk may have hundreds of messages, each for thousands of consumers."""
+"""Seconds of work per turn: a chunk may have hundreds of messages, each for many consumers."""
 
 
 class ReadPause(Enum):
-    """Why nothing is read from a client."""
+    """The reason for not reading from a client."""
 
     RESPONSES = auto()
     SPACE = auto()
@@ -54,7 +54,7 @@ class ReadPause(Enum):
 
 
 class BackPressure:
-    """Pauses and resumes reading from one client, and tracks whether the client reads."""
+    """Pauses and resumes reading from one client, and tracks whether the client keeps up."""
 
     __slots__ = (
         "_budget",
@@ -82,9 +82,9 @@ class BackPressure:
         """Watch `transport`.
 
         Args:
-            transport: the client's; the outermost one.
-            host: counts the sends that wait, of all clients.
-            set_congested: called with True when the client falls behind, False when it caught up.
+            transport: the client's outermost transport.
+            host: counts the waiting sends of all clients.
+            set_congested: called with True when the client falls behind, False when it catches up.
             resume_dispatch: called after the latter, to offer messages to its consumers again.
         """
         self._transport = transport
@@ -103,17 +103,17 @@ class BackPressure:
 
     @property
     def congested(self) -> bool:
-        """Whether the client has more to read than it should."""
+        """Whether too much unread data is queued for the client."""
         return self._draining is not None
 
     def pause_reading(self, reason: ReadPause) -> None:
-        """Read no further until `resume_reading` was called for every reason."""
+        """Stop reading until `resume_reading` was called for every reason."""
         if not self._pauses:
             self._transport.pause_reading()
         self._pauses.add(reason)
 
     def resume_reading(self, reason: ReadPause) -> None:
-        """Read on, unless there are other reasons not to."""
+        """Resume reading, unless there are other reasons not to read."""
         if reason in self._pauses:
             self._pauses.remove(reason)
             if not self._pauses and not self._closed:
@@ -151,19 +151,19 @@ class BackPressure:
             self.resume_reading(ReadPause.WAITING_SENDS)
 
     def unwindowed_send_waits(self) -> None:
-        """Stop the connection while a send that no producer window limits waits for space."""
+        """Stop reading while a send that is not limited by a producer window waits for space."""
         self._unwindowed_sends += 1
         self.pause_reading(ReadPause.SPACE)
 
     def unwindowed_send_finished(self) -> None:
-        """Resume the connection once no such send waits any more."""
+        """Resume reading once no such send waits any more."""
         self._unwindowed_sends -= 1
         if not self._unwindowed_sends:
             self.resume_reading(ReadPause.SPACE)
 
-    # messages that take the broker long
+    # messages that take a long time
     def worked(self, seconds: float) -> None:
-        """Count the time that a message took; after a while, all others come first."""
+        """Count the time that a message took; above a limit, let other clients go first."""
         self._worked += seconds
         if self._worked > _WORK_AT_ONCE and (self._turn is None or self._turn.done):
             self._worked = 0.0
@@ -176,7 +176,7 @@ class BackPressure:
 
     # commands that create many destinations
     def pause_until(self, done: Completion) -> None:
-        """Read no further until `done`: the destinations of a command exist."""
+        """Stop reading until `done`: until the destinations of a command exist."""
         self._creations += 1
         self.pause_reading(ReadPause.DESTINATIONS)
         done.then(self._creation_ended)
@@ -187,16 +187,16 @@ class BackPressure:
             self.resume_reading(ReadPause.DESTINATIONS)
 
     def _within_limits(self) -> bool:
-        # one may be long; a second long one is not read while the budget is exceeded
+        # one message may be long; a second long one is not read while the budget is exceeded
         exceeded = self._budget.exceeded and self._waiting_sends > 1
-        size = _WAITING_BYTES_OF_MANY if exceeded else _MAXIMUM_WAITING_BYTES
+        size = _WAITING_BYTES_UNDER_PRESSURE if exceeded else _MAXIMUM_WAITING_BYTES
         return self._waiting_sends <= _MAXIMUM_WAITING_SENDS and self._waiting_bytes <= size
 
     # the end
     def close(self) -> None:
-        """Never resume reading again: the connection is closed."""
+        """Never resume reading, because the connection is closed."""
         self._closed = True
 
     async def stop(self) -> None:
-        """Stop waiting for the client to read, and for others."""
+        """Stop waiting for the client to read, and for other clients."""
         await end_tasks(self._draining, self._turn)

@@ -1,7 +1,7 @@
 """The resources of one client: connections, sessions, producers, consumers, destinations.
 
-Each change is recorded here and passed on to the broker. Adding what is there already is a replay
-after a failover and changes nothing. When the client is lost, everything it has open is removed in
+Each change is recorded here and passed on to the broker. Adding an existing resource is a replay
+after a failover, and changes nothing. When the client is lost, all its resources are removed in
 ActiveMQ's order: per JMS connection the consumers and producers of each session, the session, the
 temporary destinations, the connection. (activemq-broker C1 to C4, C8, C9)
 """
@@ -62,18 +62,18 @@ _Id = TypeVar("_Id", bound=ProducerId | ConsumerId)
 LAST_DELIVERED_UNKNOWN = -2
 """The last delivered sequence id of a client that does not report it."""
 MAXIMUM_SHARED = 1000
-"""JMS connections over one transport; the Java client has one."""
+"""The maximum number of JMS connections over one transport; the Java client has one."""
 
 
 class ResourceOwner(ContextOwner, RegisteredConnection, Protocol):
-    """The connection whose resources they are."""
+    """The connection that owns the resources."""
 
     def refused(self, error: Exception) -> None:
-        """Close the connection soon: the broker has refused the client."""
+        """Close the connection soon, because the broker has refused the client."""
 
 
 class ClientResources:
-    """Everything that one client has open."""
+    """The open resources of one client."""
 
     def __init__(
         self, owner: ResourceOwner, host: BrokerHost, connector: TransportConnector
@@ -84,16 +84,16 @@ class ClientResources:
         self._broker = host.broker
         self.connections: dict[ConnectionId, ConnectionState] = {}
         self.producers: dict[ProducerId | None, ProducerExchange] = {}
-        """None is never a key: a command without a producer id finds no producer."""
+        """By id. None is never a key: a command without a producer id finds no producer."""
         self.consumers: dict[ConsumerId | None, ConsumerExchange] = {}
-        """None is never a key, as in `producers`."""
+        """By id. None is never a key, as in `producers`."""
         self._pending_sends: dict[ProducerId, deque[Completion]] = {}
         self._lost = False
         self.connection_added = anyio.Event()
         """Set once the client has registered a JMS connection."""
 
     def connection(self, connection_id: ConnectionId | None, action: str) -> ConnectionState:
-        """Return a JMS connection; `action` says in the error what was attempted.
+        """Return a JMS connection; `action` describes the attempt in the error.
 
         Raises:
             IllegalStateException: the connection is not registered.
@@ -106,10 +106,10 @@ class ClientResources:
         return state
 
     def named_connection(self, connection_id: ConnectionId | None, action: str) -> ConnectionState:
-        """Return the JMS connection that a request names, as `connection`.
+        """Return the JMS connection that a request names, like `connection`.
 
-        The only one of the client stands for any other, so that it may end what a connection that
-        is closed has left. (activemq-broker C10)
+        If the client has only one connection, that one is returned for any id, so that it can end
+        leftovers of a closed connection. (activemq-broker C10)
         """
         if len(self.connections) == 1 and connection_id not in self.connections:
             return next(iter(self.connections.values()))
@@ -118,7 +118,7 @@ class ClientResources:
     def _session_of(
         self, resource_id: ProducerId | ConsumerId, action: str
     ) -> tuple[ConnectionState, SessionState]:
-        """Return the JMS connection and session of a producer or consumer, as `connection`."""
+        """Return the JMS connection and session of a producer or consumer, like `connection`."""
         state = self.connection(connection_of(resource_id), action)
         return state, state.session(session_of(resource_id), action)
 
@@ -129,18 +129,18 @@ class ClientResources:
         return id_, *self._session_of(id_, f"add a {kind} to")
 
     def connection_of(self, transaction_id: TransactionId) -> ConnectionState | None:
-        """Return the JMS connection that runs a transaction; of an XA one, any."""
+        """Return the JMS connection of a transaction; for an XA transaction, any connection."""
         if isinstance(transaction_id, LocalTransactionId) and transaction_id.connection_id:
             return self.connections.get(transaction_id.connection_id)
         return next(iter(self.connections.values()), None)
 
     # connections and sessions
     def context_for(self, info: ConnectionInfo) -> ConnectionContext | None:
-        """Return the context of a new JMS connection, None if it is registered already.
+        """Return the context of a new JMS connection; None if it is already registered.
 
         Raises:
             InvalidClientIDException: it has no connection id.
-            IllegalStateException: the client has too many.
+            IllegalStateException: the client has too many connections.
         """
         if info.connection_id is None:
             raise InvalidClientIDException("No connectionID specified for connection request")
@@ -154,7 +154,7 @@ class ClientResources:
         """Register a JMS connection whose client is authenticated.
 
         Raises:
-            ConnectionFailedException: the client has disconnected meanwhile.
+            ConnectionFailedException: the client has meanwhile disconnected.
             JMSException: the broker refuses the client, which is disconnected soon.
         """
         if info.connection_id is None or self._lost:
@@ -181,7 +181,7 @@ class ClientResources:
             raise IllegalStateException("Cannot add a session without an id")
         state = self.connections.get(connection_of(info.session_id))
         if state is None or info.session_id in state.sessions:
-            return  # an unknown connection is not the session's fault (activemq-broker C9)
+            return  # a session of an unknown connection is ignored (activemq-broker C9)
         limit = self._connector.maximum_sessions_per_connection
         check_limit(len(state.sessions), limit, "session", state.info.connection_id)
         self._broker.add_session(state.context, info)
@@ -217,7 +217,7 @@ class ClientResources:
         return exchange
 
     def add_consumer(self, info: ConsumerInfo) -> Completion:
-        """Register a consumer; done when a new durable subscription is stored.
+        """Register a consumer; completed when a new durable subscription is stored.
 
         Raises:
             IllegalStateException: its connection or session is unknown or has too many.
@@ -238,7 +238,7 @@ class ClientResources:
         """Create or delete a destination.
 
         Raises:
-            JMSException: the request makes no sense, or the broker refuses it.
+            JMSException: the request is invalid, or the broker refuses it.
         """
         if info.destination is None:
             raise JMSException("Cannot add or remove a destination without a name")
@@ -259,7 +259,7 @@ class ClientResources:
             state.temporary[destination] = info
 
     def remove_destination(self, info: DestinationInfo, destination: Destination) -> None:
-        """Delete a destination, unless another live connection has created it for itself."""
+        """Delete a destination, unless it is a temporary one of another live connection."""
         state = self.named_connection(info.connection_id, "remove a destination on")
         if destination.is_temporary and destination not in state.temporary:
             owner = self._host.connections.owner_of(destination)
@@ -269,7 +269,7 @@ class ClientResources:
         state.temporary.pop(destination, None)
 
     def owns_temporary(self, destination: Destination) -> bool:
-        """Whether the client has created this temporary destination."""
+        """Return whether the client has created this temporary destination."""
         return any(destination in state.temporary for state in self.connections.values())
 
     def remove_subscription(self, info: RemoveSubscriptionInfo) -> Completion:
@@ -283,7 +283,7 @@ class ClientResources:
 
         Raises:
             IllegalStateException: it is not registered.
-            UnsupportedOperationException: it is something else.
+            UnsupportedOperationException: it is an object of another kind.
         """
         remove = _REMOVALS.get(type(info.object_id))
         if remove is None:
@@ -336,7 +336,7 @@ class ClientResources:
 
     # the end of the client
     def close(self, error: Exception | None) -> None:
-        """Remove everything of a client whose connection has ended. (activemq-broker C4)"""
+        """Remove all resources of a client whose connection has ended. (activemq-broker C4)"""
         self._lost = True
         for state in list(self.connections.values()):
             self._close_connection(state, LAST_DELIVERED_UNKNOWN, error)
@@ -380,7 +380,7 @@ class ClientResources:
         self._try(self._broker.remove_session, context, session.info)
 
     def _try(self, call: Callable[..., None], *args: object) -> None:
-        """Continue with the rest whatever happens: a closed client must leave nothing behind."""
+        """Call `call`, logging an error, so that the remaining resources are also removed."""
         try:
             call(*args)
         except Exception:

@@ -1,8 +1,8 @@
-"""How the broker handles each command: one function per command type, in `HANDLERS`.
+"""The handlers of commands: one function per command type, in `HANDLERS`.
 
-A handler returns a Response (done, with a value) or a Completion (`COMPLETED`: done), and raises
-what the client is to get as an error; `connection` says how these are sent. Messages and
-acknowledgements come first: they are nearly all commands.
+A handler returns a Response (done, with a value) or a Completion (`COMPLETED`: done), or raises
+the error for the client; see `connection` for how these are sent. Messages and acknowledgements
+come first, because nearly all commands are of these types.
 (activemq-broker C1 to C9; openwire-encoding 11 to 15)
 """
 
@@ -78,7 +78,7 @@ _RESPONSES: Final = (
 def serve(
     host: BrokerHost, connector: TransportConnector, transport: OpenWireTransport
 ) -> BrokerConnection:
-    """Serve an OpenWire client that `connector` has accepted; negotiates in the background."""
+    """Serve an OpenWire client accepted by `connector`, negotiating in the background."""
     connection = BrokerConnection(host, connector, transport, HANDLERS)
     connection.start_soon()
     return connection
@@ -99,7 +99,7 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Comple
     destination = message.destination
     if type(destination) is Queue and not destination.is_composite:
         result = connection.broker.send(exchange, message)
-    else:  # the message may be for thousands
+    else:  # the message may be for thousands of consumers
         began = _clock.now()
         result = connection.broker.send(exchange, message)
         connection.worked(_clock.now() - began)
@@ -122,7 +122,7 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Comple
 def is_stored_replay(
     connection: BrokerConnection, exchange: ProducerExchange, message: ActiveMQMessage
 ) -> bool:
-    """Return whether a message sent again after a failover is stored. (activemq-broker T27)"""
+    """Return whether a message resent after a failover is stored. (activemq-broker T27)"""
     last_stored, message_id = exchange.last_stored_sequence, message.message_id
     if last_stored is None or message_id is None or not message.persistent:
         return False
@@ -136,7 +136,7 @@ def is_stored_replay(
 def on_stored_replay(
     connection: BrokerConnection, exchange: ProducerExchange, message: ActiveMQMessage
 ) -> Completion:
-    """Respond as if the message had come now, once the store has finished with the first one."""
+    """Respond as if the message were new, once the store has written the first one."""
     logger.debug("Suppressed %s, sent again after a failover", message.message_id)
     if message.response_required:
         return connection.host.connections.pending_sends.get(message.producer_id, COMPLETED)
@@ -146,7 +146,7 @@ def on_stored_replay(
 
 
 def record_pending(sends: deque[Completion], stored: Completion) -> None:
-    """Remember a send that the store is writing, and forget those that are written."""
+    """Record a send that the store is writing, and drop those that are written."""
     while sends and sends[0].done:
         sends.popleft()
     sends.append(stored)
@@ -230,7 +230,7 @@ def on_shutdown(connection: BrokerConnection, _info: ShutdownInfo) -> CommandRes
 
 def on_keep_alive(connection: BrokerConnection, info: KeepAliveInfo) -> CommandResult:
     if info.response_required:
-        info.response_required = False  # echoed as it came, without a Response
+        info.response_required = False  # echo the command instead of sending a Response
         connection.send_command(info)
     return COMPLETED
 
@@ -243,7 +243,7 @@ def on_connection_error(
 
 
 def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandResult:
-    """Note that the client is a bridge of another broker. (activemq-edges NW1)"""
+    """Record that the client is a bridge of another broker. (activemq-edges NW1)"""
     if connection.serves_broker:
         logger.warning("%s introduces itself again", connection.remote_address)
     elif info.network_connection:
@@ -267,7 +267,7 @@ def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandRes
 
 
 def _audited_handlers(audit: MessageAudit) -> dict[int, CommandHandler]:
-    """Return the handlers for a bridge whose repeated messages `audit` recognises."""
+    """Return the handlers for a bridge whose repeated messages `audit` detects."""
 
     def on_audited(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
         own_id = connection.host.broker_id
@@ -279,7 +279,7 @@ def _audited_handlers(audit: MessageAudit) -> dict[int, CommandHandler]:
 def _duplex_handlers(
     bridge: DuplexBridge, handlers: Mapping[int, CommandHandler]
 ) -> dict[int, CommandHandler]:
-    """Return the handlers for a client that is a broker and forwards to which `bridge` does."""
+    """Return the handlers for a client that is a broker to which `bridge` forwards."""
     send = handlers[ActiveMQMessage.TYPE]
 
     def take(_connection: BrokerConnection, command: Command) -> CommandResult:
@@ -308,7 +308,7 @@ def _duplex_handlers(
 
 
 def ignore(_connection: BrokerConnection, _command: Command) -> CommandResult:
-    """Do nothing: the command has no effect on this broker."""
+    """Do nothing, because the command has no effect on this broker."""
     return COMPLETED
 
 
@@ -331,9 +331,9 @@ HANDLERS: dict[int, CommandHandler] = {
     ConnectionErrorCommand.TYPE: on_connection_error,
     FlushCommand.TYPE: ignore,
     ControlCommand.TYPE: ignore,
-    # the failover transport of ActiveMQ marks the end of a replay by a Response
+    # ActiveMQ's failover transport marks the end of a replay by a Response
     **dict.fromkeys(_RESPONSES, ignore),
     BrokerInfo.TYPE: on_broker_info,
-    # a bridge that synchronizes durable subscriptions sends it though nothing is forwarded to it
+    # bridges that synchronize durable subscriptions send it even if nothing is forwarded to them
     BrokerSubscriptionInfo.TYPE: ignore,
 }

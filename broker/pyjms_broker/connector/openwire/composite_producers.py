@@ -1,7 +1,7 @@
-"""Adds a producer on a composite whose members may all have to be created first.
+"""Adding of a producer on a composite, whose members may have to be created first.
 
-The broker serves other clients meanwhile, and reads nothing from this one: what the producer sends
-comes after it.
+Meanwhile the broker serves other clients but reads nothing from this one, so the producer's
+messages are handled afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["add_composite_producer"]
 def add_composite_producer(
     connection: BrokerConnection, info: ProducerInfo, destination: Destination
 ) -> Completion:
-    """Register a producer on `destination`; done when all members exist and it is registered.
+    """Register a producer on `destination`; completed when all members exist and it is registered.
 
     Raises:
         InvalidDestinationException: the composite has no members, or too many.

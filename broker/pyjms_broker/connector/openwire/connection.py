@@ -1,25 +1,25 @@
-"""One OpenWire client as the broker sees it: commands in, responses and dispatches out.
+"""The connection of one OpenWire client: commands in, responses and dispatches out.
 
 How a command is handled. The transport calls `on_command` for every command, in the order of
-arrival, on the broker's event loop; nothing on the way awaits. Acknowledgements without a response
-may be deferred to the end of the chunk they came in (`deferred_acks`). A handler, found by the
-command's type, returns
+arrival, on the broker's event loop; nothing awaits. Acknowledgements without a response may be
+deferred to the end of their chunk (`deferred_acks`). A handler, selected by the command's type,
+returns
 
 - `COMPLETED`: a Response is sent if the command requires one;
 - a Response: done, with a value;
 - another Completion: the operation finishes later (the store's sync, space for a message). The
-  response is sent from its callback, so commands behind it are handled meanwhile and responses may
-  overtake each other: clients match them by correlation id.
+  response is sent from its callback. Later commands are handled meanwhile, and responses may
+  overtake each other, because clients match them by correlation id.
 
 An exception becomes an ExceptionResponse, or an unsolicited ConnectionError if no response is
-required; the latter also makes an open transaction's commit fail. When the store has failed nothing
-is sent at all: nobody knows how the operation ended, and a client that fails over asks the next
-broker. `back_pressure` says when a client is read no further.
+required; the latter also makes an open transaction's commit fail. If the store has failed, nothing
+is sent: the outcome of the operation is unknown, and a client that fails over asks the next broker.
+`back_pressure` describes when reading from a client is paused.
 
-The life cycle is: `start_soon` negotiates in the background, and a failure closes the connection;
-`release`, called by whatever ends the connection first, removes the client's resources from the
-broker at once, so that nothing is dispatched to it any more; `stop_soon` then closes the transport
-in the background. Both are idempotent. (activemq-broker C1 to C9, M2, M6)
+The life cycle: `start_soon` negotiates in the background, and a failure closes the connection;
+`release`, called by whatever ends the connection first, immediately removes the client's resources
+from the broker, so that nothing more is dispatched to it; `stop_soon` then closes the transport in
+the background. The last two are idempotent. (activemq-broker C1 to C9, M2, M6)
 """
 
 from __future__ import annotations
@@ -71,19 +71,19 @@ __all__ = ["BrokerConnection", "CommandHandler", "CommandResult"]
 logger = get_logger(__name__)
 
 _REFUSED_CONNECTION_DELAY = 2.0
-"""Seconds that a refused client has to read why, before it is disconnected. (activemq-broker C2)"""
+"""Seconds until a refused client is disconnected, so that it reads why. (activemq-broker C2)"""
 
 CommandResult: TypeAlias = Completion | Response
 CommandHandler: TypeAlias = Callable[["BrokerConnection", Any], CommandResult]
 
 
 class BrokerConnection:
-    """The connection of one client that a connector accepted. Belongs to the broker's event loop.
+    """The connection of a client accepted by a connector. Use it on the broker's event loop.
 
     Args:
         host, connector: the broker, and its connector that accepted the client.
-        transport: the client's; not started yet.
-        handlers: how each command is handled, by its type.
+        transport: the client's transport, not started yet.
+        handlers: the handlers by command type.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class BrokerConnection:
         self.host = host
         self.broker = host.broker
         self.resources = ClientResources(self, host, connector)
-        # the same two tables, one attribute nearer for the commands that are nearly all
+        # shortcuts to the same two tables for the most frequent commands
         self.producers = self.resources.producers
         self.consumers = self.resources.consumers
         self._connector = connector
@@ -127,11 +127,11 @@ class BrokerConnection:
 
     @property
     def congested(self) -> bool:
-        """Whether the client has more to read than it should."""
+        """Whether too much unread data is queued for the client."""
         return self._back_pressure.congested
 
     async def drained(self) -> None:
-        """Wait until the client has read most of what was sent, or is gone. Cancellable."""
+        """Wait until the client has read most of the data, or is disconnected. Cancellable."""
         await self._outbound.drained()
 
     def handle_by(self, handlers: Mapping[int, CommandHandler]) -> None:
@@ -147,7 +147,7 @@ class BrokerConnection:
         )
 
     async def _start(self) -> None:
-        # queued until the end of the negotiation, as the first command that the client gets
+        # queued until the end of the negotiation: it is the first command that the client gets
         # (activemq-broker C6)
         self._oneway(
             BrokerInfo(
@@ -166,8 +166,8 @@ class BrokerConnection:
     async def _wait_for_connection_info(self, timeout: float) -> None:
         """Close the connection of a client that does not identify itself in time.
 
-        Not if there is an inactivity monitor, which ends the connections of dead clients: a client
-        of ActiveMQ sends its ConnectionInfo as late as it needs it.
+        An inactivity monitor makes this unnecessary, as it closes the connections of dead clients:
+        ActiveMQ's clients send their ConnectionInfo only when they need it.
         """
         added = self.resources.connection_added
         with _clock.timeout(timeout):
@@ -185,22 +185,22 @@ class BrokerConnection:
         self.stop_soon()
 
     def stop_reading(self) -> None:
-        """Handle no further command: the connector is stopping."""
+        """Stop handling commands, because the connector is stopping."""
         self._back_pressure.pause_reading(ReadPause.STOPPING)
 
     async def wait_for_responses(self) -> None:
-        """Wait until all requests are answered; call `stop_reading` first. Cancellable."""
+        """Wait until all responses are sent; call `stop_reading` first. Cancellable."""
         await self._pending_responses.wait(
             state.context for state in self.resources.connections.values()
         )
 
     def stop_soon(self, error: Exception | None = None) -> None:
-        """Close the connection in the background, after what is queued was written."""
+        """Close the connection in the background, after writing what is queued."""
         if self._stop_task is None:
             self._stop_task = spawn(self._stop, error, name=f"broker {self.remote_address} stop")
 
     def refused(self, error: Exception) -> None:
-        """Close the connection soon, but leave the client time to read its response."""
+        """Close the connection soon, allowing the client some time to read its response."""
 
         async def wait_and_stop() -> None:
             await _clock.sleep(_REFUSED_CONNECTION_DELAY)
@@ -211,7 +211,7 @@ class BrokerConnection:
             self._delayed_stop = spawn(wait_and_stop, name=name)
 
     async def wait_stopped(self) -> None:
-        """Wait until the connection is closed and has left its connector."""
+        """Wait until the connection is closed and removed from its connector."""
         await self._stopped.wait()
 
     def remove_consumer(self, consumer_id: ConsumerId) -> None:
@@ -219,17 +219,17 @@ class BrokerConnection:
             self.resources.remove_consumer(RemoveInfo(consumer_id))
 
     def give_way(self, error: Exception) -> None:
-        """Make room for a newer connection with the same id. (activemq-broker C1, C8)"""
+        """Yield to a newer connection with the same id. (activemq-broker C1, C8)"""
         logger.warning("%s is disconnected: %s", self.remote_address, error)
         self.release(error)
         self.stop_soon(error)
 
     def owns_temporary(self, destination: Destination) -> bool:
-        """Whether the client has created this temporary destination."""
+        """Return whether the client has created this temporary destination."""
         return self.resources.owns_temporary(destination)
 
     def release(self, error: Exception | None) -> None:
-        """Remove everything of this client from the broker. Idempotent. (activemq-broker C4)"""
+        """Remove this client's resources from the broker. Idempotent. (activemq-broker C4)"""
         if not self._closed:
             self._closed = True
             self.cluster.client_left(self)
@@ -289,7 +289,7 @@ class BrokerConnection:
         if self._closed:
             return
         if self._write(command) and self._outbound.congested:
-            # further commands would only add to the responses that the client does not read
+            # more commands would only add to the responses that the client does not read
             self._back_pressure.pause_reading(ReadPause.RESPONSES)
             self._back_pressure.client_is_behind()
 
@@ -323,9 +323,9 @@ class BrokerConnection:
 
     # sends that wait for space
     def wait_for_space(self, message: ActiveMQMessage, window: bool, stored: Completion) -> None:
-        """Let a send wait that requires no response; `window`: its producer has a window.
+        """Track a waiting send without a response; `window`: whether its producer has a window.
 
-        Without one the whole connection waits with it. (activemq-broker M2)
+        Without a producer window the whole connection waits. (activemq-broker M2)
         """
         size = message_size(message)
         self._back_pressure.send_waits(size)
@@ -373,15 +373,15 @@ class BrokerConnection:
     def _send_error(self, command: Command, error: Exception, *, acked: bool = False) -> None:
         log_unexpected(error, f"{type(command).__name__} of {self.remote_address}")
         if self.host.store_failed:
-            return  # nobody knows how it ended; a client that fails over asks the next broker
-        # a PartialCommand that was received has no such field
+            return  # the outcome is unknown; a client that fails over asks the next broker
+        # a received PartialCommand has no such field
         if getattr(command, "response_required", False):
             self.send_command(ExceptionResponse(command.command_id, to_throwable(error)))
             return
         if self.host.rollback_only_on_async_exception:
             self._set_rollback_only(command, error)
         if isinstance(command, ActiveMQMessage) and not acked and self._has_window(command):
-            self.send_producer_ack(command)  # refused or not, it no longer fills the window
+            self.send_producer_ack(command)  # even if refused, it no longer fills the window
         self.service_exception(error)
 
     def _has_window(self, message: ActiveMQMessage) -> bool:

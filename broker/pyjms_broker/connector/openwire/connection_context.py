@@ -1,4 +1,4 @@
-"""The context of a JMS connection, as the broker sees its client before it has checked it."""
+"""The context of a JMS connection, before the client is authenticated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ContextOwner(ClientConnection, Protocol):
 
     @property
     def congested(self) -> bool:
-        """Whether the client has more to read than it should."""
+        """Whether too much unread data is queued for the client."""
 
     @property
     def peer_certificate(self) -> Mapping[str, Any] | None:
@@ -27,7 +27,7 @@ class ContextOwner(ClientConnection, Protocol):
 def client_context(
     owner: ContextOwner, connector: TransportConnector, info: ConnectionInfo
 ) -> ConnectionContext:
-    """Return a new context; `info` gets the client's address."""
+    """Return a new context; the client's address is also set in `info`."""
     info.client_ip = owner.remote_address
     context = ConnectionContext(owner)
     context.info = info

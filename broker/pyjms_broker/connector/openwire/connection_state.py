@@ -28,11 +28,11 @@ __all__ = [
 T = TypeVar("T")
 
 IMPLICIT_SESSION = -1
-"""The session that every connection has without a SessionInfo; advisory consumers belong to it."""
+"""The session that every connection has without a SessionInfo, used by advisory consumers."""
 
 
 class DeferredResponse(Completion):
-    """A response with a value that is sent once an operation has finished."""
+    """A completion whose response has a value."""
 
     __slots__ = ("response",)
 
@@ -54,7 +54,7 @@ class SessionState:
 
 
 class ResourceCount:
-    """The number of consumers or producers; those on advisory topics are counted separately."""
+    """The number of consumers or producers, with those on advisory topics counted separately."""
 
     __slots__ = ("_advisory", "_plain")
 
@@ -71,14 +71,14 @@ class ResourceCount:
         )
 
     def add(self, destination: Destination | None) -> None:
-        """Count one more on `destination`."""
+        """Count another one on `destination`."""
         if _is_advisory(destination):
             self._advisory += 1
         else:
             self._plain += 1
 
     def remove(self, destination: Destination | None) -> None:
-        """Count one less on `destination`."""
+        """Count one fewer on `destination`."""
         if _is_advisory(destination):
             self._advisory -= 1
         else:
@@ -113,13 +113,13 @@ class ConnectionState:
         self.producers = ResourceCount()
         self.temporary: dict[Destination, commands.DestinationInfo] = {}
         self.transactions: dict[commands.TransactionId, int | None] = {}
-        """Transactions that have begun and not ended; the value is the response to PREPARE."""
+        """Open transactions; the value is the response to PREPARE."""
         identifier = info.connection_id.value if info.connection_id is not None else None
         implicit = commands.SessionId(identifier, IMPLICIT_SESSION)
         self.sessions[implicit] = SessionState(commands.SessionInfo(implicit))
 
     def session(self, session_id: commands.SessionId, action: str) -> SessionState:
-        """Return a session; `action` says in the error what was attempted.
+        """Return a session; `action` describes the attempt in the error.
 
         Raises:
             IllegalStateException: the session is not registered.
@@ -133,14 +133,14 @@ class ConnectionState:
 
 
 def session_of(resource: commands.ConsumerId | commands.ProducerId) -> commands.SessionId:
-    """Return the session that a consumer or producer belongs to."""
+    """Return the session of a consumer or producer."""
     return commands.SessionId(resource.connection_id, resource.session_id)
 
 
 def connection_of(
     resource: commands.ConsumerId | commands.ProducerId | commands.SessionId,
 ) -> commands.ConnectionId:
-    """Return the connection that a session, consumer or producer belongs to."""
+    """Return the connection of a session, consumer or producer."""
     return commands.ConnectionId(resource.connection_id)
 
 
@@ -149,10 +149,10 @@ def _is_advisory(destination: Destination | None) -> bool:
 
 
 def registered(found: T | None, kind: str, object_id: object) -> T:
-    """Return what was found.
+    """Return `found` if it is not None.
 
     Raises:
-        IllegalStateException: there was nothing.
+        IllegalStateException: it is None.
     """
     if found is None:
         raise IllegalStateException(
@@ -162,10 +162,10 @@ def registered(found: T | None, kind: str, object_id: object) -> T:
 
 
 def check_limit(count: int, limit: int | None, kind: str, where: object) -> None:
-    """Refuse one more.
+    """Check that one more is allowed.
 
     Raises:
-        IllegalStateException: there are `limit` already.
+        IllegalStateException: `count` has reached `limit`.
     """
     if limit is not None and count >= limit:
         raise IllegalStateException(

@@ -25,7 +25,7 @@ class OpenWireConnector(ProtocolConnector):
         """Read the options `transport.*`, `wireFormat.*`, those of TLS and the server's of `uri`.
 
         Raises:
-            ConfigurationException: the URI has no port, an option is unknown or wrong, or TLS has
+            ConfigurationException: the URI has no port, an option is unknown or invalid, or TLS has
                 no certificate.
         """
         super().__init__(host, uri, name, encrypted=self._is_encrypted)
@@ -34,11 +34,11 @@ class OpenWireConnector(ProtocolConnector):
 
     @property
     def client_scheme(self) -> str:
-        """`tcp`, also where the connector was configured as `nio` or `openwire`; or `ssl`."""
+        """`tcp`, even if the connector was configured as `nio` or `openwire`; or `ssl`."""
         return "ssl" if self._is_encrypted else "tcp"
 
     def serve(self, stream: SocketStream) -> None:
-        """Negotiate with a client, in the background."""
+        """Negotiate with a client in the background."""
         transport = accepted_transport(
             stream,
             self._tcp_options,

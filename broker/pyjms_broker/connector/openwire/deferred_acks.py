@@ -1,8 +1,8 @@
-"""Defers acknowledgements until the responses to what arrived with them have been sent.
+"""Deferral of acknowledgements until the responses to commands of the same chunk are sent.
 
-A client that sends a request and an acknowledgement in one chunk waits for the response only.
-Handling the acknowledgement after it shortens that wait, and nobody can observe the difference:
-all of it happens in one turn of the event loop, before anything else is read.
+A client that sends a request and an acknowledgement in one chunk waits only for the response.
+Handling the acknowledgement afterwards shortens that wait. The difference is not observable,
+because everything happens in one turn of the event loop, before anything else is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["DeferredAcks"]
 class DeferredAcks:
     """The deferred acknowledgements of one connection.
 
-    Only messages overtake them, and only messages of the same chunk.
+    Only messages of the same chunk overtake them.
     """
 
     __slots__ = ("_deferred", "_handle", "transport")
@@ -30,9 +30,9 @@ class DeferredAcks:
         self._deferred: deque[MessageAck] = deque()
 
     def defer(self, command: Command) -> bool:
-        """Return whether `command` is deferred.
+        """Defer `command` if possible; return whether it is deferred.
 
-        If it is not, the acknowledgements that it must not overtake are handled now.
+        If it is not, deferred acknowledgements that it must not overtake are handled now.
         """
         if type(command) is MessageAck:
             # outside a transaction, and nobody waits for a response
@@ -48,7 +48,7 @@ class DeferredAcks:
         return False
 
     def handle_all(self) -> None:
-        """Handle the deferred acknowledgements in their order."""
+        """Handle the deferred acknowledgements in order."""
         deferred = self._deferred
         while deferred:
             self._handle(deferred.popleft())

@@ -1,6 +1,6 @@
-"""Counts the responses that a client still waits for, so that a stopping broker can send them.
+"""The count of a client's pending responses, so that a stopping broker can send them.
 
-A request that was accepted before the stop completes, and its client should learn how: the
+A request that was accepted before the stop is completed, and the client should get the result: the
 outcome of a commit is unknown if its response is lost.
 """
 
@@ -18,15 +18,15 @@ __all__ = ["PendingResponses"]
 class PendingResponses:
     """The pending responses of one connection.
 
-    Sends that wait for space, and commits that wait for such sends, are not waited for: the space
-    may never come.
+    Sends that wait for space, and commits that wait for such sends, are excluded, because space may
+    never become available.
     """
 
     __slots__ = ("_all_sent", "_contexts", "count")
 
     def __init__(self) -> None:
         self.count = 0
-        """Add one for each response that cannot be sent at once; `sent` subtracts it."""
+        """The number of pending responses: add 1 for each delayed one, which `sent` subtracts."""
         self._all_sent: anyio.Event | None = None
         self._contexts: tuple[ConnectionContext, ...] = ()
 

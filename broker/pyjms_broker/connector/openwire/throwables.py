@@ -1,7 +1,7 @@
-"""Exceptions as Java clients read them: our class to a Java class name. (openwire-encoding 14)
+"""Conversion of exceptions to Throwables with Java class names. (openwire-encoding 14)
 
-The text is the reason alone, in ActiveMQ's words and without our hint. An exception that is not a
-JMSException is a bug of the broker: the client gets its class and text, the log gets the traceback.
+The text is only the reason, in ActiveMQ's wording and without our hint. An exception that is not a
+JMSException is a bug of the broker: the client gets its class and text, the log its traceback.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NAMES: dict[type[Exception], str] = {
 }
 _MAXIMUM_CAUSES = 5
 _MAXIMUM_TEXT = 4096
-"""Characters; a text may repeat a selector or a name of 64 KiB."""
+"""The maximum number of characters; a text may contain a selector or name of 64 KiB."""
 
 
 def to_throwable(error: BaseException) -> Throwable:
@@ -54,7 +54,7 @@ def to_throwable(error: BaseException) -> Throwable:
 
 
 def refuse(_connection: object, command: Command) -> NoReturn:
-    """Refuse a command that no client sends: the handler of all that have none.
+    """Refuse a command that no client sends; the default handler.
 
     Raises:
         UnsupportedOperationException: always.
@@ -65,7 +65,7 @@ def refuse(_connection: object, command: Command) -> NoReturn:
 
 
 def log_unexpected(error: Exception, operation: str) -> None:
-    """Log the traceback of an exception that no client caused; JMSExceptions are responses."""
+    """Log the traceback of an exception that is a bug; JMSExceptions are only sent."""
     if not isinstance(error, JMSException):
         logger.error("%s failed", operation, exc_info=error)
 
@@ -86,7 +86,7 @@ def _convert(error: BaseException, causes: int) -> Throwable:
 
 
 def java_name(kind: type[BaseException]) -> str:
-    """Return the name of the Java class that clients get for an error."""
+    """Return the name of the Java class of an error for clients."""
     for ancestor in kind.__mro__:
         if ancestor in _NAMES:
             return _NAMES[ancestor]

@@ -1,4 +1,4 @@
-"""The steps of transactions that clients request, by type. (openwire-encoding 13)"""
+"""The transaction steps that clients request, by type. (openwire-encoding 13)"""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _count(state: ConnectionState) -> int:
 
 
 def _forget_ended(broker: Broker, state: ConnectionState) -> None:
-    """Forget the votes of branches that other connections have ended."""
+    """Drop the votes of branches that other connections have ended."""
     prepared = broker.prepared_transactions(state.context)
     for xid in [xid for xid, vote in state.transactions.items() if vote is not None]:
         if xid not in prepared:
@@ -121,7 +121,7 @@ def _forget(broker: Broker, state: ConnectionState, xid: TransactionId) -> Compl
 
 
 def _end(_broker: Broker, _state: ConnectionState, _xid: TransactionId) -> Completion:
-    """Do nothing: the response only confirms that everything before it has arrived."""
+    """Do nothing: the response only confirms that all previous commands have arrived."""
     return COMPLETED
 
 

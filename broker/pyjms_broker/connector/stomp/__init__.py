@@ -1,4 +1,4 @@
-"""STOMP clients: their frames as commands of the broker, and its responses as frames."""
+"""STOMP clients: conversion of frames to commands, and of responses to frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's transport for a STOMP connection that it accepted, over TCP, TLS or WebSocket."""
+"""The transport of an accepted STOMP connection, over TCP, TLS or WebSocket."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def accepted_stomp(
 ) -> StompTransport:
     """Return the transport of a client, not started.
 
-    `connection_id` is the id of its JMS connection; `layered` counts the frames of a layer of
-    `stream`, such as WebSocket, and `unsent_budget` what all clients have not read yet.
+    `connection_id` is the id of its JMS connection. `layered` counts the frames of a layer of
+    `stream`, such as WebSocket; `unsent_budget` counts the unread data of all clients.
     """
     unfinished = UnfinishedFrame(frame_budget)
     wire_format = StompFormat(options.max_frame_size, unfinished)

@@ -26,11 +26,11 @@ class StompConnector(ProtocolConnector):
     serves_openwire = False
 
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
-        """Read the options of `uri`; those of TLS, too, where its scheme ends in `+ssl`.
+        """Read the options of `uri`, including those of TLS if its scheme ends in `+ssl`.
 
         Raises:
-            ConfigurationException: the URI has no port, an option is unknown or wrong, or there is
-                no certificate.
+            ConfigurationException: the URI has no port, an option is unknown or invalid, or there
+                is no certificate.
         """
         super().__init__(host, uri, name, encrypted=uri.scheme.endswith(_ENCRYPTED))
         self._options = read_stomp_options(self.uri)
@@ -39,11 +39,11 @@ class StompConnector(ProtocolConnector):
 
     @property
     def client_scheme(self) -> str:
-        """`stomp` or `stomp+ssl`, also where the connector was configured with `nio`."""
+        """`stomp` or `stomp+ssl`, even if the connector was configured with `nio`."""
         return "stomp" if self._tls is None else f"stomp{_ENCRYPTED}"
 
     def serve(self, stream: SocketStream) -> None:
-        """Wait for a client's CONNECT, in the background."""
+        """Wait for a client's CONNECT in the background."""
         transport = accepted_stomp(
             stream,
             self._options,

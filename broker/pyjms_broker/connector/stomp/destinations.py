@@ -1,4 +1,4 @@
-"""The names of destinations in headers. (activemq-edges ST4)
+"""Destination names in headers. (activemq-edges ST4)
 
 /queue/NAME, /topic/NAME                        lists, separated by commas, make composites, in
                                                 which names without a prefix are queues
@@ -32,7 +32,7 @@ _PREFIXES: Final[dict[type[Destination], str]] = {kind: prefix for prefix, kind 
 
 
 class DestinationNames:
-    """The destinations that one connection names.
+    """The destinations named by one connection.
 
     Args:
         create: creates a temporary destination of the connection.
@@ -44,7 +44,7 @@ class DestinationNames:
         self._aliases: dict[Destination, str] = {}
 
     def destination(self, name: str) -> Destination:
-        """Return the destination that `name` means, of any form.
+        """Return the destination for a name in any form.
 
         Raises:
             RemoteProtocolError: it has options.
@@ -54,7 +54,7 @@ class DestinationNames:
         return self.prefixed(name) or Queue(name)
 
     def prefixed(self, name: str) -> Destination | None:
-        """Return the destination of a name with a prefix, None if there is none; as above."""
+        """Return the destination for a name with a prefix, like `destination`; else None."""
         if "?" in name:
             raise RemoteProtocolError(
                 f"Options of destinations have no effect for STOMP: [{name[:200]}]; write headers "

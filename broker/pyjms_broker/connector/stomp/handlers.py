@@ -1,4 +1,4 @@
-"""How each frame of a STOMP client is handled: one function per command, in `HANDLERS`.
+"""The handlers of STOMP frames: one function per command, in `HANDLERS`.
 
 (activemq-edges ST1, ST2, ST4 to ST15)
 """
@@ -39,7 +39,7 @@ __all__ = ["HANDLERS"]
 
 _PROVIDER: Final = ConnectionMetaData()
 _SERVER: Final = f"{_PROVIDER.jms_provider_name}/{_PROVIDER.provider_version}"
-"""Clients recognise by it whose `activemq.*` headers they may send."""
+"""By this header, clients know that they may send `activemq.*` headers."""
 _ACK_ID: Final = "ACK received without a ack id for acknowledge!"
 _NACK_ID: Final = "NACK received without an ack header to acknowledge!"
 _NO_SUBSCRIPTION: Final = "received without a subscription id"
@@ -89,7 +89,7 @@ def _connected(session: StompSession, headers: dict[str, str], periods: Periods)
 
 
 def on_disconnect(session: StompSession, frame: Frame) -> None:
-    """End the connection when everything before is done. (activemq-edges ST12)"""
+    """End the connection when all previous requests are done. (activemq-edges ST12)"""
     if session.state is State.NEW:
         return  # as ActiveMQ does
     session.disconnect(frame.headers.get("receipt"))
@@ -109,7 +109,7 @@ def on_send(session: StompSession, frame: Frame) -> None:
 
 
 def on_ack(session: StompSession, frame: Frame) -> None:
-    """Acknowledge one message, or all up to it. (activemq-edges ST9)"""
+    """Acknowledge one message, or all messages up to it. (activemq-edges ST9)"""
     session.require_connected()
     transaction = _transaction(session, frame)
     subscription, delivered = _delivered(session, frame, "ACK", _ACK_ID)
@@ -134,7 +134,7 @@ def on_nack(session: StompSession, frame: Frame) -> None:
 def _delivered(
     session: StompSession, frame: Frame, command: str, without_id: str
 ) -> tuple[Subscription, Delivered]:
-    """Return the message that an ACK or NACK means. (activemq-edges ST9)"""
+    """Return the message to which an ACK or NACK refers. (activemq-edges ST9)"""
     headers, version = frame.headers, session.end.version
     ack_id = message_id = identifier = None
     if version == V1_2:
@@ -287,4 +287,4 @@ HANDLERS: Final[dict[str, FrameHandler]] = {
     "DISCONNECT": on_disconnect,
     "STOMP": on_connect,
 }
-"""By command; (activemq-edges ST1) takes every command that begins so."""
+"""By command; every command that begins with a key is accepted. (activemq-edges ST1)"""

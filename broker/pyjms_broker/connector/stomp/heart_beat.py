@@ -1,9 +1,9 @@
-"""Heart-beats: an end of line when nothing else is sent, and the end of a silent client.
+"""Heart-beats: ends of line when nothing else is sent, and disconnection of silent clients.
 
 `pyjms.transport.silence` has the algorithm. Sending is checked at half the promised period, so that
-the client waits no longer than that; receiving at the client's period times the grace multiplier,
-from the second period on, so that a silent client is disconnected after three. (activemq-edges
-ST13)
+the client never waits longer than that period. Receiving is checked at the client's period times
+the grace multiplier, from the second period on, so a silent client is disconnected after three
+periods. (activemq-edges ST13)
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pyjms_broker.connector.stomp.values import MAXIMUM_INT, integer
 __all__ = ["HeartBeat", "Periods", "read_periods"]
 
 _SHORTEST_CHECK: Final = 0.01
-"""Seconds; a client that asks for more beats than that does not get more of our time."""
+"""Seconds between two checks; clients that ask for more frequent beats do not get them."""
 
 
 class Periods(NamedTuple):
-    """How often each side sends at least, in milliseconds; 0: it promises nothing."""
+    """The maximum silence of each side in milliseconds; 0: no guarantee."""
 
     client: int
     broker: int
 
     @property
     def answer(self) -> str:
-        """The header `heart-beat` of CONNECTED."""
+        """Return the header `heart-beat` of CONNECTED."""
         return f"{self.broker},{self.client}"
 
 
 def read_periods(text: str) -> Periods:
-    """Read the header `heart-beat` of CONNECT: what the client sends, and what it wants.
+    """Parse the header `heart-beat` of CONNECT: the client's own and its requested period.
 
     Raises:
         RemoteProtocolError: it is not two numbers of milliseconds.
@@ -44,7 +44,7 @@ def read_periods(text: str) -> Periods:
     parts = text.split(",")
     try:
         return Periods(*(integer("heart-beat", part, 0, MAXIMUM_INT) for part in parts))
-    except (TypeError, RemoteProtocolError):  # another count of numbers, or none
+    except (TypeError, RemoteProtocolError):  # not two values, or no numbers
         raise RemoteProtocolError(f"Invalid heart-beat header:{text[:100]}") from None
 
 
@@ -56,7 +56,7 @@ class HeartBeat:
         self._task: BackgroundTask | None = None
 
     def start(self, periods: Periods, grace: float) -> None:
-        """Begin; the client may take `grace` times its period. Call it once, on the loop."""
+        """Start; a client may exceed its period by the factor `grace`. Call once, on the loop."""
         if not any(periods):
             return
         self._task = spawn(
@@ -73,7 +73,7 @@ class HeartBeat:
             self._task.cancel()
 
     async def stop(self) -> None:
-        """Stop, and wait for it."""
+        """Stop, and wait until stopped."""
         await end_tasks(self._task)
 
     async def _watch(self, write: float | None, read: float | None) -> None:

@@ -1,4 +1,7 @@
-"""SEND frames to messages, and messages to MESSAGE frames. (activemq-edges ST5, ST6)"""
+"""Conversion of SEND frames to messages, and of messages to MESSAGE frames.
+
+(activemq-edges ST5, ST6)
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ _DEFAULT_PRIORITY: Final = 4
 _HIGHEST_PRIORITY: Final = 9
 _INFLATED: Final = 4 * 1024 * 1024
 _INFLATED_RATIO: Final = 32
-"""A compressed body is inflated to `_INFLATED` bytes, or so many times its size: no limit of memory
-counts what it becomes before it waits for a client."""
+"""A compressed body is inflated to at most `_INFLATED` bytes or `_INFLATED_RATIO` times its size,
+because its inflated size is not accounted before it is queued for a client."""
 _PROPERTIES: Final = 1024 * 1024
-"""Bytes of properties that become headers; they are converted and copied for each subscriber."""
+"""The maximum size of properties, in bytes; they are converted for each subscriber."""
 
 _STRIPPED: Final = frozenset(
     {
@@ -55,7 +58,7 @@ _STRIPPED: Final = frozenset(
         "JMSXUserID",
     }
 )
-"""Headers of SEND that are not properties; those of `_FIELDS` are not, either."""
+"""Headers of SEND, in addition to `_FIELDS`, that are not properties."""
 
 
 def _priority(name: str, text: str) -> int:
@@ -75,7 +78,7 @@ _HEADERS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
         lambda name, text: integer(name, text, -MAXIMUM_INT, MAXIMUM_INT),
     ),
 }
-"""Headers of SEND: the field of the message, and how the text is read."""
+"""Headers of SEND: the field of the message, and the parser of the value."""
 _FIELDS: Final = {
     **_HEADERS,
     "JMSCorrelationID": _HEADERS["correlation-id"],
@@ -84,14 +87,14 @@ _FIELDS: Final = {
     "JMSTimestamp": _HEADERS["timestamp"],
     "JMSType": _HEADERS["type"],
 }
-"""The same under the names of JMS, as ActiveMQ takes them."""
+"""The same under their JMS names, which ActiveMQ also accepts."""
 _JMS_HEADERS: Final = {
     "JMSDeliveryMode": "persistent",
     "JMSDestination": "destination",
     "JMSMessageID": "message-id",
     "JMSReplyTo": "reply-to",
 }
-"""Names of JMS that are not properties, and STOMP's names for them."""
+"""JMS names that are not allowed as properties, and STOMP's names for them."""
 _CONVERTING: Final = KNOWN - {"jms-byte"}
 _KINDS: Final[dict[str, type[ActiveMQMessage]]] = {
     "text": ActiveMQTextMessage,
@@ -100,13 +103,13 @@ _KINDS: Final[dict[str, type[ActiveMQMessage]]] = {
 
 
 class _LatestBody:
-    """The latest long body that was converted: the subscribers of a topic share it."""
+    """The most recently converted long body, which the subscribers of a topic share."""
 
     def __init__(self) -> None:
         self._latest: tuple[bytes | None, bytes] = (None, b"")
 
     def of(self, message: ActiveMQMessage) -> bytes:
-        """Return the body of a message, converted if it is not the latest one.
+        """Return the body of a message, converting it unless it was the last one.
 
         Raises:
             JMSException: it cannot be read.
@@ -119,7 +122,7 @@ class _LatestBody:
         return body
 
     def forget(self) -> None:
-        """Keep nothing in memory: all subscribers have the message."""
+        """Drop the body, because all subscribers have the message."""
         self._latest = (None, b"")
 
 
@@ -191,10 +194,11 @@ def to_frame(
 ) -> Frame:
     """Return the MESSAGE frame of a message, without `subscription` and `ack`.
 
-    `transformation` is what the subscription asks for.
+    `transformation` is the one that the subscription requests.
 
-    What cannot be read in the message is left out, with a warning: one message must not end the
-    connection of each consumer that gets it. So is a property that the version cannot express.
+    Unreadable parts of the message are left out, with a warning: one message must not end the
+    connections of all consumers that get it. So are properties that the protocol version cannot
+    express.
     """
     headers = {"message-id": str(message.message_id), "priority": str(message.priority)}
     if dispatch.destination is not None:
@@ -214,7 +218,7 @@ def to_frame(
         headers["transformation-error"] = error.reason
     body = body or b""
     if message.TYPE == ActiveMQBytesMessage.TYPE or "content-length" in headers:
-        headers["content-length"] = str(len(body))  # whatever a property of its sender says
+        headers["content-length"] = str(len(body))  # overrides a property of the same name
     expressible = {n: v for n, v in headers.items() if can_be_header(n, v, version)}
     if len(expressible) < len(headers):
         logger.debug(
@@ -240,7 +244,7 @@ def _properties(message: ActiveMQMessage) -> dict[str, Any]:
 def _transformed(
     message: ActiveMQMessage, headers: dict[str, str], asked: str | None
 ) -> bytes | None:
-    """Return a converted body, None where there is none. (activemq-edges ST14)"""
+    """Return the transformed body; None if there is no transformation. (activemq-edges ST14)"""
     if asked is not None and message.TYPE != ActiveMQBytesMessage.TYPE:
         headers["transformation"] = asked
     elif "transformation" not in headers and _is_advisory(message):
@@ -294,7 +298,7 @@ def _property_text(value: object) -> str:
 
 
 def _content(message: ActiveMQMessage) -> bytes:
-    """Return the body for the client; only text and bytes have one. (activemq-edges ST6)"""
+    """Return the body; only text and bytes messages have one. (activemq-edges ST6)"""
     content = message.content
     if not content:
         return b""

@@ -31,14 +31,14 @@ _SILENCE = "heart-beats end silent connections"
 
 @dataclass(frozen=True)
 class StompOptions:
-    """Options of STOMP clients; times in seconds, None = for ever."""
+    """Options of STOMP clients; times are in seconds, None: no limit."""
 
     tcp: TcpOptions = field(default_factory=TcpOptions)
     server: ServerOptions = field(default_factory=ServerOptions)
     connect_attempt_timeout: float | None = 30.0
-    """How long the broker waits for a client's CONNECT."""
+    """The maximum wait for a client's CONNECT."""
     default_heart_beat: Periods = NO_HEART_BEATS
-    """The periods of clients that name none."""
+    """The periods of clients that do not specify any."""
     grace_multiplier: float = 1.0
     max_frame_size: int = MAX_FRAME_SIZE
 

@@ -1,9 +1,9 @@
-"""One STOMP client's state, between its frames and the commands of the broker.
+"""The session of one STOMP client, which translates between frames and commands.
 
-A frame that the broker has to act on becomes a command, and a command that requires a response is
-kept in `_requests` until it comes: then the client gets its RECEIPT, or an ERROR. The broker
-handles a command within `to_broker`; unless a store or space for a message has to be waited for,
-the response has come when it returns. (activemq-edges ST1 to ST3, ST12)
+A frame for the broker becomes a command. A command that requires a response is kept in `_requests`
+until the response arrives; then the client gets its RECEIPT, or an ERROR. The broker handles a
+command within `to_broker`; unless the command waits for a store or for space, the response has
+arrived when that returns. (activemq-edges ST1 to ST3, ST12)
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ __all__ = ["ClientEnd", "FrameHandler", "State", "StompSession"]
 logger = get_logger(__name__)
 
 _MAXIMUM_TEXT: Final = 1000
-"""Characters of the header `message`."""
+"""The maximum number of characters of the header `message`."""
 _ONE_LINE: Final = str.maketrans("\r\n\0", "   ")
 
 
 class ClientEnd(Protocol):
-    """The way to both sides; StompTransport has it."""
+    """The interface of `StompTransport` for its session: output to both sides."""
 
     @property
     def version(self) -> str: ...
@@ -74,7 +74,7 @@ class ClientEnd(Protocol):
 
 
 class State(Enum):
-    """How far a client is."""
+    """The state of a client."""
 
     NEW = auto()
     CONNECTED = auto()
@@ -92,13 +92,13 @@ FrameHandler: TypeAlias = Callable[["StompSession", Frame], None]
 
 
 class StompSession:
-    """The session of one client. Belongs to the broker's event loop.
+    """The session of one client. Use it on the broker's event loop.
 
     Args:
-        end: the way to both sides.
+        end: the outputs to both sides.
         connection_id: the id of the client's JMS connection.
-        default_heart_beat: the periods of a client that names none.
-        handlers: how frames are handled, by command, then by the beginning of a command.
+        default_heart_beat: the periods of a client that does not specify any.
+        handlers: the handlers of frames, by command, then by the beginning of a command.
     """
 
     def __init__(
@@ -117,11 +117,11 @@ class StompSession:
         self.producer_id = ProducerId(connection_id, 1, 1)
         self.names = DestinationNames(self._create_temporary)
         self.subscriptions: dict[str, Subscription] = {}
-        """By the header `id`, or by `destination` where there was none."""
+        """By the header `id`, or by `destination` if there was no `id`."""
         self.consumers: dict[ConsumerId, Subscription] = {}
         self.transactions: dict[str, LocalTransactionId] = {}
         self.numbers = itertools.count(1)
-        """Numbers of messages, consumers, transactions and temporary destinations."""
+        """The counters of messages, consumers, transactions and temporary destinations."""
         self._handlers = handlers
         self._requests: dict[int, _Request] = {}
         self._command_ids = itertools.count(1)
@@ -130,7 +130,7 @@ class StompSession:
 
     # from the client
     def on_frame(self, frame: Frame) -> None:
-        """Handle a frame; what is wrong with it becomes an ERROR."""
+        """Handle a frame; an error in it becomes an ERROR frame."""
         if self.state in {State.DISCONNECTING, State.CLOSED}:
             return
         try:
@@ -151,7 +151,7 @@ class StompSession:
             return None
         handler = self._handlers.get(command)
         if handler is None:
-            # ActiveMQ takes commands by their beginning (activemq-edges ST1)
+            # ActiveMQ recognizes commands by their beginning (activemq-edges ST1)
             found = (known for known in self._handlers if command.startswith(known))
             handler = self._handlers.get(next(found, ""))
         if handler is None:
@@ -159,10 +159,10 @@ class StompSession:
         return handler
 
     def require_connected(self) -> None:
-        """Check that CONNECT came first.
+        """Check that the client has sent CONNECT.
 
         Raises:
-            RemoteProtocolError: it did not.
+            RemoteProtocolError: it has not.
         """
         if self.state is not State.CONNECTED:
             raise RemoteProtocolError("Not connected.")
@@ -176,13 +176,13 @@ class StompSession:
         done: Callable[[], object] | None = None,
         failed: Callable[[str], object] | None = None,
     ) -> None:
-        """Have the broker handle a command that gets a response.
+        """Send a command that gets a response to the broker.
 
         Args:
             command: the command.
-            frame: the frame it comes from, whose receipt is sent then; an error becomes an ERROR.
-            done: is called when the broker has done it, after the receipt.
-            failed: is called with the reason when it has not.
+            frame: the frame that caused it; its receipt is sent, or an ERROR.
+            done: called after the receipt if the broker has carried out the command.
+            failed: called with the reason if it has not.
         """
         number = command.command_id = next(self._command_ids)
         command.response_required = True
@@ -191,7 +191,7 @@ class StompSession:
         self.end.to_broker(command)
 
     def oneway_or_request(self, command: BaseCommand, frame: Frame) -> None:
-        """Have the broker handle a command; it gets a response only for a receipt."""
+        """Send a command to the broker; with a response only if a receipt is requested."""
         if "receipt" in frame.headers:
             self.request(command, frame)
         else:
@@ -207,14 +207,14 @@ class StompSession:
         return destination
 
     def _now(self, command: BaseCommand, failed: Callable[[str], object]) -> None:
-        """Have the broker handle a command that it never lets wait, without an ERROR."""
+        """Send a command that the broker handles at once, without an ERROR on failure."""
         number = command.command_id = next(self._command_ids)
         command.response_required = True
         self._requests[number] = _Request(None, None, failed)
         self.end.to_broker(command)
 
     def send_unsent_acks(self) -> None:
-        """Acknowledge what was delivered in mode auto."""
+        """Acknowledge messages that were delivered in mode auto."""
         waiting, self._with_unsent_acks = self._with_unsent_acks, {}
         for subscription in waiting:
             for ack in subscription.take_unsent():
@@ -222,7 +222,7 @@ class StompSession:
 
     # from the broker
     def on_broker_command(self, command: Command) -> None:
-        """Handle a response, a message or an announcement of the broker.
+        """Handle a command from the broker: a response, a message or a notification.
 
         Raises:
             ConnectionFailedException: the connection has ended.
@@ -235,7 +235,7 @@ class StompSession:
             self.send_error(_text(command.exception))
         elif isinstance(command, ConsumerControl) and command.close:
             assert command.consumer_id is not None
-            # the broker is dispatching: it cannot remove the consumer now
+            # the broker cannot remove the consumer while it is dispatching
             self.end.call_next(partial(self._close_consumer, command.consumer_id))
 
     def _on_response(self, response: Response) -> None:
@@ -265,7 +265,7 @@ class StompSession:
             self._deliver(subscription, dispatch)
 
     def deliver_waiting(self, subscription: Subscription) -> None:
-        """Send what came before the subscription's RECEIPT."""
+        """Send messages that arrived before the subscription's RECEIPT."""
         waiting, subscription.waiting = subscription.waiting or (), None
         for dispatch in waiting:
             self._deliver(subscription, dispatch)
@@ -286,7 +286,7 @@ class StompSession:
             ack_id = subscription.deliver(message.message_id, dispatch.destination)
             if ack_id is None:
                 if not self._with_unsent_acks:
-                    # the broker is dispatching: it takes acknowledgements afterwards
+                    # while it is dispatching, the broker does not accept acknowledgements
                     self.end.call_next(self.send_unsent_acks)
                 self._with_unsent_acks[subscription] = None
             elif version == V1_2:
@@ -301,7 +301,7 @@ class StompSession:
             self.send_error(f"The broker has closed the subscription to {subscription.name}")
 
     def forget(self, subscription: Subscription) -> None:
-        """Deliver nothing to a subscription from now on."""
+        """Deliver nothing more to a subscription."""
         self.send_unsent_acks()
         self.consumers.pop(subscription.consumer_id, None)
         key = subscription.key
@@ -310,7 +310,7 @@ class StompSession:
 
     # the end
     def send_error(self, text: str, receipt: str | None = None) -> None:
-        """Send an ERROR; a client that makes errors and reads none is disconnected.
+        """Send an ERROR; disconnect a client that causes errors and does not read them.
 
         Raises:
             ConnectionFailedException: the connection has ended.
@@ -331,13 +331,13 @@ class StompSession:
         self.close()
 
     def close(self) -> None:
-        """Close the connection, after what is queued was written. Idempotent."""
+        """Close the connection, after writing what is queued. Idempotent."""
         if self.state is not State.CLOSED:
             self.state = State.CLOSED
             self.end.close()
 
     def disconnect(self, receipt: str | None) -> None:
-        """Close the connection when everything that came before is done, after the RECEIPT."""
+        """Close the connection, after the RECEIPT, when all previous requests are done."""
         self.state = State.DISCONNECTING
         self._disconnect_receipt = receipt
         self._disconnect_when_idle()

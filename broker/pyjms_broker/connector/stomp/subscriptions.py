@@ -1,12 +1,12 @@
-"""One subscription of a STOMP client: what it has got, and what it acknowledges.
+"""Subscriptions of STOMP clients: delivered messages and their acknowledgement.
 
     ack                  acknowledged
     auto                 when the frame was queued for the socket
-    client               by ACK, with everything that the subscription got before
-    client-individual    by ACK, alone
+    client               by ACK, with all earlier messages of the subscription
+    client-individual    by ACK, singly
 
-An acknowledgement in a transaction holds from its commit on. After an abort the messages are still
-dispatched, and may be acknowledged again. (activemq-edges ST7 to ST10)
+An acknowledgement in a transaction takes effect at the commit. After an abort the messages are
+still dispatched, and may be acknowledged again. (activemq-edges ST7 to ST10)
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ _NACK_CAUSE: Final = Throwable("javax.jms.JMSException", "NACK of a STOMP client
 def consumer_info(
     headers: dict[str, str], destination: Destination, consumer_id: ConsumerId
 ) -> ConsumerInfo:
-    """Return the consumer that a SUBSCRIBE frame asks for.
+    """Return the consumer that a SUBSCRIBE frame requests.
 
     Raises:
-        RemoteProtocolError: a header is unknown or wrong.
+        RemoteProtocolError: a header is unknown or invalid.
     """
     info = ConsumerInfo(consumer_id, destination=destination, dispatch_async=True)
     selector = headers.get("selector")
     if selector:
-        # header values are texts, which `price > 3` is to compare as numbers (activemq-edges ST15)
+        # so that `price > 3` compares header values, which are strings, as numbers
+        # (activemq-edges ST15)
         info.selector = CONVERT_STRINGS_PREFIX + selector
     if "browser" in headers:
         info.browser = boolean("browser", headers["browser"])
@@ -79,7 +80,7 @@ def _kind(info: ConsumerInfo, destination: Destination) -> str:
 def _set_option(info: ConsumerInfo, name: str, value: str) -> None:
     match name.removeprefix(_PREFIX):
         case "dispatchAsync":
-            boolean(name, value)  # the broker of ActiveMQ dispatches to STOMP asynchronously, too
+            boolean(name, value)  # no effect: ActiveMQ also dispatches to STOMP asynchronously
         case "exclusive":
             info.exclusive = boolean(name, value)
         case "maximumPendingMessageLimit":
@@ -100,7 +101,7 @@ def _set_option(info: ConsumerInfo, name: str, value: str) -> None:
 
 @dataclass(slots=True, eq=False)
 class Delivered:
-    """A message that the client has got and not acknowledged for good."""
+    """A message that was delivered and not finally acknowledged."""
 
     ack_id: str
     message_id: MessageId
@@ -109,7 +110,7 @@ class Delivered:
 
 
 class Subscription:
-    """One SUBSCRIBE of a connection."""
+    """A subscription of a connection."""
 
     def __init__(
         self,
@@ -123,10 +124,10 @@ class Subscription:
 
         Args:
             info: the consumer.
-            identifier: the header `id`, if there was one.
+            identifier: the header `id`, if present.
             name: the header `destination`.
             ack: one of `ACK_MODES`.
-            transformation: the header `transformation`, if there was one.
+            transformation: the header `transformation`, if present.
         """
         assert info.consumer_id is not None
         self.consumer_id = info.consumer_id
@@ -136,18 +137,18 @@ class Subscription:
         self.ack = ack
         self.transformation = transformation
         self.waiting: list[MessageDispatch] | None = None
-        """Messages that came before the RECEIPT of the subscription."""
+        """Messages that arrived before the RECEIPT of the subscription."""
         self._delivered: dict[str, Delivered] = {}
         self._unsent: list[MessageAck] = []
         self._number = 0
 
     @property
     def key(self) -> str:
-        """By what UNSUBSCRIBE finds it: its id, or its destination where it has none."""
+        """The key for UNSUBSCRIBE: the id, or the destination if there is no id."""
         return self.name if self.identifier is None else self.identifier
 
     def deliver(self, message_id: MessageId, destination: Destination | None) -> str | None:
-        """Note a message that goes to the client; return its ack id, None if it needs none."""
+        """Record a message sent to the client; return its ack id, or None if it needs none."""
         if self.ack == AUTO:
             self._acknowledge_later(message_id, destination)
             return None
@@ -170,12 +171,12 @@ class Subscription:
         ack.message_count += 1
 
     def take_unsent(self) -> list[MessageAck]:
-        """Return, once, the acknowledgements of what was delivered in mode auto."""
+        """Return and clear the acknowledgements of messages delivered in mode auto."""
         acks, self._unsent = self._unsent, []
         return acks
 
     def find(self, *, ack_id: str | None = None, message_id: str | None = None) -> Delivered | None:
-        """Return a message that the client may acknowledge, by either id."""
+        """Return a message that the client may acknowledge, by its ack id or message id."""
         if ack_id is not None:
             found = self._delivered.get(ack_id)
             return found if found is not None and found.transaction is None else None
@@ -185,7 +186,7 @@ class Subscription:
         return None
 
     def acknowledge(self, last: Delivered, transaction: TransactionId | None) -> MessageAck:
-        """Return the acknowledgement of `last`, in mode client with all before it."""
+        """Return the acknowledgement of `last`, in mode client including all before it."""
         settled = [last]
         if self.ack == CLIENT:
             settled = []
@@ -223,7 +224,7 @@ class Subscription:
         )
 
     def end_transaction(self, transaction: TransactionId, *, committed: bool) -> None:
-        """Forget what the transaction has acknowledged, or make it pending again."""
+        """Drop the messages that the transaction acknowledged, or make them pending again."""
         ended = [d for d in self._delivered.values() if d.transaction == transaction]
         for delivered in ended:
             if committed:

@@ -1,10 +1,10 @@
-"""A STOMP client as the broker's connection sees it: a transport of commands.
+"""The transport of a STOMP client, which carries commands for the broker's connection.
 
     connection of the broker (pyjms_broker/connector/openwire)    commands
     StompTransport, StompSession                                  commands <-> frames
     TcpTransport with StompFormat                                 frames <-> bytes
 
-So a STOMP client has everything that an OpenWire client has, limits and back-pressure included.
+A STOMP client is thus treated like an OpenWire client, including limits and back-pressure.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class StompTransport(Transport[Command]):
 
     @property
     def notices_silence(self) -> bool:
-        return True  # `start` limits the wait for a CONNECT, and then the client chooses
+        return True  # `start` limits the wait for CONNECT; afterwards the client's periods apply
 
     # from the TCP transport
     def on_command(self, frame: Frame) -> None:
@@ -107,19 +107,19 @@ class StompTransport(Transport[Command]):
         self._session.on_frame(frame)
 
     def on_exception(self, error: Exception) -> None:
-        """Pass on that the connection has failed."""
+        """Report to the listener that the connection has failed."""
         self._heart_beat.end()
         self.listener.on_exception(error)
 
     # from the session
     @property
     def version(self) -> str:
-        """The version of the client; 1.0 as long as none is agreed on."""
+        """The client's version; 1.0 until one is agreed."""
         return self._format.version or V1_0
 
     @property
     def has_version(self) -> bool:
-        """Whether a version is agreed on."""
+        """Whether a version has been agreed."""
         return self._format.version is not None
 
     def to_client(self, frame: Frame) -> None:
@@ -131,19 +131,19 @@ class StompTransport(Transport[Command]):
         self._tcp.oneway(frame)
 
     def to_broker(self, command: Command) -> None:
-        """Have the broker handle a command. Responses may come before it returns."""
+        """Pass a command to the broker. Responses may arrive before this returns."""
         self.listener.on_command(command)
 
     def call_next(self, function: Callable[[], object]) -> None:
-        """Call `function()` in the loop's next pass."""
+        """Call `function()` in the loop's next iteration."""
         self._loop.call_next(function)
 
     def connected(self, periods: Periods) -> None:
-        """Begin with heart-beats: the broker has accepted the client."""
+        """Start heart-beats, as the broker has accepted the client."""
         self._connected.set()
         self._heart_beat.start(periods, self._options.grace_multiplier)
 
     def close(self) -> None:
-        """Close the connection, after what is queued was written."""
+        """Close the connection, after writing what is queued."""
         self._connected.set()
         self.listener.on_command(ShutdownInfo())

@@ -1,4 +1,4 @@
-"""Values of headers, as a client writes them."""
+"""Parsing of header values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["MAXIMUM_INT", "boolean", "check_kept", "integer", "required"]
 
 MAXIMUM_INT: Final = 2**31 - 1
 _MAXIMUM_KEPT: Final = 1024
-"""Characters of a name that the broker keeps: a client may have thousands of them."""
+"""The maximum length of a name that the broker stores: a client may have thousands."""
 _MAXIMUM_LONG: Final = 2**63 - 1
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}\Z")
 
 
 def required(headers: Mapping[str, str], name: str, otherwise: str) -> str:
-    """Return a header that the command cannot do without.
+    """Return a required header.
 
     Raises:
-        RemoteProtocolError: it is missing or empty; its message is `otherwise`, as ActiveMQ has it.
+        RemoteProtocolError: it is missing or empty; the message is `otherwise`, as in ActiveMQ.
     """
     value = headers.get(name)
     if not value:
@@ -30,7 +30,7 @@ def required(headers: Mapping[str, str], name: str, otherwise: str) -> str:
 
 
 def check_kept(what: str, text: str) -> str:
-    """Return a name that the broker keeps as long as the client likes.
+    """Check the length of a name that the broker stores, and return it.
 
     Raises:
         RemoteProtocolError: it is too long.
@@ -46,7 +46,7 @@ def integer(name: str, text: str, lowest: int = 0, highest: int = _MAXIMUM_LONG)
     """Return a header's number.
 
     Raises:
-        RemoteProtocolError: it is not a whole number, or out of range.
+        RemoteProtocolError: it is not an integer, or out of range.
     """
     number = int(text) if _INTEGER.match(text.strip()) else None
     if number is None or not lowest <= number <= highest:
@@ -57,10 +57,10 @@ def integer(name: str, text: str, lowest: int = 0, highest: int = _MAXIMUM_LONG)
 
 
 def boolean(name: str, text: str) -> bool:
-    """Return whether a header says true.
+    """Return a header's boolean value.
 
     Raises:
-        RemoteProtocolError: it says neither true nor false.
+        RemoteProtocolError: it is neither true nor false.
     """
     lowered = text.strip().lower()
     if lowered not in {"true", "false"}:

@@ -1,4 +1,4 @@
-"""Clients in the broker's own process: `vm://name`."""
+"""Clients in the broker's process: `vm://name`."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""A `vm://` connection between two event loops of a process, each in a thread of its own.
+"""A `vm://` connection between two event loops of a process, each in its own thread.
 
     client's loop                               broker's loop
     VmTransport --put--> FarInbox ==call_soon==> Inbox of the broker's end
     Inbox       <==call_soon== FarInbox <--put-- VmTransport
 
-Commands cross as bytes, so that the loops share no object that can change. What one pass of a loop
-sends is handed over by one call to the other loop. Flow control counts what is under way and what
-waits at the other end. When a loop ends without closing its connections, the other end is notified.
+Commands are passed as bytes, so that the loops share no mutable objects. All commands that one
+iteration of a loop sends are passed by one call to the other loop. Flow control counts the data in
+transit and waiting at the other end. If a loop ends without closing its connections, the other end
+is notified.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from pyjms.transport.inbox import HIGH_WATER, Inbox
 __all__ = ["FarEnd", "FarInbox", "run_on"]
 
 _T = TypeVar("_T")
-_PROBE = 1.0  # seconds between two checks whether a loop still runs
-_PATIENCE = 5  # checks that a loop may leave without an answer
+_PROBE = 1.0  # seconds between two checks of whether a loop is still running
+_PATIENCE = 5  # checks that a loop may leave unanswered
 
 
 async def run_on(
     loop: LoopHandle, function: Callable[[], Awaitable[_T]], *, must_answer: bool = False
 ) -> _T:
-    """Await `function()` on another loop and return its result. Cancelling cancels it there.
+    """Await `function()` on another loop and return its result. Cancellation cancels it there.
 
     Args:
         loop: the other loop.
         function: called on that loop.
-        must_answer: whether to give up when that loop, stopped or blocked, does nothing for some
-            seconds; `function` is called nevertheless should it go on.
+        must_answer: whether to give up if that loop, stopped or blocked, does nothing for some
+            seconds; `function` is still called if the loop continues later.
 
     Raises:
         ConnectionFailedException: that loop has ended, or does not answer.
@@ -92,7 +93,7 @@ async def run_on(
 
 
 class FarInbox:
-    """The inbox of the other end of a connection, which is on another loop."""
+    """The inbox of the other end of a connection, on another loop."""
 
     def __init__(self, inbox: Inbox[Any], loop: LoopHandle) -> None:
         self._inbox = inbox
@@ -102,7 +103,7 @@ class FarInbox:
         self._has_ended = False
 
     def put(self, data: Any) -> None:
-        """Hand `data`, which is bytes, over; a burst of them wakes the other loop once.
+        """Pass `data` (bytes) to the other end; a burst wakes the other loop once.
 
         Raises:
             ConnectionFailedException: that loop has ended.
@@ -117,16 +118,16 @@ class FarInbox:
                 raise _ended()
 
     def end(self, error: Exception) -> None:
-        """Report the end after what was handed over before."""
+        """Report the end, after all data passed before."""
         _call(self._loop, self._end, error)
 
     @property
     def congested(self) -> bool:
-        """Whether too much is under way or waits there."""
+        """Whether too much data is in transit or waits at the other end."""
         return len(self._queue) + self._inbox.size > HIGH_WATER
 
     async def drained(self) -> None:
-        """Wait until the other end has handled most of it, or has ended. Cancellable."""
+        """Wait until the other end has handled most of the data, or has ended. Cancellable."""
 
         async def wait() -> None:
             self._deliver()
@@ -149,10 +150,10 @@ class FarInbox:
 
 
 class FarEnd:
-    """The other end of a connection, as the end on this loop uses it.
+    """The interface to the other end of a connection for the end on this loop.
 
     Args:
-        inbox: that of the other end.
+        inbox: the inbox of the other end.
         loop: the loop of the other end.
         remote_address: the address of the other end.
     """
@@ -163,11 +164,11 @@ class FarEnd:
         self._watch: BackgroundTask | None = None
 
     def watch_own_loop(self) -> None:
-        """Tell the other end if this end's loop ends before `close`. Call it on this loop."""
+        """Notify the other end if this loop ends before `close`. Call it on this loop."""
         self._watch = spawn(self._report_end, name=f"pyjms watch {self.remote_address}")
 
     def close(self) -> None:
-        """End the watch: this end stops in an orderly way."""
+        """End the watch, because this end stops regularly."""
         if self._watch is not None:
             self._watch.cancel()
 
@@ -179,7 +180,7 @@ class FarEnd:
 
 
 def _call(loop: LoopHandle, function: Callable[..., object], *args: Any) -> bool:
-    """Call `function(*args)` on `loop`; return whether the loop still runs."""
+    """Call `function(*args)` on `loop`; return whether the loop is still running."""
     try:
         loop.call_soon(function, *args)
     except RuntimeError:

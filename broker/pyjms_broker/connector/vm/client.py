@@ -1,7 +1,7 @@
-"""The client's end of `vm://name`: finds the broker of that name, or has one created.
+"""The client's end of `vm://name`, which finds the broker of that name or creates one.
 
-A broker that does not run is created for its first client, on that client's event loop, and stops
-with its last one. Clients on other loops of the process reach it over a bridge.
+A broker that is not running is created for its first client, on that client's event loop, and stops
+with its last client. Clients on other loops of the process reach it over a bridge.
 (activemq-broker B14, B15)
 """
 
@@ -46,7 +46,7 @@ OPTIONS: Options = {
     "network": ("network", boolean),
 }
 IGNORED: Mapping[str, str] = {"async": "commands are handed over without threads"}
-"""ActiveMQ's options of `vm://` without an effect here, and why."""
+"""ActiveMQ's options of `vm://` that have no effect, with the reason."""
 _NOT_MARSHALLED = "commands are encoded only with marshal=true"
 
 
@@ -60,11 +60,11 @@ class VmOptions:
     broker_config: str | None = field(default=None, repr=False)
     marshal: bool = False
     network: bool = False
-    """Whether it is a network bridge, which does not keep a created broker running."""
+    """Whether it is a network bridge's; these do not keep a created broker running."""
 
 
 class VmClientTransport(VmTransport):
-    """The client's end: `start` finds or creates the broker, and `stop` may stop it."""
+    """The client's end: `start` finds or creates the broker, `stop` may stop it."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class VmClientTransport(VmTransport):
         self._registration: Registration | None = None
         self._connection: ServedConnection | None = None
         self._has_left = False
-        """Whether the client has disconnected; belongs to the broker's loop."""
+        """Whether the client has disconnected; accessed on the broker's loop only."""
 
     async def start(self) -> None:
         registration = self._registration = await self._find_broker()
@@ -108,7 +108,7 @@ class VmClientTransport(VmTransport):
         own = LoopHandle()
 
         async def accept() -> None:
-            if not self._has_left:  # a cancelled start leaves, maybe before this is called
+            if not self._has_left:  # a cancelled start may disconnect before this is called
                 self._connection = registration.connector.accept_far(self, own, self._settings)
 
         await run_on(registration.loop, accept)
@@ -139,7 +139,7 @@ class VmClientTransport(VmTransport):
         return await registry.create(self._name, self._broker_options, self._options.broker_config)
 
     def _log_without_effect(self, registration: Registration) -> None:
-        """Log options for a broker that was created without them, once a broker."""
+        """Log, once per broker, options that have no effect because the broker is running."""
         given = registry.url_options(self._broker_options, self._options.broker_config)
         unused = given - registration.url_options - registration.logged
         registration.logged |= unused
@@ -151,7 +151,7 @@ class VmClientTransport(VmTransport):
             )
 
     async def _leave(self, registration: Registration) -> None:
-        """Leave the broker, on its own loop; one that has ended or is blocked is not waited for."""
+        """Disconnect on the broker's loop, without waiting for an ended or blocked loop."""
         if registration.loop.is_current():
             await self._leave_on_loop(registration)
             return
@@ -180,7 +180,7 @@ class VmClientTransport(VmTransport):
 
 
 def vm_transport(uri: TransportURI) -> RequestTransport:
-    """Return a client's transport for `vm://name?options`, not started.
+    """Return a client's transport for `vm://name?options` that is not started.
 
     Raises:
         ConfigurationException: an option is unknown or has a bad value.

@@ -1,4 +1,4 @@
-"""The connector of one broker for clients in its own process; open while the broker runs."""
+"""The connector of a broker for clients in its process, open while the broker is running."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["VmConnector"]
 
 
 class VmConnector(TransportConnector):
-    """Accepts clients in the broker's own process, on its own event loop or another one."""
+    """Accepts clients in the broker's process, on the broker's event loop or another one."""
 
     @property
     def connect_uri(self) -> str:
@@ -30,7 +30,7 @@ class VmConnector(TransportConnector):
         await self.stop_connections()
 
     def accept(self, client: VmTransport, settings: WireFormatSettings | None) -> BrokerConnection:
-        """Connect `client` to the broker; with wire format settings bytes are exchanged.
+        """Connect `client` to the broker; with wire format settings, bytes are exchanged.
 
         Raises:
             ConnectionFailedException: the broker is stopping.

@@ -1,8 +1,8 @@
 """The running brokers of this process by name, for `vm://`.
 
 A broker is registered when it starts and unregistered when it stops. `pyjms_broker.service` sets
-the factory that creates a broker for a name that no running broker has. A broker belongs to the
-event loop that started it; `Registration.loop` says which, as clients may be on another one.
+the factory that creates a broker if none of that name is running. A broker runs on the event loop
+that started it, `Registration.loop`; clients may be on another loop.
 (activemq-broker B7, B9, B14)
 """
 
@@ -39,7 +39,7 @@ BrokerFactory = Callable[[str, Mapping[str, str], "str | None"], Awaitable[Broke
 """`create(name, broker_options, broker_config)` creates and starts a broker, which registers it."""
 
 OptionsCheck = Callable[[Mapping[str, str]], object]
-"""`check(broker_options)` raises ConfigurationException for an unknown or bad option."""
+"""`check(broker_options)` raises ConfigurationException for an unknown or invalid option."""
 
 
 class Registration:
@@ -53,13 +53,13 @@ class Registration:
         self.bridges: set[ServedConnection | None] = set()
         """The connections of the broker's own network bridges."""
         self.url_options: frozenset[tuple[str, str]] = frozenset()
-        """The options of the `vm://` URL that it was created for."""
+        """The options of the `vm://` URL for which it was created."""
         self.logged: set[tuple[str, str]] = set()
-        """Options of other `vm://` URLs, which came too late, that were logged."""
+        """Logged options of other `vm://` URLs, which had no effect."""
 
     @property
     def alive(self) -> bool:
-        """Whether the broker's event loop still runs; it may have ended without a stop."""
+        """Return whether the broker's event loop is running; it may have ended without a stop."""
         try:
             self.loop.call_soon(_no_operation)
         except RuntimeError:
@@ -76,14 +76,14 @@ _check: OptionsCheck | None = None
 
 @call_in_child
 def _forget_all() -> None:
-    """Begin without brokers in a child process: those of its parent run there only."""
+    """Clear the registry in a child process, because the brokers run only in the parent."""
     _registrations.clear()
     _creating.clear()
     _arrivals.clear()
 
 
 def set_factory(create: BrokerFactory, check: OptionsCheck) -> None:
-    """Set how `vm://` creates a broker that does not run, and how its options are checked."""
+    """Set the functions with which `vm://` creates a broker and checks its options."""
     global _factory, _check
     _factory, _check = create, check
 
@@ -126,7 +126,7 @@ async def unregister(name: str, host: BrokerHost) -> None:
 
 
 def find(name: str) -> Registration | None:
-    """Return the running broker of that name, on whichever loop of the process, or None."""
+    """Return the running broker of that name, on any loop of the process, or None."""
     registration = _registrations.get(name)
     if registration is None or registration.loop.is_current() or registration.alive:
         return registration
@@ -164,7 +164,7 @@ async def create(name: str, options: Mapping[str, str], config: str | None) -> R
         if (found := find(name)) is not None:
             return found
     try:
-        if (found := find(name)) is not None:  # another loop has created it just now
+        if (found := find(name)) is not None:  # another loop has just created it
             return found
         if _factory is None:
             raise ResourceAllocationException(
@@ -186,7 +186,7 @@ async def create(name: str, options: Mapping[str, str], config: str | None) -> R
 
 
 def url_options(options: Mapping[str, str], config: str | None) -> frozenset[tuple[str, str]]:
-    """Return names and values of the `vm://` URL's options that say how to create a broker."""
+    """Return the options of a `vm://` URL that determine how the broker is created."""
     given = {f"broker.{name}": text for name, text in options.items()}
     if config is not None:
         given["brokerConfig"] = config
@@ -194,4 +194,4 @@ def url_options(options: Mapping[str, str], config: str | None) -> frozenset[tup
 
 
 def _no_operation() -> None:
-    """Run on the loop by `Registration.alive`, to find out whether it still accepts calls."""
+    """Do nothing; `Registration.alive` calls it to check whether the loop accepts calls."""

@@ -1,9 +1,10 @@
-"""One end of a `vm://` connection: commands cross to the other end of it within the process.
+"""One end of a `vm://` connection, which passes commands to the other end in the process.
 
-Commands cross as objects, in order, through an inbox at each end: what is sent while a command is
-being handled waits its turn, so calls never nest. With `marshal=true` they cross as bytes, which is
-slower and keeps the two ends from sharing objects; so do ends on different event loops, whose
-connection is a bridge (`pyjms_broker.connector.vm.bridge`). (activemq-broker B15)
+Commands are passed as objects, in order, through an inbox at each end. Commands sent while another
+one is being handled wait, so calls never nest. With `marshal=true` commands are passed as bytes,
+which is slower but prevents the ends from sharing objects. Ends on different event loops, whose
+connection is a bridge (`pyjms_broker.connector.vm.bridge`), also exchange bytes. (activemq-broker
+B15)
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _numbers = itertools.count()
 
 
 def next_address(uri: str) -> str:
-    """Return a remote address that no other connection has: `vm://name#1`."""
+    """Return a unique remote address such as `vm://name#1`."""
     return f"{uri}#{next(_numbers)}"
 
 
@@ -33,17 +34,17 @@ class VmTransport(Transport[Command]):
     """One end of a connection within the process."""
 
     def __init__(self, remote_address: str, wire_format: OpenWireFormat | None = None) -> None:
-        """Send objects, or the bytes that `wire_format` makes of them. Set `peer` before start."""
+        """Send objects, or bytes encoded by `wire_format`. Set `peer` before the start."""
         self.wire_format = wire_format
         self.peer: VmTransport | FarEnd | None = None
         self._remote = remote_address
         self._error: Exception | None = None
         self._stopped = False
         self.inbox = self._new_inbox()
-        """The inbox for what the peer sends: commands, or bytes if there is a wire format."""
+        """The inbox for the peer's commands, or bytes if there is a wire format."""
 
     def encode_with(self, wire_format: OpenWireFormat) -> None:
-        """Exchange bytes instead of objects, in a format that is negotiated. Before `start`."""
+        """Exchange bytes instead of objects, in a negotiated format. Call it before `start`."""
         self.wire_format = wire_format
         self.inbox = self._new_inbox()
 

@@ -48,9 +48,9 @@ class RuntimeConfigurationBroker(BrokerFilter):
 
     def _start_watch(self) -> None:
         if self._period > 0 and not self._stopped and (self._watch is None or self._watch.done):
-            self._watch = spawn(self._check_for_ever, name="check of the configuration file")
+            self._watch = spawn(self._check_periodically, name="check of the configuration file")
 
-    async def _check_for_ever(self) -> None:
+    async def _check_periodically(self) -> None:
         reported = ""
         while self._period > 0:
             await _clock.sleep(self._period)

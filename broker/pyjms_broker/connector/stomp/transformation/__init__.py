@@ -4,9 +4,9 @@
     jms-map-xml, jms-map-json          a map message          a map message
     jms-object-xml, jms-object-json    an object message      an object message
     jms-xml, jms-json                  -                      a map or an object message
-    jms-advisory-xml, -json            -                      what an advisory message is about
+    jms-advisory-xml, -json            -                      the command of an advisory message
 
-Object messages have strings, numbers, booleans, lists and maps; nothing else is read or made.
+Object messages may contain strings, numbers, booleans, lists and maps only.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from pyjms_broker.connector.stomp.transformation.values import element_of, value
 __all__ = ["ADVISORY", "KNOWN", "Transformed", "received_body", "transformed_body"]
 
 _MAXIMUM_SIZE: Final = 1024 * 1024
-"""Bytes of a body that is converted: the broker serves nobody else meanwhile."""
+"""The maximum size of a converted body in bytes, because conversion blocks the loop."""
 _MAXIMUM_VALUES: Final = 10_000
-"""Values in the body of a map that is sent, at about 10 microseconds each."""
+"""The maximum number of values in a sent map; each takes about 10 microseconds."""
 KNOWN: Final = frozenset(
     f"jms-{kind}{form}" for kind in ("", "map-", "object-", "advisory-") for form in ("xml", "json")
 ) | {"jms-byte"}
 ADVISORY: Final = "jms-advisory-json"
-"""For advisory messages without a transformation of their own."""
+"""The transformation of advisory messages if the subscription requests none."""
 
 
 class Transformed(NamedTuple):
-    """A body, and the transformation that made it."""
+    """A body, and the transformation that produced it."""
 
     name: str
     body: bytes
 
 
 def transformed_body(message: ActiveMQMessage, transformation: str) -> Transformed | None:
-    """Return the body for a client that asked for a transformation; None: it stays as it is.
+    """Return the body for a client that requested a transformation; None: unchanged.
 
     Raises:
         JMSException: the body cannot be converted.

@@ -1,4 +1,4 @@
-"""The commands in advisory messages as elements. (activemq-edges ST14)"""
+"""Conversion of commands in advisory messages to elements. (activemq-edges ST14)"""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _FIELDS: Final[dict[type, tuple[tuple[str, str], ...]]] = {
         ("lastDeliveredSequenceId", "last_delivered_sequence_id"),
     ),
 }
-"""Java's names of the fields, in Java's order, and ours; a password is never shown."""
+"""Java's field names, in Java's order, and ours; passwords are excluded."""
 _TEXTS: Final[dict[type, Callable[[Any], str]]] = {
     bool: lambda value: "true" if value else "false",
     str: str,
@@ -88,7 +88,7 @@ _TEXTS: Final[dict[type, Callable[[Any], str]]] = {
 
 
 def advisory_element(command: object) -> Element | None:
-    """Return the element of a command, None for those that are not converted."""
+    """Return the element of a command; None for commands that are not converted."""
     if type(command) not in _FIELDS:
         return None
     element = _element(type(command).__name__, command)

@@ -1,4 +1,4 @@
-"""The tree between values and their XML or JSON, as XStream has it."""
+"""The element tree between values and their XML or JSON, as in XStream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAXIMUM_ELEMENTS: Final = 32_000
 
 @dataclass(slots=True)
 class Element:
-    """A name with a text, or with children; with neither, it is empty."""
+    """A name with a text or children; with neither, it is empty."""
 
     name: str
     text: str | None = None
@@ -24,7 +24,7 @@ class Element:
 
 
 class Counter:
-    """Limits what one body can make: a small text may have many elements."""
+    """Limits the elements of one body, because a small text may have many elements."""
 
     def __init__(self) -> None:
         self._elements = 0
@@ -33,7 +33,7 @@ class Counter:
         """Count an element at `depth`.
 
         Raises:
-            MessageFormatException: there are too many, or they nest too deep.
+            MessageFormatException: there are too many, or they are nested too deeply.
         """
         self._elements += 1
         if self._elements > _MAXIMUM_ELEMENTS or depth > MAXIMUM_DEPTH:

@@ -1,7 +1,7 @@
 """Simple Java objects in Java's serialization format: strings, boxed values, lists and maps.
 
-Only these classes have a meaning here: whatever else an object message contains is an error, and no
-code of a sender is ever run. (Java Object Serialization Specification, 6)
+Only these classes are supported: anything else in an object message is an error, and no code of a
+sender is ever executed. (Java Object Serialization Specification, 6)
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SMALLEST_MAP: Final = 16
 
 
 def dumps(value: object) -> bytes:
-    """Return a value as ObjectOutputStream writes it.
+    """Serialize a value like ObjectOutputStream.
 
     Raises:
         MessageFormatException: it is not a string, number, boolean, list or map.

@@ -1,4 +1,4 @@
-"""Reads simple Java objects of Java's serialization format; see `java_objects`."""
+"""Deserialization of simple Java objects; see `java_objects`."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class _Object:
 
 
 def loads(data: bytes) -> object:
-    """Return the value of a serialized string, number, boolean, list or map.
+    """Deserialize a string, number, boolean, list or map.
 
     Raises:
-        MessageFormatException: it is something else, or damaged.
+        MessageFormatException: it is an object of another class, or damaged.
     """
     try:
         return _Values().of(_Reader(data).read(0), 0)
@@ -66,7 +66,7 @@ _MAPS: Final = frozenset({"java.util.HashMap", "java.util.LinkedHashMap"})
 
 
 class _Values:
-    """The values of objects; counted, since an object can be part of many others, and of itself."""
+    """Converts objects to values, counting them, because objects may be shared or recursive."""
 
     def __init__(self) -> None:
         self._counter = Counter()
@@ -123,7 +123,7 @@ class _Reader:
         return value
 
     def _skip(self, size: int) -> Any:
-        """Pass over what a class wrote beside its objects: sizes, which are not needed."""
+        """Skip data that a class wrote in addition to its objects: sizes, which are not needed."""
         self._at += size
         return _Object("")
 
@@ -178,7 +178,7 @@ class _Reader:
         while kind is not None:
             if kind.flags & _EXTERNALIZABLE:
                 raise ValueError("external data")
-            self._counter.add(len(chain))  # a class can name itself as its parent
+            self._counter.add(len(chain))  # a damaged class may be its own parent
             chain.insert(0, kind)
             kind = kind.parent
         for each in chain:

@@ -1,9 +1,9 @@
-"""Elements as JSON in the mapped convention of Jettison: names are keys, repeated ones arrays.
+"""Elements as JSON in Jettison's mapped convention: names are keys, repeated ones arrays.
 
     <entry><string>k</string><int>5</int></entry>     {"entry":{"string":"k","int":5}}
     <entry><string>k</string><string>v</string>       {"entry":{"string":["k","v"]}}
 
-A text that is written as Java writes a number or a boolean is one in JSON. (activemq-edges ST14)
+A text in Java's notation of a number or boolean becomes one in JSON. (activemq-edges ST14)
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _primitive(text: str, *, in_array: bool = False) -> str:
 def _quoted(text: str, *, slashes: bool = False) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
     quoted = quoted.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    if slashes:  # Jettison escapes them in arrays
+    if slashes:  # Jettison escapes slashes in arrays
         return quoted.replace("/", "\\/")
     return quoted.replace("</", "<\\/")
 
@@ -81,7 +81,7 @@ def read(text: str) -> Element:
 
 
 def _merged(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; a repeated name makes an array."""
+    """Return an object in which the values of a repeated name form an array."""
     merged: dict[str, Any] = {}
     for name, value in pairs:
         if name not in merged:

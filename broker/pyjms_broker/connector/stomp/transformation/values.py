@@ -1,4 +1,4 @@
-"""Values of Java as elements, under the names that XStream gives their classes."""
+"""Conversion of Java values to elements and back, with XStream's class names."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _WRITERS: Final[tuple[tuple[type, str, Callable[[Any], str]], ...]] = (
     (str, "string", str),
     (bytes, "byte-array", lambda value: base64.b64encode(value).decode()),
 )
-"""Types, the first that fits counts, with XStream's names."""
+"""Types with XStream's names; the first that fits is used."""
 
 
 def element_of(value: object) -> Element:
     """Return the element of a value that a map message can have.
 
     Raises:
-        MessageFormatException: it is none.
+        MessageFormatException: its type is not supported.
     """
     if value is None:
         return Element("null")
@@ -87,7 +87,7 @@ def value_of(element: Element) -> object:
     """Return the value of an element.
 
     Raises:
-        MessageFormatException: its class is unknown, or its text is not a value of it.
+        MessageFormatException: its class is unknown, or its text is not a value of the class.
     """
     name = element.name
     reader = _READERS.get(name)

@@ -1,4 +1,4 @@
-"""Elements as XML: indented as XStream's PrettyPrintWriter does it, and read without entities."""
+"""Elements as XML, indented like XStream's PrettyPrintWriter, and parsed without entities."""
 
 from __future__ import annotations
 
