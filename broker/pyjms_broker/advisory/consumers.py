@@ -1,4 +1,4 @@
-"""The consumers that may get advisories: one without a consumer is not even created."""
+"""The consumers of advisories, since an advisory without a consumer is not created."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _MAX_CACHED_TOPICS = 1000
 
 
 class AdvisoryConsumers:
-    """The consumers that may get advisories: on advisory topics, or on wildcards of topics."""
+    """The consumers that may get advisories, on advisory topics or on topic patterns."""
 
     def __init__(self, policies: PolicyMap) -> None:
-        """Consider what the topics keep for later consumers by these policies, too."""
+        """Create it with the policies that let topics keep messages for later consumers."""
         self._policies = policies
         self._destinations: dict[ConsumerId, tuple[Destination, ...]] = {}
         self._cache: dict[str, bool] = {}
 
     def add(self, info: ConsumerInfo) -> None:
-        """Record a consumer if it may get advisories."""
+        """Add a consumer if it may get advisories."""
         if info.destination is None or info.consumer_id is None:
             return
         subscribed = tuple(
@@ -41,7 +41,7 @@ class AdvisoryConsumers:
             self._cache.clear()
 
     def includes(self, topic: Topic) -> bool:
-        """Whether a consumer would get a message sent to `topic`, or a later one might."""
+        """Return whether a consumer, or a later one, may get a message sent to `topic`."""
         found = self._cache.get(topic.physical_name)
         if found is None:
             found = any(

@@ -1,7 +1,7 @@
 """Advisories about messages, slow consumers, fast producers and full memory.
 
-They are sent where the policy of the destination asks for them, about the destination that the
-message is in; copies of a message for several destinations cause one each. (activemq-broker 11)
+They are sent if the policy of the message's destination says so; copies of a message for several
+destinations cause one advisory each. (activemq-broker 11)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The filter that sends advisories about connections, destinations and their clients.
+"""The filter that sends advisories about connections, destinations and clients.
 
-The current state is kept for consumers that subscribe later and is replayed to them alone
-(activemq-broker V-A2). Advisory topics and their consumers cause no advisories. Java clients
-need the advisories of temporary destinations: they do not send to one without an advisory.
+The current state is kept for consumers that subscribe later, and is replayed only to them
+(activemq-broker V-A2). Advisory topics and their consumers cause no advisories. Java clients need
+the advisories about temporary destinations: they do not send to one without an advisory.
 (activemq-broker 11; openwire-encoding 17)
 """
 
@@ -141,7 +141,7 @@ class AdvisoryBroker(EventAdvisories):
 
     # this broker
     def now_master_broker(self) -> None:
-        """Send the advisory to its consumers, and to later ones when they come."""
+        """Send the advisory to its consumers, and to later ones when they subscribe."""
         self.next.now_master_broker()
         self._is_master = True
         self._advise(_MASTER_BROKER, None)
@@ -199,7 +199,7 @@ class AdvisoryBroker(EventAdvisories):
         else:
             self._consumers[info.consumer_id] = info
             if info.subscription_name is not None:
-                info.client_id = info.client_id or context.client_id  # old clients leave it out
+                info.client_id = info.client_id or context.client_id  # old clients omit it
                 self._durable[context.client_id, info.subscription_name] = destination
             self._virtual_demand.consumer_added(info)
             self._advise_of_consumer(destination, info)
@@ -251,11 +251,11 @@ class AdvisoryBroker(EventAdvisories):
             return self._anonymous_producers
         return not topics.is_advisory_topic(info.destination)
 
-    # what is sent
+    # sending
     def _is_reported_end(self, destination: Destination) -> bool:
-        """Whether an end on `destination` is reported (activemq-broker V-A1).
+        """Return whether the removal of a client of `destination` is reported.
 
-        It is not after a temporary destination was removed.
+        It is not if a temporary destination was removed before. (activemq-broker V-A1)
         """
         return not destination.is_temporary or destination in self._destinations
 

@@ -50,7 +50,7 @@ class AdvisoryProducer:
         target: ConsumerId | None,
         properties: Mapping[str, object],
     ) -> ActiveMQMessage:
-        """Create an advisory on `topic`, about `about` if given, for `target` alone if given."""
+        """Create an advisory on `topic`, about `about` and only for `target`, if given."""
         return ActiveMQMessage(
             producer_id=self.producer_id,
             destination=topic,

@@ -47,7 +47,7 @@ _KIND: dict[int, str] = {
     TemporaryTopic.TYPE: "TempTopic",
 }
 DESTINATION_KINDS: dict[str, int] = {ADVISORY_PREFIX + word: code for code, word in _KIND.items()}
-"""Topic name of a destination advisory -> the type of destination it is about."""
+"""The destination types of destination advisories, by topic name."""
 
 _ABOUT_A_DESTINATION = (
     "Consumer", "Producer", "Expired", "NoConsumer", "SlowConsumer", "FastProducer",
@@ -78,19 +78,19 @@ def destination_topic(destination: Destination) -> Topic:
 
 
 def consumer_topic(destination: Destination) -> Topic:
-    """Return the topic of consumer advisories; temporaries use Queue and Topic, too."""
+    """Return the topic of consumer advisories; temporary ones also use Queue and Topic."""
     return Topic(f"{CONSUMER_PREFIX}{_lasting_kind(destination)}.{_escaped(destination)}")
 
 
 def producer_topic(destination: Destination | None) -> Topic:
-    """Return the topic of producer advisories; None: of producers without a destination."""
+    """Return the topic of producer advisories; None: for producers without a destination."""
     if destination is None:
         return Topic(ANONYMOUS_PRODUCER)
     return Topic(f"{PRODUCER_PREFIX}{_lasting_kind(destination)}.{_escaped(destination)}")
 
 
 def virtual_consumer_topic(destination: Destination) -> Topic:
-    """Return the topic of advisories about consumers that a virtual destination feeds."""
+    """Return the topic of advisories about consumers fed by a virtual destination."""
     kind = _lasting_kind(destination)
     return Topic(f"{VIRTUAL_CONSUMER_PREFIX}{kind}.{_escaped(destination)}")
 
@@ -101,7 +101,7 @@ def expired_topic(destination: Destination) -> Topic:
 
 
 def no_consumer_topic(destination: Destination) -> Topic:
-    """Return the topic that gets the messages of `destination` that found no consumer."""
+    """Return the topic for messages of `destination` that found no consumer."""
     return Topic(
         f"{ADVISORY_PREFIX}NoConsumer.{_lasting_kind(destination)}.{_escaped(destination)}"
     )
@@ -110,13 +110,13 @@ def no_consumer_topic(destination: Destination) -> Topic:
 def about(event: str, destination: Destination) -> Topic:
     """Return the topic of `event` on `destination` (activemq-broker V-A1).
 
-    Events are "SlowConsumer", "MessageDLQd" and so on.
+    Events are for example "SlowConsumer" and "MessageDLQd".
     """
     return Topic(f"{ADVISORY_PREFIX}{event}.{_KIND[destination.TYPE]}.{_escaped(destination)}")
 
 
 def topics_about(destination: Destination) -> list[Topic]:
-    """Return all advisory topics that are about `destination` alone (activemq-broker D10)."""
+    """Return all advisory topics that concern only `destination` (activemq-broker D10)."""
     kinds = dict.fromkeys((_lasting_kind(destination), _KIND[destination.TYPE]))
     name = _escaped(destination)
     return [

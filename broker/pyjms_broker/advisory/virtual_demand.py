@@ -1,7 +1,7 @@
-"""The demand for virtual destinations: consumers of the queues that they feed, or such queues.
+"""The demand for virtual destinations: consumers of the queues that they feed, or the queues.
 
-Networks of brokers need it to forward to a topic whose consumers all use queues. A consumer that
-several virtual destinations feed counts for the first one alone. (activemq-broker 11)
+Networks of brokers need it to forward to a topic whose consumers all use queues. A consumer fed by
+several virtual destinations counts only for the first one. (activemq-broker 11)
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class VirtualSource(Protocol):
 
     @property
     def virtual_destination(self) -> Destination:
-        """The name or pattern of the destination that messages are sent to."""
+        """The name or pattern of the destination to which messages are sent."""
 
     def demanded_by(self, destination: Destination) -> Destination | None:
-        """Return what is forwarded to `destination`, None: nothing is."""
+        """Return the destination or pattern that feeds `destination`; None if none does."""
 
 
 class _Demand(NamedTuple):
@@ -40,12 +40,12 @@ class _Demand(NamedTuple):
 
 
 class VirtualDemand:
-    """The consumers, and the queues if wanted, that virtual destinations feed."""
+    """The consumers, and optionally the queues, fed by virtual destinations."""
 
     def __init__(
         self, sources: Sequence[VirtualSource], advise: Advise, *, of_queues: bool
     ) -> None:
-        """Report demand for `sources` by `advise`; `of_queues`: by queues without a consumer, too.
+        """Report the demand for `sources`; `of_queues`: including queues without consumers.
 
         (ActiveMQ useVirtualDestSubs, useVirtualDestSubsOnCreation)
         """
@@ -65,7 +65,7 @@ class VirtualDemand:
                 self._by_consumer.setdefault(info.consumer_id, demand)
 
     def consumer_removed(self, info: ConsumerInfo) -> None:
-        """Report the end of a consumer that was reported."""
+        """Report the end of a reported consumer."""
         if info.consumer_id is not None and info.destination is not None:
             self._end(self._by_consumer.pop(info.consumer_id, None), info.destination)
 
@@ -80,13 +80,13 @@ class VirtualDemand:
             self._by_queue[destination] = demand
 
     def destination_removed(self, destination: Destination) -> None:
-        """Report the end of a queue that was reported."""
+        """Report the removal of a reported queue."""
         demand = self._by_queue.pop(destination, None)
         if demand is not None and demand.info.destination is not None:
             self._end(demand, demand.info.destination)
 
     def replay(self, subscribed: Destination, target: ConsumerId) -> None:
-        """Report the current demand to a new consumer of advisories alone."""
+        """Report the current demand only to a new consumer of advisories."""
         for demand in (*self._by_consumer.values(), *self._by_queue.values()):
             about = demand.info.destination
             if about is None:

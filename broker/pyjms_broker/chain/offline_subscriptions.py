@@ -42,7 +42,9 @@ class OfflineSubscriptionsBroker(BrokerFilter):
     async def start(self) -> None:
         await self.next.start()
         self._note()
-        self._task = _wakeup.spawn(self._sweep_periodically, name="removal of offline subscriptions")
+        self._task = _wakeup.spawn(
+            self._sweep_periodically, name="removal of offline subscriptions"
+        )
 
     async def stop(self) -> None:
         task, self._task = self._task, None

@@ -155,9 +155,9 @@ class ClusterClients:
         self._tell_all()
 
     def broker_left(self, info: BrokerInfo, *, tell: bool = True) -> None:
-        """Note that a bridge to a broker has ended; remove the broker if that is wished.
+        """Handle the end of a bridge to a broker, removing the broker if so configured.
 
-        `tell`: whether the clients hear of it.
+        `tell`: whether to notify the clients.
         """
         url = info.broker_url or ""
         if url not in self._bridges:

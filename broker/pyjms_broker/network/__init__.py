@@ -1,9 +1,9 @@
-"""Networks of brokers: store-and-forward to other brokers, whose consumers create the demand.
+"""Networks of brokers: store-and-forward to other brokers, driven by their consumers.
 
-A `NetworkConnector` keeps a `NetworkBridge` to each remote broker that its URI names. A bridge
-learns from the remote broker's advisories which destinations have consumers there, consumes from
-these destinations here, and sends on what it gets. A message leaves this broker only once the
-remote broker has it. See docs/networks.md. (activemq-edges 9)
+A `NetworkConnector` maintains a `NetworkBridge` to each remote broker of its URI. A bridge learns
+from the remote broker's advisories which destinations have remote consumers, consumes from these
+destinations at the local broker, and forwards the messages. A message is removed from the local
+broker only once the remote broker has it. See docs/networks.md. (activemq-edges 9)
 """
 
 from pyjms_broker.network.attributes import NetworkConnectorAttributes

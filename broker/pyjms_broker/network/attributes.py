@@ -1,6 +1,6 @@
-"""What a network connector does: ActiveMQ's attributes with ActiveMQ's defaults. (activemq-edges 9)
+"""The attributes of network connectors, with ActiveMQ's names and defaults. (activemq-edges 9)
 
-The table is the base class of the settings in broker.yaml, too.
+The class is also the base of the settings in broker.yaml.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["NetworkConnectorAttributes"]
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConnectorAttributes:
-    """The attributes of a network connector; times to live count brokers, not time."""
+    """The attributes of a network connector; times to live are numbers of brokers."""
 
     name: str = attribute(
         "NC", "Unique in the broker; part of client ids and of names of subscriptions."
@@ -115,15 +115,15 @@ class NetworkConnectorAttributes:
 
     @property
     def dispatch_async(self) -> bool:
-        """Whether what bridges consume waits for no other consumer; it is so for all consumers."""
+        """Whether bridges' messages are dispatched asynchronously; always so, for all consumers."""
         return True
 
     @property
     def messages_hops(self) -> int:
-        """How many brokers a message may pass; -1: any number."""
+        """The maximum number of brokers that a message may pass; -1: unlimited."""
         return self.network_ttl if self.message_ttl is None else self.message_ttl
 
     @property
     def consumers_hops(self) -> int:
-        """How many brokers away a consumer may be; -1: any number."""
+        """The maximum number of brokers to a consumer; -1: unlimited."""
         return self.network_ttl if self.consumer_ttl is None else self.consumer_ttl

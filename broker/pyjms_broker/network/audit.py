@@ -1,10 +1,10 @@
-"""Messages that bridges send again though they have arrived: recognised and dropped.
+"""Detection of messages that bridges send repeatedly, which are dropped.
 
-A bridge that was lost before it got a confirmation sends the message again. A queue recognises a
-repeated id by its own audit, and a store does while it has the message; this audit, which all
-bridges to the broker share, recognises it after the message was consumed, too. It is exact: a
-message is dropped only if one with its id has arrived in the same destination and is as safe as
-its sender requires. (activemq-edges NW5; activemq-broker T27; ActiveMQ auditNetworkProducers)
+A bridge that was lost before it got a confirmation sends the message again. A queue detects a
+repeated id with its own audit, and a store does so while it has the message. This audit, which all
+bridges to the broker share, also detects it after the message was consumed. It is exact: a message
+is dropped only if one with its id has arrived in the same destination and is as durable as its
+sender requires. (activemq-edges NW5; activemq-broker T27; ActiveMQ auditNetworkProducers)
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["NetworkAudit"]
 logger = get_logger(__name__)
 
 _DEPTH: Final = 10_000
-"""Messages of each producer that are remembered."""
+"""The number of recorded messages of each producer."""
 _PRODUCERS: Final = 1024
-"""Producers that are remembered, counted for each destination."""
+"""The number of recorded producers, each counted once per destination."""
 
 
 class NetworkAudit:
@@ -33,15 +33,15 @@ class NetworkAudit:
     def __init__(self) -> None:
         self._seen = MessageAudit(_DEPTH, _PRODUCERS)
         self._pending: dict[MessageId, Completion] = {}
-        """What is not safe yet: who sends it again waits for the same end."""
+        """Messages that are not stored yet: a repeated send waits for the same completion."""
 
     def send(
         self, message: ActiveMQMessage, own_id: BrokerId, send: Callable[[], Completion]
     ) -> Completion:
-        """Send a message unless it has come before; done when it is safe.
+        """Send a message unless it has arrived before; completed when it is stored.
 
-        A message that has been at this broker, `own_id`, comes back because it was forwarded from
-        here: it is no repetition.
+        A message that has already passed this broker, `own_id`, was forwarded from it and returns;
+        it is not a repetition.
         """
         path: Sequence[BrokerId | None] = message.broker_path or ()
         key = _key(message)
@@ -70,9 +70,9 @@ class NetworkAudit:
 
 
 def _key(message: ActiveMQMessage) -> MessageId | None:
-    """Return what identifies a persistent message in its destination.
+    """Return the key of a persistent message in its destination.
 
-    Copies of a message for several destinations, of a virtual topic for example, share their id.
+    Copies of a message for several destinations, such as a virtual topic's, have the same id.
     """
     own, destination = message.message_id, message.destination
     if not message.persistent or own is None or own.producer_id is None or destination is None:

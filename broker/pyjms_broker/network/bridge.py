@@ -1,10 +1,10 @@
-"""A bridge: forwards from this broker to one remote broker what has consumers there.
+"""A bridge, which forwards messages from the local broker to the consumers of a remote one.
 
-    local connection   vm:// to the own broker: the subscriptions, their messages, acknowledgements
-    remote connection  what the URI says: advisories in, messages out
+    local connection   vm:// to the local broker: subscriptions, their messages, acknowledgements
+    remote connection  to the URI: advisories in, messages out
 
-Both are connections as clients have them, so users, rights and limits apply. A bridge ends with the
-first failure of either; the network connector then starts another one. (activemq-edges NW1)
+Both are client connections, so users, access rights and limits apply. A bridge ends with the first
+failure of either; the network connector then starts another bridge. (activemq-edges NW1)
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = ["Login", "LoopBackError", "NetworkBridge"]
 logger = get_logger(__name__)
 
 Login: TypeAlias = tuple[str | None, str | None]
-"""User and password."""
+"""User name and password."""
 
 
 class LoopBackError(ConfigurationException):
@@ -63,18 +63,18 @@ class LoopBackError(ConfigurationException):
 
 
 class NetworkBridge:
-    """A bridge to one remote broker. Belongs to the broker's event loop; started once.
+    """A bridge to one remote broker. Use it on the broker's event loop; it is started once.
 
     Args:
         host: the local broker.
-        attributes: those of the network connector.
-        remote: where the remote broker is.
+        attributes: the attributes of the network connector.
+        remote: the remote broker's addresses.
     """
 
     direction = "inbound"
     """Part of the client id at the local broker."""
     created_by_duplex = False
-    """Whether the remote broker has opened the connection."""
+    """Whether the remote broker opened the connection."""
 
     def __init__(
         self, host: NetworkHost, attributes: NetworkConnectorAttributes, remote: Remote
@@ -93,67 +93,67 @@ class NetworkBridge:
         self._is_reported = False
         self._remote_subscriptions: BrokerSubscriptionInfo | None = None
         self.remote = BrokerInfo(BrokerId())
-        """What the remote broker says of itself, once it is known; nothing of it is secret."""
+        """The remote broker's description of itself, once known, without secrets."""
 
     @property
     def remote_name(self) -> str:
-        """The name of the remote broker, once it is known."""
+        """The name of the remote broker, once known."""
         return self.remote.broker_name or ""
 
     @property
     def remote_id(self) -> BrokerId:
-        """Its id."""
+        """The id of the remote broker, once known."""
         return self.remote.broker_id or BrokerId()
 
     def _describe(self, info: BrokerInfo) -> None:
-        """Note what the remote broker says of itself, without the options of its bridge."""
+        """Store the remote broker's description of itself, without the options of its bridge."""
         self.remote = BrokerInfo(
             info.broker_id, info.broker_url, broker_name=info.broker_name, network_connection=True
         )
 
     @property
     def connector_name(self) -> str:
-        """The name of its network connector, which may be the remote broker's."""
+        """The name of its network connector, which may belong to the remote broker."""
         return self._attributes.name
 
     @property
     def received_count(self) -> int:
-        """How many messages the remote broker has sent over a duplex connection."""
+        """The number of messages that the remote broker has sent over a duplex connection."""
         return 0 if self._inbound is None else self._inbound.received_count
 
     @property
     def remote_address(self) -> str:
-        """The address of the remote broker; empty before there is a connection."""
+        """The address of the remote broker; empty until connected."""
         return "" if self._remote is None else self._remote.transport.remote_address
 
     @property
     def local_address(self) -> str:
-        """The address of the local broker; empty before there is a connection."""
+        """The address of the local broker; empty until connected."""
         return "" if self._local is None else self._local.transport.remote_address
 
     @property
     def enqueue_count(self) -> int:
-        """How many messages the local broker has given to the bridge."""
+        """The number of messages that the local broker has dispatched to the bridge."""
         return 0 if self._forwarder is None else self._forwarder.enqueue_count
 
     @property
     def dequeue_count(self) -> int:
-        """How many messages the remote broker has got."""
+        """The number of messages that the remote broker has received."""
         return 0 if self._forwarder is None else self._forwarder.dequeue_count
 
     def reset_counts(self) -> None:
-        """Count messages from zero. ActiveMQ: resetStats."""
+        """Reset the message counters. ActiveMQ: resetStats."""
         if self._forwarder is not None:
             self._forwarder.reset_counts()
         if self._inbound is not None:
             self._inbound.received_count = 0
 
     async def start(self) -> None:
-        """Connect both brokers, and forward from now on. Call `stop` afterwards in any case.
+        """Connect both brokers, and forward from now on. Call `stop` afterwards, even on failure.
 
         Raises:
             LoopBackError: the remote broker is the local one.
-            JMSException: a broker cannot be reached, or refuses the bridge.
+            JMSException: a broker is unreachable, or refuses the bridge.
         """
         attributes, host = self._attributes, self._host
         self._remote = remote = await self._reach()
@@ -188,18 +188,18 @@ class NetworkBridge:
         host.networks.started(self)
 
     def _remote_login(self) -> Login:
-        """Return user and password at the remote broker."""
+        """Return the user name and password for the remote broker."""
         attributes = self._attributes
         if attributes.remote_user_name is None:
             return self._local_login()
         return attributes.remote_user_name, attributes.remote_password
 
     def _local_login(self) -> Login:
-        """Return user and password at this broker."""
+        """Return the user name and password for the local broker."""
         return self._attributes.user_name, self._attributes.password
 
     async def _reach(self) -> BridgeEnd:
-        """Connect to the remote broker at the first of its addresses that answers."""
+        """Connect to the remote broker at the first of its addresses that responds."""
         failure: JMSException | None = None
         for uri in self._where.in_order():
             self._error = None
@@ -220,7 +220,7 @@ class NetworkBridge:
         raise failure or ConnectionFailedException(f"{self._where} names no broker")
 
     async def _introduce(self, remote: BridgeEnd) -> None:
-        """Tell the remote broker that this is a bridge, and whether it is to forward, too."""
+        """Send the BrokerInfo of the bridge, which says whether it is duplex."""
         attributes, host = self._attributes, self._host
         info = BrokerInfo(
             host.broker_id,
@@ -262,7 +262,7 @@ class NetworkBridge:
             await self._advisories.subscribe()
 
     def _resume_durables(self, subscriptions: BridgeSubscriptions, client_id: str) -> None:
-        """Forward for the durable subscriptions that earlier bridges have left.
+        """Resume forwarding for the durable subscriptions left by earlier bridges.
 
         (activemq-edges NW8)
         """
@@ -281,7 +281,7 @@ class NetworkBridge:
             self._subscriptions.confirmed(demand)
 
     def refused(self, message: ActiveMQMessage, error: Exception) -> None:
-        """Report a message that the remote broker has refused, if that is wished."""
+        """Report a message that the remote broker has refused, if so configured."""
         if self._attributes.advisory_for_failed_forward:
             self._host.broker.network_forward_failed(message, error)
 
@@ -289,20 +289,20 @@ class NetworkBridge:
         """Wait until either connection has failed. Cancellable.
 
         Raises:
-            JMSException: why it has ended.
+            JMSException: the reason for the end.
         """
         await self._ended.wait()
         assert self._error is not None
         raise ConnectionFailedException(str(self._error)) from self._error
 
     def fail(self, error: Exception) -> None:
-        """End the bridge; the first error counts."""
+        """End the bridge; only the first error is kept."""
         if self._error is None:
             self._error = error
             self._ended.set()
 
     async def stop(self) -> None:
-        """Close both connections; what the remote broker has not confirmed stays here. Idempotent.
+        """Close both connections; unconfirmed messages stay at the local broker. Idempotent.
 
         Not cancellable.
         """
@@ -350,7 +350,7 @@ class NetworkBridge:
             if command.message is not None:
                 self.on_advisory(command.message)
         elif isinstance(command, ActiveMQMessage) and command.type == ADVISORY_TYPE:
-            self.on_advisory(command)  # ActiveMQ forwards them over a duplex connection
+            self.on_advisory(command)  # ActiveMQ forwards advisories over a duplex connection
         elif isinstance(command, ConnectionErrorCommand):
             self.fail(self._explained(from_throwable(command.exception)))
         elif isinstance(command, ShutdownInfo):
@@ -371,7 +371,7 @@ class NetworkBridge:
         )
 
     def on_subscriptions(self, command: BrokerSubscriptionInfo) -> None:
-        """Learn of all durable subscriptions of the remote broker."""
+        """Handle the list of all durable subscriptions of the remote broker."""
         attributes = self._attributes
         if not attributes.sync_durable_subs or attributes.dynamic_only or self._error is not None:
             return
@@ -381,7 +381,7 @@ class NetworkBridge:
             self._subscriptions.synchronize(command)
 
     def on_advisory(self, message: ActiveMQMessage) -> None:
-        """Learn of a remote consumer or temporary destination."""
+        """Handle an advisory about a remote consumer or temporary destination."""
         if self._advisories is not None and self._error is None:
             self._advisories.take(message)
 

@@ -1,4 +1,4 @@
-"""A network connector: keeps a bridge to each remote broker of its URI. (activemq-edges 9, U7)"""
+"""A network connector, which maintains bridges to remote brokers. (activemq-edges 9, U7)"""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["NetworkConnector"]
 
 
 class NetworkConnector:
-    """Forwards to other brokers while it is started. Belongs to the broker's event loop.
+    """Forwards to other brokers while it is started. Use it on the broker's event loop.
 
     Args:
         host: the local broker.
-        uri: names the remote brokers, such as `static:(tcp://b:61616)`.
-        attributes: how it forwards; by default as ActiveMQ does.
+        uri: the URI of the remote brokers, such as `static:(tcp://b:61616)`.
+        attributes: its attributes; None: ActiveMQ's defaults.
 
     Raises:
-        ConfigurationException: the URI cannot be read, or names an agent that is not known.
+        ConfigurationException: the URI is invalid, or has an unknown discovery agent.
         UnsupportedOperationException: the scheme of a broker is not supported.
     """
 
@@ -38,28 +38,28 @@ class NetworkConnector:
 
     @property
     def name(self) -> str:
-        """The name, unique in the broker."""
+        """The name, which is unique in the broker."""
         return self.attributes.name
 
     @property
     def started(self) -> bool:
-        """Whether it keeps bridges, or looks for brokers."""
+        """Whether it maintains bridges, or discovers brokers."""
         return self._bridges.is_running
 
     @property
     def bridges(self) -> list[NetworkBridge]:
-        """The bridges that forward at present."""
+        """The bridges that are currently forwarding."""
         return [each for keeper in self._bridges.keepers if (each := keeper.bridge) is not None]
 
     @property
     def missing_bridges(self) -> list[tuple[str, str]]:
-        """The remote brokers that could not be reached, each with the reason."""
+        """The remote brokers that are not connected, each with the reason."""
         return [each for keeper in self._bridges.keepers if (each := keeper.missing) is not None]
 
     def start(self) -> None:
-        """Connect to the remote brokers, in the background, again and again. Idempotent."""
+        """Connect to the remote brokers in the background, with retries. Idempotent."""
         self._bridges.start()
 
     async def stop(self) -> None:
-        """End all bridges; what they have not forwarded stays in this broker. Idempotent."""
+        """End all bridges; messages that were not forwarded stay at this broker. Idempotent."""
         await self._bridges.stop()

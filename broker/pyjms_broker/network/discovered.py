@@ -1,8 +1,8 @@
-"""The bridges of one network connector: to the brokers of a list, or to those that an agent finds.
+"""The bridges of one network connector, to listed brokers or to discovered ones.
 
-Whoever can send to a multicast group can announce anything: addresses are checked, and a connector
-has a limited number of bridges. A broker that is no longer announced keeps its bridge while that
-lives, as in ActiveMQ. (activemq-edges 9, U7)
+Anyone who can send to a multicast group can announce anything. Addresses are therefore checked, and
+the number of a connector's bridges is limited. The bridge to a broker that is no longer announced
+continues until it fails, as in ActiveMQ. (activemq-edges 9, U7)
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ __all__ = ["MAXIMUM_FOUND", "DiscoveredBridges", "ListedBridges"]
 logger = get_logger(__name__)
 
 MAXIMUM_FOUND: Final = 100
-"""Brokers that a network connector connects to because an agent has found them."""
+"""The maximum number of discovered brokers to which a network connector connects."""
 _MOST_WARNINGS: Final = 100
 _QUOTED: Final = 200
 
 
 class ListedBridges:
-    """The bridges to the brokers that the URI lists."""
+    """The bridges to the brokers listed in the URI."""
 
     def __init__(
         self, host: NetworkHost, attributes: NetworkConnectorAttributes, remotes: Sequence[Remote]
     ) -> None:
         self.keepers = [BridgeKeeper(host, attributes, remote) for remote in remotes]
-        """One for each broker."""
+        """One keeper per broker."""
 
     @property
     def is_running(self) -> bool:
-        """Whether there are bridges, or there will be."""
+        """Whether bridges exist or are being attempted."""
         return any(keeper.is_running for keeper in self.keepers)
 
     def start(self) -> None:
-        """Begin. Idempotent."""
+        """Start connecting. Idempotent."""
         for keeper in self.keepers:
             keeper.start()
 
@@ -57,7 +57,7 @@ class ListedBridges:
 
 @dataclass(eq=False, repr=False)
 class DiscoveredBridges:
-    """The bridges to the brokers that an agent finds; a DiscoveryListener."""
+    """The bridges to the brokers found by a discovery agent; a DiscoveryListener."""
 
     _host: NetworkHost
     _attributes: NetworkConnectorAttributes
@@ -71,16 +71,16 @@ class DiscoveredBridges:
 
     @property
     def keepers(self) -> list[BridgeKeeper]:
-        """One for each broker that was found."""
+        """One keeper per discovered broker."""
         return list(self._found.values())
 
     @property
     def is_running(self) -> bool:
-        """Whether it looks for brokers."""
+        """Whether discovery is running."""
         return self._agent is not None
 
     def start(self) -> None:
-        """Look for brokers from now on. Idempotent."""
+        """Start discovery. Idempotent."""
         if self._agent is None:
             self._agent = create_agent(self._discovered.agent)
             name = f"network connector {self._attributes.name} discovery"
@@ -98,7 +98,7 @@ class DiscoveredBridges:
 
     # from the agent
     def service_added(self, service: str) -> None:
-        """Keep a bridge to a broker that was found."""
+        """Maintain a bridge to a discovered broker."""
         if self._agent is None or any(
             each.connect_uri == service for each in self._host.connectors
         ):
@@ -111,7 +111,7 @@ class DiscoveredBridges:
             keeper.start()
 
     def service_removed(self, service: str) -> None:
-        """Connect no more to a broker that is gone; a bridge that lives ends by itself."""
+        """Stop reconnecting to a broker that is no longer announced; a live bridge continues."""
         keeper = self._found.get(service)
         if keeper is None:
             return
@@ -138,13 +138,13 @@ class DiscoveredBridges:
             self._attributes,
             self._discovered.remote(address.uri),
             is_found=True,
-            is_quiet=self._count > _MOST_WARNINGS,  # whoever announces so many makes them up
+            is_quiet=self._count > _MOST_WARNINGS,  # so many announcements are probably forged
         )
         self._found[service] = made
         return made
 
     def _has_room(self) -> bool:
-        """Make room for a broker by those that are gone, or by one that cannot be reached."""
+        """Drop brokers that are gone, or an unreachable one; return whether another one fits."""
         for each in [url for url, keeper in self._found.items() if not keeper.is_needed]:
             del self._found[each]
         if len(self._found) < MAXIMUM_FOUND:
@@ -155,7 +155,7 @@ class DiscoveredBridges:
         return failed is not None
 
     def _warn(self, key: str, reason: str, service: str) -> None:
-        """Log once why a broker that was found gets no bridge."""
+        """Log once the reason why a discovered broker gets no bridge."""
         if key in self._warned or len(self._warned) >= _MOST_WARNINGS:
             return
         self._warned.add(key)

@@ -1,7 +1,7 @@
-"""The accepting end of duplex bridges: forwards to the broker that has opened the connection.
+"""The accepting end of duplex bridges, which forwards to the broker that opened the connection.
 
-What the other broker asks for is served as for any client; what it answers, and what it tells of
-its consumers, goes to a bridge in the opposite direction. (activemq-edges NW1)
+Requests of the other broker are handled like those of any client; its responses and its advisories
+about consumers go to a bridge in the opposite direction. (activemq-edges NW1)
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ __all__ = ["DuplexBridges", "DuplexConnection"]
 logger = get_logger(__name__)
 
 _LOGIN = 30.0
-"""Seconds that the other broker has to log in."""
+"""Seconds within which the other broker must log in."""
 
 
 class DuplexConnection(Protocol):
-    """The connection that the other broker has opened."""
+    """The connection that the other broker opened."""
 
     @property
     def remote_address(self) -> str: ...
 
     @property
     def congested(self) -> bool:
-        """Whether more is queued than should be."""
+        """Whether too much data is queued."""
 
     @property
     def resources(self) -> ClientResources:
-        """What the other broker has opened: first of all, once it has logged in, a connection."""
+        """The other broker's resources, which include a connection once it has logged in."""
 
     async def drained(self) -> None:
-        """Wait until the other broker has read most of it, or is gone. Cancellable."""
+        """Wait until the other broker has read most of it, or is disconnected. Cancellable."""
 
     async def wait_stopped(self) -> None:
         """Wait until it is closed."""
@@ -67,26 +67,26 @@ class DuplexConnection(Protocol):
 
 
 class DuplexBridges:
-    """All bridges of this kind of one broker."""
+    """All accepted duplex bridges of one broker."""
 
     def __init__(self, host: NetworkHost) -> None:
         self._host = host
         self._tasks: set[BackgroundTask] = set()
         self._bridges: dict[str, ReverseBridge] = {}
-        """By network connector and broker, from the login on."""
+        """By network connector and broker, once logged in."""
 
     @property
     def bridges(self) -> list[ReverseBridge]:
-        """The bridges that forward, or are about to."""
+        """The bridges that are forwarding or starting."""
         return list(self._bridges.values())
 
     def accept(
         self, connection: DuplexConnection, info: BrokerInfo, attributes: NetworkConnectorAttributes
     ) -> ReverseBridge:
-        """Forward to the broker that `info` describes, over the connection that it has opened.
+        """Forward to the broker that `info` describes, over the connection that it opened.
 
-        It begins when the broker has logged in; an earlier bridge of the same network connector
-        ends then.
+        Forwarding begins when the broker has logged in, which ends an earlier bridge of the same
+        network connector.
         """
         bridge = ReverseBridge(self._host, attributes, connection, info)
         name = f"duplex bridge to {info.broker_name}"
@@ -113,7 +113,7 @@ class DuplexBridges:
 
 
 class ReverseBridge(NetworkBridge):
-    """A bridge over a connection that the remote broker has opened."""
+    """A bridge over a connection that the remote broker opened."""
 
     direction = "inbound_duplex"
     created_by_duplex = True
@@ -138,7 +138,7 @@ class ReverseBridge(NetworkBridge):
         return self._received
 
     def count_received(self) -> None:
-        """Count a message that the remote broker has sent."""
+        """Count a message that the remote broker sent."""
         self._received += 1
 
     def reset_counts(self) -> None:
@@ -146,7 +146,7 @@ class ReverseBridge(NetworkBridge):
         self._received = 0
 
     def take(self, command: Command) -> None:
-        """Take a response to this bridge's requests, an advisory or a list of subscriptions."""
+        """Handle a response to this bridge's requests, an advisory or a list of subscriptions."""
         if isinstance(command, ActiveMQMessage):
             self.on_advisory(command)
         elif isinstance(command, BrokerSubscriptionInfo):
@@ -155,20 +155,20 @@ class ReverseBridge(NetworkBridge):
             self._correlator.on_command(command)
 
     def lost(self, error: Exception | None) -> None:
-        """End: the connection has ended, for this reason."""
+        """End the bridge, because the connection has ended with this error."""
         self.fail(error or ConnectionFailedException(f"{self.remote_name} has left"))
         self._login.cancel()
 
     async def wait_stopped(self) -> None:
-        """Wait until it has ended and has left its own broker."""
+        """Wait until it has ended and has disconnected from the local broker."""
         await self._stopped.wait()
 
     @asynccontextmanager
     async def logging_in(self) -> AsyncIterator[bool]:
-        """Wait until the other broker is authenticated; say whether it is.
+        """Wait until the other broker is authenticated; yield whether it is.
 
-        Until then it gets nothing, and ends no other bridge. The connection is watched meanwhile
-        and until the end of the block.
+        Until then it gets nothing, and ends no other bridge. The connection is watched until the
+        end of the block.
         """
         added = self._connection.resources.connection_added
         watch = spawn(self._watch, name=f"duplex bridge to {self.remote_name} watch")
@@ -201,7 +201,7 @@ class ReverseBridge(NetworkBridge):
         return self._attributes.user_name, self._attributes.password
 
     def _local_login(self) -> Login:
-        """Return that of the other broker: the bridge may do what its connection may."""
+        """Return the other broker's login: the bridge has the rights of its connection."""
         states = self._connection.resources.connections.values()
         return next(((each.info.user_name, each.info.password) for each in states), (None, None))
 
@@ -209,17 +209,17 @@ class ReverseBridge(NetworkBridge):
         return BridgeEnd(self._correlator, self._on_remote, self.fail, is_duplex=True)
 
     async def _introduce(self, remote: BridgeEnd) -> None:
-        """Do nothing: the connector has introduced this broker already."""
+        """Do nothing: the connector has already sent the BrokerInfo."""
 
 
 class _AcceptedConnection(Channel[Command]):
-    """The sending half of an accepted connection; what comes in is passed on by its owner."""
+    """The sending half of an accepted connection, whose owner handles the input."""
 
     def __init__(self, connection: DuplexConnection) -> None:
         self._connection = connection
 
     async def start(self) -> None:
-        """Do nothing: the connection is open."""
+        """Do nothing: the connection is already open."""
 
     async def stop(self) -> None:
         self._connection.stop_soon()

@@ -1,4 +1,4 @@
-"""One of the two connections of a bridge: to its own broker, or to the remote one."""
+"""The two connections of a bridge, to the local and to the remote broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["BridgeEnd", "LocalEnd"]
 logger = get_logger(__name__)
 
 _TIMEOUT: Final = 30.0
-"""Seconds for the broker to introduce itself, and for each response while a bridge starts."""
+"""Seconds to wait for the broker's BrokerInfo, and for each response while a bridge starts."""
 _SESSION: Final = 1
 
 
@@ -29,10 +29,10 @@ class BridgeEnd:
     """A connection with one session and one producer without a destination.
 
     Args:
-        transport: what to send through; not started.
-        on_command: gets what the broker sends besides responses.
-        on_failure: gets the failure of the transport.
-        is_duplex: whether the broker at the other end forwards over the connection, too.
+        transport: the transport, not started.
+        on_command: called with the broker's commands other than responses.
+        on_failure: called with the failure of the transport.
+        is_duplex: whether the broker at the other end also forwards over the connection.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class BridgeEnd:
         return commands.ConsumerId(self.connection_id.value, _SESSION, next(self._consumers))
 
     async def start(self) -> commands.BrokerInfo:
-        """Connect; return what the broker says of itself.
+        """Connect; return the broker's BrokerInfo.
 
         Raises:
-            ConnectionFailedException: there is no connection, or the broker says nothing.
+            ConnectionFailedException: the connection failed, or no BrokerInfo arrived in time.
         """
         await self.transport.start()
         with _clock.timeout(_TIMEOUT):
@@ -92,18 +92,18 @@ class BridgeEnd:
         await self.request(commands.ProducerInfo(self.producer_id))
 
     async def request(self, command: commands.Command) -> None:
-        """Send a command and wait for its response; of a duplex connection there is none.
+        """Send a command and wait for its response, which a duplex connection does not have.
 
         Raises:
             JMSException: the broker refuses it, or does not answer.
         """
         if self._is_duplex:
-            self.transport.oneway(command)  # a refusal comes as a ConnectionError
+            self.transport.oneway(command)  # a refusal arrives as a ConnectionError
         else:
             await self.transport.request(command, _TIMEOUT)
 
     def send(self, command: commands.Command) -> None:
-        """Send a command; if the transport has failed, the bridge ends."""
+        """Send a command; end the bridge if the transport has failed."""
         try:
             self.transport.oneway(command)
         except ConnectionFailedException as error:
@@ -112,7 +112,7 @@ class BridgeEnd:
     def try_request(
         self, command: commands.Command, on_refusal: Callable[[Exception], None] | None = None
     ) -> None:
-        """Send a command and return; a refusal goes to `on_refusal`, or is logged."""
+        """Send a command without waiting; a refusal is passed to `on_refusal`, or logged."""
         on_response = partial(_note, on_refusal or _log)
         try:
             self.transport.request_soon(command, on_response)
@@ -120,7 +120,7 @@ class BridgeEnd:
             logger.debug("%s: nothing is sent: %s", self.transport.remote_address, error)
 
     async def stop(self, last_delivered: int) -> None:
-        """Close the connection; what came after `last_delivered` was not used. Idempotent."""
+        """Close the connection; messages after `last_delivered` were not processed. Idempotent."""
         if self._has_connection and self._error is None:
             self._has_connection = False
             try:
@@ -132,7 +132,7 @@ class BridgeEnd:
 
     # from the transport
     def on_command(self, command: commands.Command) -> None:
-        """Take in what the broker sends."""
+        """Handle a command of the broker."""
         if isinstance(command, commands.BrokerInfo):
             self._introduction = command
             self._introduced.set()
@@ -140,14 +140,14 @@ class BridgeEnd:
             self._deliver(command)
 
     def on_exception(self, error: Exception) -> None:
-        """Note that the transport has failed."""
+        """Handle a failure of the transport."""
         self._error = error
         self._introduced.set()
         self._fail(error)
 
 
 class LocalEnd(BridgeEnd):
-    """The connection to the own broker, whose messages can be held back."""
+    """The connection to the local broker, which can be paused."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class LocalEnd(BridgeEnd):
 
 def _note(on_refusal: Callable[[Exception], None], outcome: commands.Response | Exception) -> None:
     if isinstance(outcome, ConnectionFailedException):
-        return  # the bridge ends for that reason
+        return  # this ends the bridge anyway
     if isinstance(outcome, Exception):
         on_refusal(outcome)
 

@@ -1,4 +1,4 @@
-"""Messages on their way to the remote broker, which are acknowledged here when it has them.
+"""Forwarding of messages, which are acknowledged locally once the remote broker has them.
 
 (activemq-edges NW4, NW5)
 """
@@ -36,27 +36,27 @@ logger = get_logger(__name__)
 
 
 class ForwardingListener(Protocol):
-    """Learns what became of the messages: the bridge."""
+    """Is notified of the outcome of forwarded messages; implemented by the bridge."""
 
     def confirmed(self, demand: Demand) -> None:
-        """Note that a message was acknowledged."""
+        """Count a message that was acknowledged."""
 
     def refused(self, message: ActiveMQMessage, error: Exception) -> None:
-        """Report a message that the remote broker refuses."""
+        """Report a message that the remote broker refused."""
 
     def fail(self, error: Exception) -> None:
-        """End the bridge; what is not acknowledged is sent on by the next one."""
+        """End the bridge; the next bridge forwards the unacknowledged messages."""
 
 
 @dataclass(eq=False, repr=False)
 class Forwarder:
-    """Sends what a bridge gets to the remote broker.
+    """Forwards the messages of a bridge to the remote broker.
 
     Args:
         local, remote: the two connections of the bridge.
-        broker_id: that of the local broker, which is added to the path of each message.
-        attributes: those of the network connector.
-        listener: learns what became of the messages.
+        broker_id: the id of the local broker, which is appended to each message's path.
+        attributes: the attributes of the network connector.
+        listener: is notified of acknowledged and refused messages, and of the bridge's failure.
     """
 
     _local: LocalEnd
@@ -67,21 +67,21 @@ class Forwarder:
     _under_way: dict[MessageDispatch, int] = field(default_factory=dict, init=False)
     _waiting: BackgroundTask | None = field(default=None, init=False)
     enqueue_count: int = field(default=0, init=False)
-    """Messages that the local broker gave to the bridge."""
+    """The number of messages that the local broker has dispatched to the bridge."""
     dequeue_count: int = field(default=0, init=False)
-    """Messages that the remote broker has."""
+    """The number of messages that the remote broker has received."""
 
     @property
     def last_sent(self) -> int:
-        """The highest sequence number of a message that the remote broker may have; -1: none."""
+        """The highest sequence number of messages that the remote broker may have; -1: none."""
         return max(self._under_way.values(), default=LAST_DELIVERED_UNSET)
 
     def reset_counts(self) -> None:
-        """Count from zero."""
+        """Reset the counters."""
         self.enqueue_count = self.dequeue_count = 0
 
     def forward(self, dispatch: MessageDispatch, demand: Demand) -> None:
-        """Send a message on; what a durable subscription has in vain is acknowledged only."""
+        """Forward a message; if it may not pass, a durable subscription only acknowledges it."""
         message = dispatch.message
         if message is None or demand.is_closing:
             return
@@ -109,7 +109,7 @@ class Forwarder:
             self._waiting = spawn(self._wait_for_remote, name="pyjms bridge drain")
 
     async def stop(self) -> None:
-        """End the wait for a remote broker that reads too slowly."""
+        """Stop waiting for a remote broker that reads too slowly."""
         await end_tasks(self._waiting)
 
     def _onward(self, message: ActiveMQMessage, dispatch: MessageDispatch) -> ActiveMQMessage:
@@ -137,7 +137,7 @@ class Forwarder:
             if not isinstance(outcome, DestinationDoesNotExistException):
                 self._listener.fail(outcome)
                 return
-            refusal = outcome  # a temporary destination may go while messages are under way
+            refusal = outcome  # a temporary destination may be deleted in the meantime
             logger.warning("%s is not forwarded: %s", message.message_id, outcome)
         self._under_way.pop(dispatch, None)
         demand.unconfirmed -= 1
@@ -166,7 +166,7 @@ class Forwarder:
 
 
 def _compress(message: ActiveMQMessage) -> None:
-    """Compress a body that is not compressed yet; a BytesMessage's begins with its size."""
+    """Compress an uncompressed body; that of a BytesMessage is preceded by its size."""
     content = message.content
     if message.compressed or not content:
         return

@@ -1,4 +1,4 @@
-"""What network connectors need of the broker service."""
+"""The interface of the broker service for network connectors."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["NetworkHost", "NetworkState"]
 
 
 class NetworkState(Protocol):
-    """What all bridges of a broker share."""
+    """The state shared by all bridges of a broker."""
 
     @property
     def demand(self) -> DemandTable:
-        """Their subscriptions."""
+        """The subscriptions of the bridges."""
 
     def started(self, bridge: NetworkBridge) -> None:
-        """Tell others of a bridge that forwards."""
+        """Report that a bridge has started forwarding."""
 
     def ended(self, bridge: NetworkBridge) -> None:
-        """Tell them of its end."""
+        """Report the end of a bridge."""
 
 
 class NetworkHost(ServiceIdentity, Protocol):
@@ -33,16 +33,16 @@ class NetworkHost(ServiceIdentity, Protocol):
 
     @property
     def connect_uri(self) -> str:
-        """The URI of JMS clients."""
+        """The URI for JMS clients."""
 
     @property
     def connectors(self) -> list[TransportConnector]:
-        """The connectors, in their order."""
+        """The connectors, in order."""
 
     @property
     def region_broker(self) -> RegionBroker:
-        """The inner end of the filter chain."""
+        """The innermost broker of the filter chain."""
 
     @property
     def networks(self) -> NetworkState:
-        """What its bridges share."""
+        """The state shared by its bridges."""

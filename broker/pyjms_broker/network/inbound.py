@@ -1,7 +1,8 @@
-"""The other direction of a duplex bridge: the remote broker as a client of this one.
+"""The inbound direction of a duplex bridge: the remote broker as a client of the local one.
 
-Over the bridge's connection the remote broker sends what a client sends. It is passed to the own
-broker over `vm://` as it comes, and what the own broker sends goes back. (activemq-edges NW1)
+Over the bridge's connection the remote broker sends commands like a client. They are passed
+unchanged to the local broker over `vm://`, and the local broker's commands are passed back.
+(activemq-edges NW1)
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ __all__ = ["InboundConnection", "local_transport"]
 
 
 def local_transport(host: NetworkHost) -> RequestTransport:
-    """Return a transport to the own broker, not started."""
+    """Return a transport to the local broker that is not started."""
     options = {"create": "false", "network": "true"}
     return create_transport(TransportURI("vm", host.broker_name, options))
 
 
 class InboundConnection:
-    """Passes commands between the remote and the own broker, unchanged.
+    """Passes commands unchanged between the remote and the local broker.
 
     Args:
-        host: the own broker.
+        host: the local broker.
         remote: the bridge's transport to the remote broker.
         fail: ends the bridge.
     """
@@ -38,23 +39,23 @@ class InboundConnection:
     ) -> None:
         self._remote = remote
         self._fail = fail
-        # without the correlator, which would number the commands anew
+        # without the correlator, which would renumber the commands
         self._local = local_transport(host).next
         self._local.listener = self
         self.received_count = 0
-        """How many messages the remote broker has sent."""
+        """The number of messages that the remote broker has sent."""
 
     async def start(self, about: BrokerInfo) -> None:
-        """Connect to the own broker; `about` describes the remote one.
+        """Connect to the local broker; `about` describes the remote one.
 
         Raises:
-            ConnectionFailedException: it is stopping.
+            ConnectionFailedException: the local broker is stopping.
         """
         await self._local.start()
         self._local.oneway(about)
 
     def take(self, command: Command) -> None:
-        """Pass on a command of the remote broker."""
+        """Pass a command of the remote broker to the local one."""
         if isinstance(command, ActiveMQMessage):
             self.received_count += 1
         try:
@@ -63,12 +64,12 @@ class InboundConnection:
             self._fail(error)
 
     async def stop(self) -> None:
-        """End the connection to the own broker. Idempotent."""
+        """Close the connection to the local broker. Idempotent."""
         await self._local.stop()
 
     # from the own broker
     def on_command(self, command: Command) -> None:
-        """Pass on what the own broker sends; the bridge has introduced it already."""
+        """Pass a command of the local broker to the remote one, except for its BrokerInfo."""
         if isinstance(command, BrokerInfo):
             return
         try:
@@ -77,5 +78,5 @@ class InboundConnection:
             self._fail(error)
 
     def on_exception(self, error: Exception) -> None:
-        """End the bridge: the own broker has closed the connection."""
+        """End the bridge, because the local broker has closed the connection."""
         self._fail(error)

@@ -1,4 +1,4 @@
-"""Keeps a bridge to one remote broker: the next one when one has ended. (activemq-edges U7)"""
+"""Maintenance of a bridge to one remote broker, with retries. (activemq-edges U7)"""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ logger = get_logger(__name__)
 
 
 class BridgeKeeper:
-    """Keeps a bridge to one remote broker.
+    """Maintains a bridge to one remote broker.
 
     Args:
         host: the local broker.
-        attributes: those of the network connector.
-        remote: where the remote broker is.
-        is_found: whether an agent has found it, which may find the local broker, too.
-        is_quiet: whether its failures are not worth a warning.
+        attributes: the attributes of the network connector.
+        remote: the remote broker's addresses.
+        is_found: whether a discovery agent, which may also find the local broker, has found it.
+        is_quiet: whether failures are logged without a warning.
     """
 
     def __init__(
@@ -41,20 +41,20 @@ class BridgeKeeper:
         self._is_found = is_found
         self._is_quiet = is_quiet
         self.is_wanted = True
-        """Whether another bridge is started when one has ended."""
+        """Whether another bridge is started when the bridge has ended."""
         self._host = host
         self._attributes = attributes
         self._remote = remote
         self._task: BackgroundTask | None = None
         self._failures = 0
         self.bridge: NetworkBridge | None = None
-        """The bridge, while it forwards."""
+        """The bridge, while it is forwarding."""
         self.failure: BaseException | None = None
-        """Why there is none at present."""
+        """The reason why there is currently no bridge."""
 
     @property
     def missing(self) -> tuple[str, str] | None:
-        """The remote broker, and why there is no bridge to it; None: there is, or shall be none."""
+        """The remote broker and the reason for having no bridge; None if nothing is missing."""
         failure = self.failure
         if self.bridge is not None or self._task is None or failure is None:
             return None
@@ -66,12 +66,12 @@ class BridgeKeeper:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it has no bridge, and could not start one."""
+        """Whether there is no bridge because the last attempt failed."""
         return self.bridge is None and self._failures > 0
 
     @property
     def is_needed(self) -> bool:
-        """Whether it has a bridge or may have one."""
+        """Whether there is, or may still be, a bridge."""
         return self.is_running or self.is_wanted
 
     def start(self) -> None:
@@ -114,7 +114,7 @@ class BridgeKeeper:
         """Start a bridge and wait for its end.
 
         Raises:
-            JMSException: always; why it could not start, or has ended.
+            JMSException: always, with the reason for the failure or the end.
         """
         name = self._attributes.name
         bridge = NetworkBridge(self._host, self._attributes, self._remote)

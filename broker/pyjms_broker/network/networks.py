@@ -1,4 +1,4 @@
-"""All that a broker has to do with other brokers."""
+"""The network connectors and bridges of a broker."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["Networks"]
 
 
 class Networks:
-    """The network connectors of a broker, and the bridges that other brokers have asked for."""
+    """The network connectors of a broker, and the bridges that other brokers have requested."""
 
     def __init__(self, host: NetworkHost) -> None:
         self._host = host
         self.demand = DemandTable()
         self.audit = NetworkAudit()
-        """Recognises the messages that bridges send again."""
+        """Detects messages that bridges send repeatedly."""
         self._started: dict[NetworkBridge, None] = {}
         self.connectors: list[NetworkConnector] = []
         self._duplex = DuplexBridges(host)
@@ -35,7 +35,7 @@ class Networks:
 
     @property
     def duplex_bridges(self) -> list[ReverseBridge]:
-        """The bridges over connections that other brokers have opened."""
+        """The bridges over connections that other brokers opened."""
         return self._duplex.bridges
 
     @property
@@ -47,28 +47,28 @@ class Networks:
     def add(
         self, uri: str, attributes: NetworkConnectorAttributes | None = None
     ) -> NetworkConnector:
-        """Add a network connector, not started.
+        """Add a network connector without starting it.
 
         Raises:
-            ConfigurationException: the URI cannot be read, or there is one of that name.
+            ConfigurationException: the URI is invalid, or the name is already in use.
             UnsupportedOperationException: the scheme of a broker is not supported.
         """
         connector = NetworkConnector(self._host, uri, attributes)
         if any(each.name == connector.name for each in self.connectors):
             raise ConfigurationException(
                 f"There are two network connectors named '{connector.name}'",
-                hint="give each a name of its own: network_connectors.name",
+                hint="give each a unique name: network_connectors.name",
             )
         self.connectors.append(connector)
         return connector
 
     def add_unnamed(self, uri: str) -> NetworkConnector:
-        """Add a network connector with the default attributes, as `add`.
+        """Add a network connector with the default attributes, like `add`.
 
-        Its name is one that no other has: NC, NC-2, NC-3.
+        It gets the first unused name of NC, NC-2, NC-3 and so on.
 
         Raises:
-            JMSException: the URI cannot be read.
+            JMSException: the URI is invalid.
         """
         taken = {each.name for each in self.connectors}
         base = NetworkConnectorAttributes().name
@@ -77,7 +77,7 @@ class Networks:
         return self.add(uri, NetworkConnectorAttributes(name=free))
 
     async def remove(self, name: str) -> bool:
-        """Stop and forget a network connector; return whether there was one."""
+        """Stop and remove a network connector; return whether there was one."""
         found = next((each for each in self.connectors if each.name == name), None)
         if found is None:
             return False
@@ -86,7 +86,7 @@ class Networks:
         return True
 
     def accept(self, connection: DuplexConnection, info: BrokerInfo) -> AcceptedBridge:
-        """Do what the bridge of another broker asks for, which `info` describes.
+        """Provide what the bridge of another broker requests in `info`.
 
         Raises:
             JMSException: its options cannot be read.
@@ -101,11 +101,11 @@ class Networks:
 
     @property
     def joined(self) -> list[BrokerInfo]:
-        """The brokers to which there are bridges, each as often as there are."""
+        """The brokers at the other ends of bridges, one entry per bridge."""
         return [bridge.remote for bridge in self._started]
 
     def started(self, bridge: NetworkBridge) -> None:
-        """Tell the filters of the broker, and its clients, of a bridge that forwards."""
+        """Report to the broker's filters and clients that a bridge has started forwarding."""
         self._started[bridge] = None
         self._host.broker.network_bridge_started(
             bridge.remote, bridge.created_by_duplex, bridge.remote_address

@@ -1,4 +1,4 @@
-"""The options of a duplex bridge as BrokerInfo carries them: Java's properties, ActiveMQ's names.
+"""The options of a duplex bridge in BrokerInfo, as Java properties with ActiveMQ's names.
 
 (activemq-edges NW1)
 """
@@ -18,15 +18,15 @@ from pyjms_broker.security.properties_file import parse_properties
 __all__ = ["activemq_name", "inbound_properties", "read_properties_of", "written_properties"]
 
 _NOT_SENT: Final = ("network_ttl", "remote_user_name", "remote_password")
-"""The first is sent as its two parts; the others are for this connection, not for the way back."""
+"""The first is sent as two parts; the others do not apply to the reverse direction."""
 _MOST: Final = 64 << 10
-"""Characters of the text that a remote broker may send."""
+"""The maximum number of characters that a remote broker may send."""
 _ESCAPED: Final = re.compile(r"[\\\n\r\t\f]|^ ")
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 
 def activemq_name(attribute: str) -> str:
-    """Return ActiveMQ's name of an attribute: consumerTTL for consumer_ttl."""
+    """Return ActiveMQ's name of an attribute, such as consumerTTL for consumer_ttl."""
     first, *rest = attribute.split("_")
     return first + "".join("TTL" if each == "ttl" else each.capitalize() for each in rest)
 
@@ -47,7 +47,7 @@ def written_properties(attributes: NetworkConnectorAttributes) -> str:
 
 
 def inbound_properties(attributes: NetworkConnectorAttributes) -> str:
-    """Return the options that the own broker has to know of what a duplex bridge passes to it."""
+    """Return the options for the local broker, to which a duplex bridge passes commands."""
     value = str(attributes.check_duplicate_messages_on_duplex).lower()
     return f"{activemq_name('check_duplicate_messages_on_duplex')}={value}\n"
 
@@ -65,10 +65,10 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def read_properties_of(text: str) -> NetworkConnectorAttributes:
-    """Return the options that a remote broker has sent; those that are unknown have no effect.
+    """Parse the options sent by a remote broker; unknown ones have no effect.
 
     Raises:
-        JMSException: a value cannot be read.
+        JMSException: a value is invalid.
     """
     if len(text) > _MOST:
         raise JMSException(f"The properties of the bridge have more than {_MOST} characters")

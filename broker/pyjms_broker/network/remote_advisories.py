@@ -1,4 +1,4 @@
-"""What a bridge learns by the advisories of the remote broker: consumers, temporary destinations.
+"""Advisories of the remote broker, from which a bridge learns of consumers.
 
 (activemq-edges NW2, NW9)
 """
@@ -34,13 +34,13 @@ logger = get_logger(__name__)
 
 
 class RemoteAdvisories:
-    """The advisories that one bridge gets.
+    """Handles the advisories that one bridge gets.
 
     Args:
-        attributes: those of the network connector.
+        attributes: the attributes of the network connector.
         between: the two brokers.
         local, remote: the connections to them.
-        subscriptions: what the bridge consumes from its own broker.
+        subscriptions: the bridge's subscriptions at the local broker.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class RemoteAdvisories:
         self._prefetch = attributes.advisory_prefetch_size or attributes.prefetch_size
 
     async def subscribe(self) -> None:
-        """Have the remote broker send its advisories.
+        """Subscribe to the remote broker's advisories.
 
         Raises:
-            JMSException: it refuses it, or does not answer.
+            JMSException: the remote broker refuses that, or does not respond.
         """
         await self._remote.request(
             ConsumerInfo(
@@ -76,7 +76,7 @@ class RemoteAdvisories:
         )
 
     def take(self, message: ActiveMQMessage) -> None:
-        """Learn of a remote consumer or temporary destination."""
+        """Handle an advisory about a remote consumer or temporary destination."""
         subscriptions = self._subscriptions
         about = message.data_structure
         is_virtual = is_about_virtual_destinations(message.destination)
@@ -93,7 +93,7 @@ class RemoteAdvisories:
         self._acknowledge(message)
 
     def _on_destination(self, info: DestinationInfo) -> None:
-        """Create or delete a temporary destination of the remote broker here.
+        """Create or delete a temporary destination of the remote broker at the local one.
 
         (activemq-edges NW9)
         """
@@ -111,7 +111,7 @@ class RemoteAdvisories:
         self._local.try_request(copy, _ignore)
 
     def _acknowledge(self, message: ActiveMQMessage) -> None:
-        """Acknowledge advisories, many at once."""
+        """Acknowledge advisories in batches."""
         self._unacknowledged += 1
         part = self._attributes.advisory_ack_percentage / 100
         if self._unacknowledged < self._prefetch * part:

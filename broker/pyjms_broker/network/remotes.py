@@ -1,8 +1,8 @@
-"""The remote brokers that a network connector's URI names, and when it connects again.
+"""The remote brokers of a network connector's URI, and the timing of reconnections.
 
 `static:(tcp://a:61616,tcp://b:61616)` names two brokers, with a bridge to each. A component
-`failover:(...)`, and `masterslave:(...)` as a whole, names one broker that is found at one of
-several addresses. `multicast://default` finds brokers by an agent. (activemq-edges 9, U7)
+`failover:(...)`, and a whole `masterslave:(...)`, name one broker at one of several addresses.
+`multicast://default` finds brokers by a discovery agent. (activemq-edges 9, U7)
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pyjms.transport.uri import TransportURI
 __all__ = ["Discovered", "Reconnection", "Remote", "read_remotes"]
 
 _NO_AGENTS: Final = ("zeroconf", "rendezvous", "ldap", "http", "https", "fanout", "udp")
-"""Agents of ActiveMQ that are not built, and what is none; another package may add one."""
+"""ActiveMQ's unsupported agents, and schemes that are not agents; packages may add agents."""
 _WRITE: Final = "write static:(tcp://host:61616)"
 _NONE: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)
 class Reconnection:
-    """When a bridge that could not start, or has failed, starts again; times in seconds.
+    """The timing of retries of a failed bridge; times are in seconds.
 
     Source: ActiveMQ SimpleDiscoveryAgent.
     """
@@ -38,12 +38,12 @@ class Reconnection:
     use_exponential_back_off: bool = True
     back_off_multiplier: float = 2.0
     max_reconnect_attempts: int = 0
-    """Failures in a row after which it gives up; 0: never."""
+    """The number of consecutive failures after which it stops retrying; 0: unlimited."""
     min_connect_time: float = 5.0
-    """A bridge that ends earlier counts as failed; another one starts again at once."""
+    """A bridge that ends within this time counts as failed; after longer, retry at once."""
 
     def delay_after(self, failures: int) -> float:
-        """Return how many seconds to wait after so many failures in a row."""
+        """Return the seconds to wait after a number of consecutive failures."""
         if failures <= 0:
             return 0.0
         delay = self.initial_reconnect_delay
@@ -78,7 +78,7 @@ class Remote:
     reconnection: Reconnection = field(default_factory=Reconnection)
 
     def in_order(self) -> list[TransportURI]:
-        """Return the addresses in the order in which they are to be tried."""
+        """Return the addresses in the order of attempts."""
         uris = list(self.uris)
         if self.randomize:
             random.shuffle(uris)
@@ -90,24 +90,23 @@ class Remote:
 
 @dataclass(frozen=True)
 class Discovered:
-    """The remote brokers that an agent finds."""
+    """The remote brokers found by a discovery agent."""
 
     agent: TransportURI
     reconnection: Reconnection
     options: Mapping[str, str]
-    """Options for the URL of each broker: those of `discovered.*`."""
+    """The options `discovered.*`, which are applied to the URL of each broker."""
 
     def remote(self, address: TransportURI) -> Remote:
-        """Return the broker at an address that was found; its own options are not used."""
+        """Return the broker at a discovered address, whose own options are ignored."""
         return Remote((replace(address, options=self.options),), reconnection=self.reconnection)
 
 
 def read_remotes(text: str) -> tuple[Remote, ...] | Discovered:
-    """Return the brokers that a network connector's URI names, each of which gets a bridge.
+    """Return the brokers of a network connector's URI, each of which gets a bridge.
 
     Raises:
-        ConfigurationException: the URI cannot be read, names no broker, or an agent that is not
-            known.
+        ConfigurationException: the URI is invalid, names no broker, or has an unknown agent.
         UnsupportedOperationException: the scheme of a broker is not supported.
     """
     uri = TransportURI.parse(text)
@@ -142,7 +141,7 @@ def _discovered(uri: TransportURI) -> Discovered:
 
 def _remote(uri: TransportURI, reconnection: Reconnection) -> Remote:
     if uri.scheme not in ("failover", "masterslave"):
-        create_transport(uri)  # refuses a scheme or an option that is wrong
+        create_transport(uri)  # raises an error for an invalid scheme or option
         return Remote((uri,), reconnection=reconnection)
     options = _read(uri, _ALTERNATIVES)
     if options.pop("max_reconnect_attempts", 0) != 0:

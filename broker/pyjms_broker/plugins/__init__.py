@@ -1,1 +1,1 @@
-"""ActiveMQ's broker plug-ins: a module for each, with its options and its broker filter."""
+"""ActiveMQ's broker plug-ins: one module each, with its options and its broker filter."""

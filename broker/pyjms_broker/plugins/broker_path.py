@@ -1,7 +1,7 @@
-"""traceBrokerPathPlugin: a property lists the brokers that a message has passed.
+"""traceBrokerPathPlugin: a property that lists the brokers a message has passed.
 
-ActiveMQ appends the name when it dispatches the message, so that its redelivery to another consumer
-lists the same broker twice. Here it is appended when the broker accepts the message: once.
+ActiveMQ appends the name on dispatch, so a redelivery to another consumer lists the same broker
+twice. This filter appends it once, when the broker accepts the message.
 (activemq-broker 1.1)
 """
 
@@ -27,7 +27,7 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class TraceBrokerPathPlugin:
-    """Records the way of each message. Source: ActiveMQ TraceBrokerPathPlugin.
+    """Records the path of each message. Source: ActiveMQ TraceBrokerPathPlugin.
 
     Raises:
         ConfigurationException: the name of the property is empty.
@@ -47,10 +47,10 @@ class TraceBrokerPathPlugin:
 
 
 class TraceBrokerPathBroker(PluginFilter[TraceBrokerPathPlugin]):
-    """Appends the broker's name to a property of each message that clients and brokers send."""
+    """Appends the broker's name to a property of each message from clients and other brokers."""
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
-        if not exchange.context.is_broker:  # a dead letter has been stamped already
+        if not exchange.context.is_broker:  # dead letters are already stamped
             self._stamp(message)
         return self.next.send(exchange, message)
 

@@ -1,8 +1,8 @@
-"""udpTraceBrokerPlugin and multicastTraceBrokerPlugin: commands are sent as datagrams, too.
+"""udpTraceBrokerPlugin and multicastTraceBrokerPlugin: copies of commands as datagrams.
 
-Each datagram is one frame of OpenWire: loose, uncached, with its size. Messages are sent whole,
-bodies and properties included; passwords are left out. A datagram that the system does not take at
-once is lost: tracing never makes a client wait. (activemq-broker 1.1)
+Each datagram is one OpenWire frame: loose encoding, no cache, with a size prefix. Messages are sent
+with bodies and properties; passwords are removed. A datagram that the system does not accept at
+once is lost, so that tracing never makes a client wait. (activemq-broker 1.1)
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ __all__ = ["MulticastTraceBrokerPlugin", "UDPTraceBrokerPlugin"]
 logger = get_logger(__name__)
 
 _REPORTED: Final = 60.0
-"""Seconds between two lines of the log about what could not be sent."""
+"""Seconds between two log lines about datagrams that could not be sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UDPTraceBrokerPlugin:
-    """Sends what clients do to an address. Source: ActiveMQ UDPTraceBrokerPlugin.
+    """Sends clients' commands to an address. Source: ActiveMQ UDPTraceBrokerPlugin.
 
     Raises:
-        ConfigurationException: the address cannot be read.
+        ConfigurationException: the address is invalid.
     """
 
     scheme: ClassVar[str] = "udp"
@@ -62,10 +62,10 @@ class UDPTraceBrokerPlugin:
         self.address()
 
     def address(self) -> tuple[str, int]:
-        """Return host and port.
+        """Return the host and port of `destination`.
 
         Raises:
-            ConfigurationException: they cannot be read.
+            ConfigurationException: `destination` is invalid.
         """
         try:
             url = urlsplit(self.destination)
@@ -92,10 +92,10 @@ class UDPTraceBrokerPlugin:
 
 @dataclass(frozen=True, kw_only=True)
 class MulticastTraceBrokerPlugin(UDPTraceBrokerPlugin):
-    """Sends what clients do to a group. Source: ActiveMQ MulticastTraceBrokerPlugin.
+    """Sends clients' commands to a multicast group. Source: ActiveMQ MulticastTraceBrokerPlugin.
 
     Raises:
-        ConfigurationException: the address cannot be read, or is no group.
+        ConfigurationException: the address is invalid, or is not a multicast address.
     """
 
     scheme: ClassVar[str] = "multicast"
@@ -126,7 +126,7 @@ class MulticastTraceBrokerPlugin(UDPTraceBrokerPlugin):
 
 
 class DatagramTraceBroker(BrokerFilter):
-    """The base of the filters; `install_plugin` derives one that sends commands."""
+    """The base class of the filters; `install_plugin` derives one that sends commands."""
 
     def __init__(self, next_broker: Broker, plugin: UDPTraceBrokerPlugin) -> None:
         super().__init__(next_broker)
@@ -142,7 +142,7 @@ class DatagramTraceBroker(BrokerFilter):
         """Open the socket.
 
         Raises:
-            ConfigurationException: the address is none of this machine's networks.
+            ConfigurationException: the address cannot be reached from this machine.
         """
         await super().start()
         host, port = self._plugin.address()
@@ -167,7 +167,7 @@ class DatagramTraceBroker(BrokerFilter):
         await super().stop()
 
     def trace(self, command: Command) -> None:
-        """Send a command, if the system takes it at once."""
+        """Send a command, if the system accepts it at once."""
         if self._socket is None:
             return
         try:
@@ -193,7 +193,7 @@ _Traced = Callable[..., Command | None]
 
 
 def _tracing(call: str, command_of: _Traced) -> Callable[..., Any]:
-    """Return a method that sends a command, then passes the call on."""
+    """Return a method that sends a command and passes the call on."""
 
     def trace_and_pass_on(self: DatagramTraceBroker, *arguments: Any, **named: Any) -> Any:
         command = command_of(*arguments, *named.values())

@@ -1,4 +1,4 @@
-"""A filter that decides which messages are dead-lettered."""
+"""The base class of filters that decide which messages are dead-lettered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DeadLetterFilter"]
 
 
 class DeadLetterFilter(BrokerFilter):
-    """Passes on what `is_dead_letter` allows; the acknowledgement goes on in any case."""
+    """Passes on the dead letters that `is_dead_letter` allows; acknowledgement always continues."""
 
     def send_to_dead_letter_queue(
         self,
@@ -29,7 +29,7 @@ class DeadLetterFilter(BrokerFilter):
 
     @abstractmethod
     def is_dead_letter(self, reference: MessageReference) -> bool:
-        """Whether the rest of the chain is to dead-letter the message.
+        """Return whether the rest of the chain should dead-letter the message.
 
-        Called once for each, so that it may do something else with the message.
+        Called once per message, so an implementation may also process the message.
         """

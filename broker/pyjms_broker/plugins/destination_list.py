@@ -1,4 +1,4 @@
-"""destinationsPlugin: a file keeps the list of destinations while the broker is stopped.
+"""destinationsPlugin: a file with the list of destinations, for the next start.
 
 (activemq-broker 1.1)
 """
@@ -27,12 +27,12 @@ __all__ = ["DEFAULT_FILE", "DestinationsBroker", "DestinationsPlugin"]
 logger = get_logger(__name__)
 
 DEFAULT_FILE: Final = "destinations"
-"""Name of the file in the broker's directory."""
+"""The name of the file in the broker's directory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DestinationsPlugin:
-    """Creates the destinations again that existed at the last stop.
+    """Re-creates the destinations that existed at the last stop.
 
     Source: ActiveMQ DestinationsPlugin.
     """
@@ -45,7 +45,7 @@ class DestinationsPlugin:
         """Return the filter around `broker`.
 
         Raises:
-            ConfigurationException: no file is named; broker.yaml need not name one.
+            ConfigurationException: no file is set; in broker.yaml there is a default.
         """
         if self.location is None:
             raise ConfigurationException(
@@ -56,7 +56,7 @@ class DestinationsPlugin:
 
 
 class DestinationsBroker(BrokerFilter):
-    """Writes the names of queues and topics at the stop, and reads them at the start."""
+    """Writes the names of queues and topics at the stop and reads them at the start."""
 
     def __init__(self, next_broker: Broker, file: Path) -> None:
         super().__init__(next_broker)
@@ -64,7 +64,7 @@ class DestinationsBroker(BrokerFilter):
         self._has_started = False
 
     async def start(self) -> None:
-        """Create the destinations of the file; a name that cannot be created is logged.
+        """Create the destinations listed in the file; log those that cannot be created.
 
         Raises:
             ConfigurationException: the file exists and cannot be read.
@@ -85,8 +85,8 @@ class DestinationsBroker(BrokerFilter):
         self._has_started = True
 
     async def stop(self) -> None:
-        """Write the list. If that fails the last one stays, and the log says why."""
-        if self._has_started:  # else the list is not that of a broker that ran
+        """Write the list; if that fails, log the reason and keep the old list."""
+        if self._has_started:  # otherwise the list would be incomplete
             self._has_started = False
             names = [each.qualified_name for each in self.destinations() if _is_kept(each)]
             text = "".join(f"{name}\n" for name in sorted(names))

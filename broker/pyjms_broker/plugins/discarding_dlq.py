@@ -1,4 +1,4 @@
-"""discardingDLQBrokerPlugin: messages that would be dead-lettered are discarded.
+"""discardingDLQBrokerPlugin: discards messages that would be dead-lettered.
 
 (activemq-broker 1.1)
 """
@@ -67,7 +67,7 @@ class DiscardingDLQBrokerPlugin:
 
 
 class DiscardingDLQBroker(DeadLetterFilter):
-    """Dead-letters only what is not to be discarded."""
+    """Passes on only dead letters that are not to be discarded."""
 
     def __init__(self, next_broker: Broker, options: DiscardingDLQBrokerPlugin) -> None:
         super().__init__(next_broker)

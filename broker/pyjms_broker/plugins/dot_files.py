@@ -1,7 +1,7 @@
-"""connectionDotFilePlugin and destinationDotFilePlugin: graphs of what there is, for Graphviz.
+"""connectionDotFilePlugin and destinationDotFilePlugin: graphs for Graphviz.
 
-ActiveMQ writes the file within the call that changes something. Here a task writes it, at most once
-a second, so that clients do not wait for the disk. (activemq-broker 1.1)
+ActiveMQ writes the file within the call that makes a change. Here a task writes it, at most once a
+second, so that clients do not wait for the disk. (activemq-broker 1.1)
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = ["ConnectionDotFilePlugin", "DestinationDotFilePlugin", "DotFilePlugin
 logger = get_logger(__name__)
 
 _PAUSE: Final = 1.0
-"""Seconds between two writes of a file."""
+"""The minimum time between two writes of a file in seconds."""
 _MOST_DESTINATIONS: Final = 100
-"""Destinations that are shown of a producer that has none of its own."""
+"""The maximum number of destinations shown for an anonymous producer."""
 _STYLE: Final = 'node [style = "rounded,filled", fontname="Helvetica-Oblique"];'
 _COLOURS: Final[dict[type[Destination], str]] = {
     Queue: "red",
@@ -56,17 +56,17 @@ _COLOURS: Final[dict[type[Destination], str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class DotFilePlugin:
-    """What both plug-ins have."""
+    """The common base of both plug-ins."""
 
     file: Path | str | None = attribute(
         None, "The file; null: one in the broker's own directory.", unit=Unit.PATH
     )
 
     def path(self) -> Path:
-        """Return the file.
+        """Return the path of the file.
 
         Raises:
-            ConfigurationException: none is named; broker.yaml need not name one.
+            ConfigurationException: no file is set; in broker.yaml there is a default.
         """
         if self.file is None:
             raise ConfigurationException(
@@ -78,7 +78,7 @@ class DotFilePlugin:
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionDotFilePlugin(DotFilePlugin):
-    """Draws which client sends to and consumes which destination.
+    """Draws which clients send to, and consume from, which destinations.
 
     Source: ActiveMQ ConnectionDotFilePlugin.
     """
@@ -98,7 +98,7 @@ class ConnectionDotFilePlugin(DotFilePlugin):
 
 @dataclass(frozen=True, kw_only=True)
 class DestinationDotFilePlugin(DotFilePlugin):
-    """Draws the destinations as a tree of the parts of their names.
+    """Draws the destinations as a tree of their names' parts.
 
     Source: ActiveMQ DestinationDotFilePlugin.
     """
@@ -113,7 +113,7 @@ class DestinationDotFilePlugin(DotFilePlugin):
 
 
 class _DotFile:
-    """A file that is written again after something has changed."""
+    """A file that is rewritten after changes."""
 
     def __init__(self, path: Path, draw: Callable[[], Iterable[str]]) -> None:
         self._path = path
@@ -162,7 +162,7 @@ class _DotFileBroker(BrokerFilter):
 
 
 class ConnectionDotFileBroker(_DotFileBroker):
-    """Notes the destinations of consumers and producers."""
+    """Records the destinations of consumers and producers."""
 
     def __init__(self, next_broker: Broker, path: Path, redraw_on_remove: bool) -> None:
         super().__init__(next_broker, path)
@@ -210,7 +210,7 @@ class ConnectionDotFileBroker(_DotFileBroker):
             self.file.change()
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of the graph: an arrow is the way of a message."""
+        """Yield the lines of the graph, whose arrows show the direction of messages."""
         sent = [(who, to) for who, named in self._producers.values() for to in named]
         clients = {who for who, _ in (*sent, *self._consumers.values())}
         named = {to for _, to in (*sent, *self._consumers.values())}
@@ -232,7 +232,7 @@ class ConnectionDotFileBroker(_DotFileBroker):
 
 
 class DestinationDotFileBroker(_DotFileBroker):
-    """Has the graph drawn again when a destination comes or goes."""
+    """Requests a redraw when a destination is added or removed."""
 
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
@@ -274,6 +274,6 @@ def _client(context: ConnectionContext) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return text as a string of the DOT language, whatever a client has put into a name."""
+    """Quote untrusted text as a string of the DOT language."""
     shown = "".join(each if each.isprintable() else "?" for each in text)
     return '"' + shown.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,7 +1,7 @@
-"""loggingBrokerPlugin: the log has a line for each event of the kinds that are switched on.
+"""loggingBrokerPlugin: a log line for each event of the enabled kinds.
 
-Lines have ids and message headers. They never have bodies, properties or passwords, which ActiveMQ
-writes too. Events that are not logged cost nothing: the filter passes them on as any other does.
+Lines contain ids and message headers, but unlike ActiveMQ's never bodies, properties or passwords.
+Events that are not logged have no extra cost, because the filter does not override their methods.
 (activemq-broker 1.1)
 """
 
@@ -24,12 +24,13 @@ __all__ = ["MAXIMUM_LOGGERS", "LoggingBrokerPlugin"]
 logger = get_logger(__name__)
 
 MAXIMUM_LOGGERS: Final = 1000
-"""Destinations with their own logger: Python keeps loggers for ever, and clients choose names."""
+"""The maximum number of loggers per destination: Python never deletes a logger, and clients
+choose the names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoggingBrokerPlugin:
-    """Chooses the events that are logged, at INFO. Source: ActiveMQ LoggingBrokerPlugin."""
+    """Selects the events to log, at level INFO. Source: ActiveMQ LoggingBrokerPlugin."""
 
     log_all: bool = attribute(False, "Whether all events are logged.")
     log_connection_events: bool = attribute(True, "Whether connections are logged: opened, closed.")
@@ -63,7 +64,7 @@ class LoggingBrokerPlugin:
 
 
 class LoggingBroker(BrokerFilter):
-    """The base of the filters; `install_plugin` derives one that overrides what is logged."""
+    """The base class of the filters; `install_plugin` derives one that overrides logged calls."""
 
     def __init__(self, next_broker: Broker, per_destination: bool) -> None:
         super().__init__(next_broker)
@@ -92,11 +93,11 @@ class _Event(NamedTuple):
     switches: tuple[str, ...]
     text: str
     values: Callable[..., tuple[object, ...]]
-    """The values of `text`, from the arguments of the call."""
+    """Returns the values for `text` from the arguments of the call."""
 
 
 def _logged(event: _Event) -> Callable[..., Any]:
-    """Return a method that logs the event, then passes the call on."""
+    """Return a method that logs the event and passes the call on."""
     call, text, values = event.call, event.text, event.values
 
     def log_and_pass_on(self: LoggingBroker, *arguments: Any, **named: Any) -> Any:
@@ -274,4 +275,4 @@ _EVENTS: Final = (
         lambda message, cause: (message.message_id, cause),
     ),
 )
-"""Every call that is logged; what asks for the table of destinations is not an event."""
+"""All logged calls; requests for the table of destinations are not events."""

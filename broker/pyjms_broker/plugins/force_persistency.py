@@ -1,4 +1,4 @@
-"""forcePersistencyModeBrokerPlugin: every message is persistent, or none is.
+"""forcePersistencyModeBrokerPlugin: makes all messages persistent, or all non-persistent.
 
 (activemq-broker 1.1)
 """
@@ -31,7 +31,7 @@ class ForcePersistencyModeBrokerPlugin:
 
 
 class ForcePersistencyModeBroker(PluginFilter[ForcePersistencyModeBrokerPlugin]):
-    """Sets the delivery mode of each message that has another one."""
+    """Sets the delivery mode of each message with a different one."""
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         if message.persistent is not self.plugin.persistence_flag:

@@ -1,4 +1,7 @@
-"""messageAuthorizationPolicy: a function decides what consumers get. (activemq-broker Z5)"""
+"""messageAuthorizationPolicy: a function that decides which messages consumers get.
+
+(activemq-broker Z5)
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ MessagePolicy = Callable[[ConnectionContext, ActiveMQMessage], bool]
 
 @dataclass(frozen=True)
 class MessageAuthorizationPlugin:
-    """Asks a function for each message that may go to a consumer, together with its selector.
+    """Calls a function for each message and consumer, along with the consumer's selector.
 
-    A message that is not allowed is to this consumer as one that its selector does not match. The
-    function runs on the broker's event loop and must not block; if it raises, the message is not
-    allowed. `context.security` has the user and the groups. It is asked when a durable
-    subscription gets a message, and while that is inactive with the rights of its last client;
-    not while no client has used it since the start of the broker.
+    A message that is not allowed is treated as if the selector did not match. The function runs
+    on the broker's event loop and must not block; if it raises, the message is not allowed.
+    `context.security` has the user and the groups. For a durable subscription the function is
+    called when a message is added, while inactive with the rights of the last client. It is not
+    called for one that no client has used since the start of the broker.
     Source: ActiveMQ MessageAuthorizationPolicy.
 
     Args:
@@ -41,7 +44,7 @@ class MessageAuthorizationPlugin:
 
 
 class _MessageAuthorizationBroker(PluginFilter[MessageAuthorizationPlugin]):
-    """Gives each connection the function."""
+    """Sets the function in each connection's context."""
 
     _has_failed = False
 

@@ -1,4 +1,4 @@
-"""destinationPathSeparatorPlugin: clients may write another separator than a dot.
+"""destinationPathSeparatorPlugin: clients may use a separator other than a dot.
 
 (activemq-broker 1.1)
 """
@@ -32,10 +32,10 @@ __all__ = ["DestinationPathSeparatorPlugin"]
 
 @dataclass(frozen=True, kw_only=True)
 class DestinationPathSeparatorPlugin:
-    """Chooses the separator. Source: ActiveMQ DestinationPathSeparatorBroker.
+    """Sets the separator. Source: ActiveMQ DestinationPathSeparatorBroker.
 
     Raises:
-        ConfigurationException: the separator is empty, or has a meaning in names already.
+        ConfigurationException: the separator is empty, or has another meaning in names.
     """
 
     path_separator: str = attribute(
@@ -56,7 +56,7 @@ class DestinationPathSeparatorPlugin:
 
 
 class DestinationPathSeparatorBroker(PluginFilter[DestinationPathSeparatorPlugin]):
-    """Rewrites the separator in the destinations that clients name, but not in temporary ones."""
+    """Replaces the separator in clients' destination names, except for temporary ones."""
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         destination = message.destination

@@ -1,7 +1,8 @@
-"""redeliveryPlugin: the broker delivers a message again, later, instead of dead-lettering it.
+"""redeliveryPlugin: redelivers messages later, instead of dead-lettering them.
 
-A poison acknowledgement makes it a scheduled message of the same queue. Its removal there waits
-until the schedule is stored, so that a crash loses nothing. (activemq-broker R10)
+A poison acknowledgement turns a message into a scheduled message for the same queue. The original
+is removed only once the scheduled one is stored, so that a crash loses nothing. (activemq-broker
+R10)
 """
 
 from __future__ import annotations
@@ -37,23 +38,23 @@ __all__ = ["REDELIVERY_DELAY", "RedeliveryPlugin", "RedeliveryPolicy"]
 logger = get_logger(__name__)
 
 REDELIVERY_DELAY: Final = "redeliveryDelay"
-"""Property with the delay of the last redelivery, in milliseconds."""
+"""The property with the delay of the last redelivery in milliseconds."""
 _LEAST_DELAY: Final = 1.0
 _UNLIMITED: Final = -1
 
 
 @dataclass(frozen=True, kw_only=True)
 class RedeliveryPolicy:
-    """How often and when the messages of a destination are delivered again.
+    """The number and the times of redeliveries for the messages of a destination.
 
-    Source: ActiveMQ RedeliveryPolicy, as the broker uses it.
+    Source: ActiveMQ RedeliveryPolicy, as used by the broker.
 
     Raises:
         ConfigurationException: a delay is below one second.
     """
 
     destination: Destination | None = None
-    """The queue or topic, which may have wildcards; None: all without a policy of their own."""
+    """The queue or topic, possibly a pattern; None: all destinations without another policy."""
     maximum_redeliveries: int = attribute(
         6, "How often a message is delivered again; -1: no limit.", minimum=_UNLIMITED
     )
@@ -87,11 +88,11 @@ class RedeliveryPolicy:
                 )
 
     def allows(self, redeliveries: int) -> bool:
-        """Whether a message that was delivered again so often may be once more."""
+        """Return whether a message with this number of redeliveries may be redelivered again."""
         return self.maximum_redeliveries == _UNLIMITED or redeliveries < self.maximum_redeliveries
 
     def delay(self, redeliveries: int, previous: float) -> float:
-        """Return the seconds before the next redelivery; `previous` are those before the last."""
+        """Return the delay of the next redelivery in seconds; `previous` is the last delay."""
         longest = self.maximum_redelivery_delay
         last = previous if redeliveries else None
         return next_delay(self, last, longest if longest > 0 else None)
@@ -99,10 +100,10 @@ class RedeliveryPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class RedeliveryPlugin:
-    """Delivers messages again according to policies. Source: ActiveMQ RedeliveryPlugin.
+    """Redelivers messages according to policies. Source: ActiveMQ RedeliveryPlugin.
 
     Raises:
-        ConfigurationException: several policies are for the same destination.
+        ConfigurationException: there are several policies for the same destination.
     """
 
     send_to_dlq_if_max_retries_exceeded: bool = attribute(
@@ -113,7 +114,7 @@ class RedeliveryPlugin:
         True, "Whether messages without a policy are dead-lettered; false: they are discarded."
     )
     redelivery_policy_map: tuple[RedeliveryPolicy, ...] = ()
-    """The policies; the most specific one applies, and the one without a destination to others."""
+    """The policies, of which the most specific applies; one may have no destination."""
 
     def __post_init__(self) -> None:
         destinations = [policy.destination for policy in self.redelivery_policy_map]
@@ -139,7 +140,7 @@ class RedeliveryPlugin:
 
 
 class RedeliveryBroker(DeadLetterFilter):
-    """Schedules what would be dead-lettered, unless it has expired."""
+    """Schedules messages that would be dead-lettered, unless they have expired."""
 
     def __init__(self, next_broker: Broker, options: RedeliveryPlugin) -> None:
         super().__init__(next_broker)
@@ -167,8 +168,8 @@ class RedeliveryBroker(DeadLetterFilter):
 
     def _schedule(self, reference: MessageReference, policy: RedeliveryPolicy) -> None:
         message = _redelivery_of(reference, policy)
-        # To duplicate audits it is another message: they have seen the failed one. A queue has
-        # lost that, so the text, which is JMSMessageID, stays. A topic may have it for others.
+        # Duplicate audits know the original, so this must be a different message. A queue no longer
+        # has the original, so JMSMessageID, the text, stays; a topic may have it for others.
         is_queue = reference.destination.destination.is_queue
         text = str(reference.message_id) if is_queue else None
         message.message_id = MessageId(text, self._producer_id, next(self._numbers))
@@ -191,7 +192,7 @@ def _redelivery_of(reference: MessageReference, policy: RedeliveryPolicy) -> Act
     redeliveries = reference.redelivery_counter
     previous = (number_of(properties, REDELIVERY_DELAY) or 0) / 1000
     delay = Long(round(policy.delay(redeliveries, previous) * 1000))
-    for name in (AMQ_SCHEDULED_ID, DUPLICATE_ID_PROPERTY):  # it is not the same delivery
+    for name in (AMQ_SCHEDULED_ID, DUPLICATE_ID_PROPERTY):  # they identify the earlier delivery
         properties.pop(name, None)
     properties |= {REDELIVERY_DELAY: delay, AMQ_SCHEDULED_DELAY: delay}
     copy = copy_command(message)
@@ -208,7 +209,7 @@ def _redelivery_of(reference: MessageReference, policy: RedeliveryPolicy) -> Act
 def _policy_for(
     destination: Destination, policies: Iterable[RedeliveryPolicy]
 ) -> RedeliveryPolicy | None:
-    """Return the most specific policy of a destination, None if it has none."""
+    """Return the most specific policy of a destination; None if it has none."""
     default: RedeliveryPolicy | None = None
     found: list[tuple[bool, tuple[tuple[int, str], ...], RedeliveryPolicy]] = []
     for policy in policies:

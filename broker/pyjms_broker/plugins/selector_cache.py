@@ -1,7 +1,7 @@
-"""virtualSelectorCacheBrokerPlugin: queues of virtual topics get what consumers selected last.
+"""virtualSelectorCacheBrokerPlugin: remembers selectors for queues of virtual topics.
 
-A selector-aware virtual topic copies a message to a queue if a selector of its consumers matches.
-While they are away, the selectors that they had decide. (activemq-broker 1.1, V3)
+A selector-aware virtual topic copies a message to a queue if a consumer's selector matches. While
+the queue has no consumers, their last selectors are used. (activemq-broker 1.1, V3)
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["MOST_SELECTORS", "VirtualSelectorCacheBroker", "VirtualSelectorCache
 logger = get_logger(__name__)
 
 MOST_SELECTORS: Final = 100
-"""Selectors that are remembered of one queue: the last ones. ActiveMQ has no limit."""
+"""The maximum number of remembered selectors of a queue. ActiveMQ has no limit."""
 _ALL: Final = "TRUE"
-"""What stands for a consumer without a selector, as in ActiveMQ."""
+"""The representation of a consumer without a selector, as in ActiveMQ."""
 _WILDCARD: Final = re.compile(r"\blike\s+'(?:[^']|'')*[%_]", re.IGNORECASE)
 
 
@@ -69,7 +69,7 @@ class VirtualSelectorCacheBrokerPlugin:
 
 
 class VirtualSelectorCacheBroker(BrokerFilter):
-    """Remembers the selectors of each queue's consumers, also when they have gone."""
+    """Remembers the selectors of each queue's consumers after they have disconnected."""
 
     def __init__(self, next_broker: Broker, options: VirtualSelectorCacheBrokerPlugin) -> None:
         super().__init__(next_broker)
@@ -114,7 +114,7 @@ class VirtualSelectorCacheBroker(BrokerFilter):
             self._is_changed = True
 
     def is_awaited(self, reference: MessageReference) -> bool:
-        """Whether a remembered selector of the message's queue matches it."""
+        """Return whether a remembered selector of the message's queue matches the message."""
         name = reference.destination.destination.qualified_name
         remembered = self._selectors.get(name, {})
         for selector in tuple(remembered):
@@ -123,7 +123,7 @@ class VirtualSelectorCacheBroker(BrokerFilter):
             try:
                 if compile_selector(selector).matches(reference.lookup):
                     return True
-            except JMSException as error:  # it costs too much, or the file had a wrong one
+            except JMSException as error:  # it is too costly, or an invalid one from the file
                 logger.error("A selector of %s is no longer remembered: %s", name, error)
                 del remembered[selector]
         return self.next.is_awaited(reference)

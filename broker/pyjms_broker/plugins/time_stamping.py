@@ -1,4 +1,4 @@
-"""timeStampingBrokerPlugin: messages get the broker's time, and keep their time to live.
+"""timeStampingBrokerPlugin: sets messages' timestamps to the broker's time.
 
 (activemq-broker 1.1)
 """
@@ -39,7 +39,7 @@ class TimeStampingBrokerPlugin:
 
 
 class TimeStampingBroker(BrokerFilter):
-    """Stamps what clients send, except messages whose producer has disabled timestamps."""
+    """Stamps clients' messages, unless their producer has disabled timestamps."""
 
     def __init__(self, next_broker: Broker, options: TimeStampingBrokerPlugin) -> None:
         super().__init__(next_broker)
@@ -51,7 +51,7 @@ class TimeStampingBroker(BrokerFilter):
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         if (
             message.timestamp > 0
-            and not exchange.context.is_broker  # its dead letters keep their times
+            and not exchange.context.is_broker  # dead letters keep their times
             and (self._network_messages or not message.broker_path)
         ):
             self._stamp(message)

@@ -1,1 +1,1 @@
-"""Policies: settings by destination, and the strategies that they name."""
+"""Policies: settings by destination, and the strategies that they use."""

@@ -1,9 +1,9 @@
-"""The duplicate audit: a window of sequence numbers for each of the latest producers.
+"""The duplicate audit: a window of sequence numbers for each of the most recent producers.
 
-It is bounded both ways: to `max_producers` producers, of which the least recently seen is dropped,
-and to the latest `max_depth` sequence numbers of each. Older numbers count as new. The window
-moves by words of 64 bits, so that recording a number costs the same at any depth, unlike
-`pyjms.wire.sequence_window`, whose windows are small and end at an exact number.
+It is bounded to the `max_producers` most recently used producers, and to the last `max_depth`
+sequence numbers of each. Older numbers count as new. The window moves by words of 64 bits, so the
+cost of recording a number is independent of the depth, unlike in `pyjms.wire.sequence_window`,
+whose windows are small and end at an exact number.
 (activemq-broker T26)
 """
 
@@ -20,7 +20,7 @@ _WORD: Final = 64
 
 
 class _Window:
-    """The numbers seen, as words of 64 bits by index."""
+    """The recorded numbers, as words of 64 bits by index."""
 
     __slots__ = ("highest", "words")
 
@@ -29,7 +29,7 @@ class _Window:
         self.words: dict[int, int] = {}
 
     def add(self, number: int, words_kept: int) -> bool:
-        """Record `number`; return whether it was recorded. One before the window is new."""
+        """Record `number`; return whether it was already recorded. Older numbers count as new."""
         index, bit = number // _WORD, 1 << (number % _WORD)
         words = self.words
         word = words.get(index)
@@ -42,7 +42,7 @@ class _Window:
             self.highest = index  # the first number of a producer is not a duplicate
         lowest = max(self.highest, index) - words_kept + 1
         if index < lowest:
-            return False  # a duplicate does less harm than a lost message
+            return False  # a duplicate is less harmful than a lost message
         words[index] = bit
         if index > self.highest:
             self.highest = index
@@ -68,7 +68,7 @@ class MessageAudit:
         self._last: _Window = _Window()
 
     def is_duplicate(self, message_id: MessageId) -> bool:
-        """Record `message_id`; return whether it was recorded before."""
+        """Record `message_id`; return whether it was already recorded."""
         producer_id = message_id.producer_id
         if producer_id is None:
             return False
@@ -76,7 +76,7 @@ class MessageAudit:
         return window.add(message_id.producer_sequence_id, self._words_kept)
 
     def rollback(self, message_id: MessageId) -> None:
-        """Forget `message_id`, so that it may come again."""
+        """Remove `message_id`, so that it is accepted again."""
         producer_id = message_id.producer_id
         window = None if producer_id is None else self._windows.get(producer_id)
         if window is not None:

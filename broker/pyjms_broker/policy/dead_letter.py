@@ -1,4 +1,4 @@
-"""Dead letter strategies: which undeliverable messages are kept, and where.
+"""Dead-letter strategies, which determine the destinations of undeliverable messages.
 
 (activemq-broker L1 to L7)
 """
@@ -61,12 +61,12 @@ class DeadLetterAttributes:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AbstractDeadLetterStrategy(DeadLetterAttributes, DeadLetterStrategy):
-    """Common base of the strategies. Source: ActiveMQ AbstractDeadLetterStrategy."""
+    """The base class of the strategies. Source: ActiveMQ AbstractDeadLetterStrategy."""
 
     def is_send_to_dead_letter_queue(self, reference: MessageReference) -> bool:
-        """Whether the message is dead-lettered (activemq-broker L1).
+        """Return whether the message is dead-lettered (activemq-broker L1).
 
-        Records the message: a second call returns False.
+        This records the message, so that a second call returns False.
         """
         if self.enable_audit and self._audit(reference).is_duplicate(reference.message_id):
             return False
@@ -75,7 +75,7 @@ class AbstractDeadLetterStrategy(DeadLetterAttributes, DeadLetterStrategy):
         return self.process_expired or not reference.is_expired()
 
     def rollback(self, reference: MessageReference) -> None:
-        """Forget the message, so that it can be dead-lettered again."""
+        """Remove the record of the message, so that it can be dead-lettered again."""
         self._audit(reference).rollback(reference.message_id)
 
     @abstractmethod
@@ -110,7 +110,7 @@ class SharedDeadLetterStrategy(AbstractDeadLetterStrategy):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class IndividualDeadLetterAttributes:
-    """The attributes of `IndividualDeadLetterStrategy` alone."""
+    """The additional attributes of `IndividualDeadLetterStrategy`."""
 
     queue_prefix: str = attribute(
         f"{DEFAULT_DEAD_LETTER_QUEUE}.Queue.", "Prefix of the dead-letter destinations of queues."

@@ -1,6 +1,6 @@
-"""The settings of destinations, as ActiveMQ's PolicyEntry has them; only those that take effect.
+"""The settings of destinations that take effect, as in ActiveMQ's PolicyEntry.
 
-Durations are seconds. An entry is applied when a destination or a subscription is created.
+Durations are in seconds. An entry is applied when a destination or a subscription is created.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NO_POLICY_DEPTH: Final = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyAttributes:
-    """The attributes that configuration files write as they are."""
+    """The attributes that configuration files contain unchanged."""
 
     memory_limit: int = attribute(
         0, "Memory for the destination's messages; 0: no limit of its own.", unit=Unit.BYTES
@@ -132,7 +132,7 @@ class PolicyAttributes:
     durable_topic_prefetch: int = attribute(
         100, "Prefetch of durable subscribers that do not set one.", minimum=0
     )
-    """The prefetches replace a consumer's own only where that is the built-in default."""
+    """The prefetches replace a consumer's own only if that is the built-in default."""
     use_prefetch_extension: bool = attribute(
         True, "Whether delivered messages leave the prefetch window before they are acknowledged."
     )
@@ -152,19 +152,19 @@ class PolicyAttributes:
         "storeCursor",
         "Where a queue's messages wait that do not fit in memory: on disk; vmQueueCursor: nowhere.",
     )
-    """Where a queue's pending messages are: `storeCursor` leaves them to the store or the temp
-    store beyond the high-water mark, `vmQueueCursor` keeps all in memory."""
+    """The cursor of a queue: above the high-water mark, `storeCursor` leaves pending messages in
+    the store or the temp store; `vmQueueCursor` keeps all in memory."""
     pending_subscriber_policy: PendingSubscriberPolicy = attribute(
         "fileCursor", "The same for non-durable topic consumers: on disk; vmCursor: nowhere."
     )
-    """Where the pending messages of a non-durable topic consumer are: `fileCursor` uses the temp
-    store, `vmCursor` keeps all in memory."""
+    """The cursor of a non-durable topic consumer: `fileCursor` uses the temp store for pending
+    messages, `vmCursor` keeps all in memory."""
     pending_durable_subscriber_policy: PendingDurableSubscriberPolicy = attribute(
         "storeDurableSubscriberCursor",
         "The same for durable subscriptions: on disk; vmDurableCursor: nowhere.",
     )
-    """Where the pending messages of a durable subscription are: `storeDurableSubscriberCursor`
-    leaves them to the stores as a queue does, `vmDurableCursor` keeps all in memory."""
+    """The cursor of a durable subscription: `storeDurableSubscriberCursor` leaves pending
+    messages in the stores, like a queue's; `vmDurableCursor` keeps all in memory."""
     always_retroactive: bool = attribute(
         False, "Whether every topic consumer that is not durable is retroactive."
     )
@@ -228,22 +228,22 @@ class PolicyEntry(PolicyAttributes):
     """Topics: `simple`, `round_robin`, `strict_order` or `priority`."""
     dead_letter_strategy: DeadLetterStrategy = field(default_factory=SharedDeadLetterStrategy)
     pending_message_limit_strategy: PendingMessageLimitStrategy | None = None
-    """How many messages may wait for a topic consumer; None: any number."""
+    """The limit of pending messages of a topic consumer; None: unlimited."""
     message_eviction_strategy: MessageEvictionStrategy = field(
         default_factory=OldestMessageEvictionStrategy
     )
     slow_consumer_strategy: SlowConsumerStrategy | None = None
-    """Which consumers are aborted because they are slow; None: none."""
+    """The strategy that aborts slow consumers; None: none are aborted."""
     subscription_recovery_policy: SubscriptionRecoveryPolicy | None = None
-    """Which messages a topic keeps for retroactive consumers; None: only one that is retained."""
+    """The policy for messages that a topic keeps for retroactive consumers; None: retained only."""
     network_bridge_filter_factory: ConditionalNetworkBridgeFilterFactory | None = None
-    """What bridges forward from a queue; None: all that has not been where they lead."""
+    """The filter of bridges from a queue; None: all messages that have not been at their target."""
     is_built_in: bool = field(default=False, repr=False)
-    """Whether this is the built-in entry, which applies where the user has none."""
+    """Whether this is the built-in entry, which applies if no user's entry does."""
 
     @staticmethod
     def built_in() -> PolicyEntry:
-        """Return the settings of a destination that no entry matches (activemq-broker P2)."""
+        """Return the settings of destinations that no entry matches (activemq-broker P2)."""
         return PolicyEntry(
             max_producers_to_audit=_NO_POLICY_PRODUCERS,
             max_audit_depth=_NO_POLICY_DEPTH,
@@ -254,7 +254,7 @@ class PolicyEntry(PolicyAttributes):
 
     @property
     def target(self) -> Destination | None:
-        """The pattern that decides what the entry is for, None for the default."""
+        """The pattern of the entry's destinations; None for the default entry."""
         if self.temp_queue:
             return TemporaryQueue(">")
         if self.temp_topic:
@@ -263,7 +263,7 @@ class PolicyEntry(PolicyAttributes):
 
     @property
     def audits_topic_subscriptions(self) -> bool:
-        """Whether topic subscriptions drop repeated ids: only under an entry of the user's."""
+        """Whether topic subscriptions drop repeated ids, which only a user's entry can enable."""
         return self.enable_audit and not self.is_built_in
 
     def queue_prefetch_for(self, requested: int) -> int:
@@ -281,7 +281,7 @@ class PolicyEntry(PolicyAttributes):
         return self.topic_prefetch if requested == _DEFAULT_PREFETCH["topic"] else requested
 
     def durable_prefetch_for(self, requested: int) -> int:
-        """Return the prefetch of a durable subscriber; 1000 is a built-in default too.
+        """Return the prefetch of a durable subscriber; 1000 also counts as a built-in default.
 
         An entry that leaves the attribute at its default changes nothing.
         """

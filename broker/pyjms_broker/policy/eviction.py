@@ -1,4 +1,4 @@
-"""Message eviction strategies: which message of a slow topic consumer is discarded.
+"""Message eviction strategies, which select messages of slow topic consumers to discard.
 
 (activemq-broker T9)
 """
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class MessageEvictionStrategy(Protocol):
-    """Selects messages to discard; expired ones first above the high watermark."""
+    """Selects messages to discard; above the high watermark, expired ones go first."""
 
     @property
     def evict_expired_messages_high_watermark(self) -> int: ...
@@ -52,7 +52,7 @@ class OldestMessageWithLowestPriorityEvictionStrategy:
 
 @dataclass(frozen=True, kw_only=True)
 class UniquePropertyMessageEvictionStrategy:
-    """Discards all but the newest message of each value of `property_name`; else the oldest."""
+    """Discards all but the newest message per value of `property_name`, or else the oldest."""
 
     property_name: str
     evict_expired_messages_high_watermark: int = 1000

@@ -1,4 +1,4 @@
-"""The policy map: the policy entry that applies to a destination. (activemq-broker P1)"""
+"""The policy map, which finds the policy entry of a destination. (activemq-broker P1)"""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PolicyMap:
         self.entries.append(entry)
 
     def replace(self, other: PolicyMap) -> None:
-        """Have the entries of another map instead of one's own."""
+        """Replace the entries by those of another map."""
         self.entries, self.default_entry = list(other.entries), other.default_entry
 
     @property
@@ -56,7 +56,7 @@ class PolicyMap:
     def entry_for(self, destination: Destination) -> PolicyEntry:
         """Return the entry that names `destination`, else that of the most specific pattern.
 
-        Where none matches it is the default entry, or the built-in settings.
+        If none matches, it is the default entry, or the built-in settings.
         """
         best: tuple[tuple[tuple[int, str], ...], PolicyEntry] | None = None
         for entry in self.entries:

@@ -1,4 +1,4 @@
-"""What the bridges of a network forward from the queues of a policy. (activemq-edges NW6)"""
+"""The bridge filter of a policy's queues. (activemq-edges NW6)"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ConditionalNetworkBridgeAttributes:
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionalNetworkBridgeFilterFactory(ConditionalNetworkBridgeAttributes):
-    """Lets messages of a queue return, and limits how many are forwarded.
+    """Lets messages of a queue return, and limits the rate of forwarding.
 
-    Source: ActiveMQ ConditionalNetworkBridgeFilterFactory; durations are seconds here.
+    Source: ActiveMQ ConditionalNetworkBridgeFilterFactory, but with durations in seconds.
     """

@@ -1,4 +1,4 @@
-"""Pending message limits: how many messages may wait for a slow topic consumer.
+"""Limits of the pending messages of a slow topic consumer.
 
 (activemq-broker T8)
 """
@@ -19,12 +19,12 @@ class PendingMessageLimitStrategy(Protocol):
     """Sets the limit of a topic subscription when it is created."""
 
     def maximum_pending_message_limit(self, prefetch_size: int) -> int:
-        """Return how many messages may wait in addition to those dispatched; -1: no limit."""
+        """Return the maximum number of messages in addition to dispatched ones; -1: no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConstantPendingMessageLimitStrategy:
-    """The same `limit` for all; -1 is none, 0 keeps nothing beyond the prefetch."""
+    """The same `limit` for all; -1: no limit, 0: no messages beyond the prefetch."""
 
     limit: int = -1
 

@@ -1,4 +1,4 @@
-"""Subscription recovery policies: which messages a topic keeps for retroactive consumers.
+"""Subscription recovery policies, which keep a topic's messages for retroactive consumers.
 
 (activemq-broker 4.2)
 """
@@ -34,13 +34,13 @@ __all__ = [
 
 
 class RecoveryBuffer(SubscriptionRecovery):
-    """Keeps every message; a subclass drops those that are too many in `trim`."""
+    """Keeps every message; subclasses drop surplus messages in `trim`."""
 
     def __init__(self) -> None:
         self.references: deque[MessageReference] = deque()
-        """The messages that are kept, oldest first."""
+        """The kept messages, oldest first."""
         self.size = 0
-        """The bytes that they count as used memory."""
+        """Their size in bytes, which counts as used memory."""
 
     def add(self, reference: MessageReference) -> bool:
         reference.increment_reference_count()
@@ -50,7 +50,7 @@ class RecoveryBuffer(SubscriptionRecovery):
         return True
 
     def trim(self) -> None:
-        """Drop what is not to be kept any more."""
+        """Drop messages that need not be kept any longer."""
 
     def messages(self, requested: Destination) -> tuple[MessageReference, ...]:
         self.trim()
@@ -97,7 +97,7 @@ class _SizedBuffer(RecoveryBuffer):
 
 
 class _TimedBuffer(RecoveryBuffer):
-    """Each message has its time of arrival; a task drops those that have become too old."""
+    """Keeps messages with their times of arrival; a task drops those that are too old."""
 
     def __init__(self, duration: float, name: str) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class _QueryRecovery(SubscriptionRecovery):
         return False
 
     def close(self) -> None:
-        """Do nothing: the query keeps the messages."""
+        """Do nothing, because the query keeps the messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +206,7 @@ class TimedSubscriptionRecoveryPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryBasedSubscriptionRecoveryPolicy:
-    """Keeps nothing; `query` returns the messages, and decides which ones are published."""
+    """Keeps nothing; `query` returns the messages, and decides which are published."""
 
     query: MessageQuery
 

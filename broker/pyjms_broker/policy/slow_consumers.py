@@ -1,6 +1,6 @@
-"""Slow consumer strategies: which consumers are aborted because they are slow.
+"""Slow consumer strategies, which determine the slow consumers to abort.
 
-A strategy is the settings, which brokers and policy entries may share. What it remembers of the
+A strategy contains only settings, so brokers and policy entries may share it. Its state about the
 consumers of one broker is in the watch that it creates.
 (activemq-broker T12 to T14)
 """
@@ -34,28 +34,28 @@ class SlowConsumerWatch(Protocol):
     """The consumers of one broker under one strategy. All calls come from its event loop."""
 
     def became_slow(self, subscription: Subscription) -> None:
-        """Note that a consumer became slow; called again when it has recovered meanwhile."""
+        """Record that a consumer became slow; called each time it becomes slow."""
 
     def check(
         self, consumers: Iterable[Subscription], report_slow: Callable[[Subscription], None]
     ) -> Mapping[Subscription, str]:
         """Return the consumers to abort, each with the reason for the log.
 
-        Called every `check_period` with all consumers of the strategy's destinations, each once.
-        `report_slow` reports one that only this strategy considers slow to the filter chain.
+        Called every `check_period` with the distinct consumers of the strategy's destinations.
+        `report_slow` reports a consumer that only this strategy considers slow to the chain.
         """
 
 
 class SlowConsumerStrategy(Protocol):
-    """Decides which consumers are aborted. Source: ActiveMQ SlowConsumerStrategy."""
+    """Determines the consumers to abort. Source: ActiveMQ SlowConsumerStrategy."""
 
     @property
     def check_period(self) -> float:
-        """Seconds between two checks, more than 0."""
+        """Seconds between two checks, greater than 0."""
 
     @property
     def abort_connection(self) -> bool:
-        """Whether the connection of a consumer is closed, instead of the consumer."""
+        """Whether the consumer's connection is closed instead of the consumer."""
 
     def watch(self) -> SlowConsumerWatch:
         """Return a new watch, for one broker."""
@@ -91,7 +91,7 @@ class AbortSlowConsumerAttributes:
 
 @dataclass(frozen=True, kw_only=True)
 class AbortSlowAckConsumerAttributes(AbortSlowConsumerAttributes):
-    """The attributes of the strategy by acknowledgements."""
+    """The attributes of the strategy based on acknowledgements."""
 
     max_time_since_last_ack: float = attribute(
         30.0, "Time without an acknowledgement after which it is slow.", unit=Unit.SECONDS
@@ -117,7 +117,7 @@ class AbortSlowConsumerStrategy(AbortSlowConsumerAttributes):
 class AbortSlowAckConsumerStrategy(AbortSlowAckConsumerAttributes):
     """Aborts consumers that have not acknowledged anything for too long.
 
-    A consumer that was idle at a check has the whole time for the message that it gets then.
+    A consumer that was idle at a check has the full time for the message that it gets next.
     (ActiveMQ AbortSlowAckConsumerStrategy; activemq-broker T14)
     """
 
@@ -127,7 +127,7 @@ class AbortSlowAckConsumerStrategy(AbortSlowAckConsumerAttributes):
 
 
 class SlowConsumerEntry:
-    """How slow a consumer has been, since it was noticed. Source: ActiveMQ SlowConsumerEntry."""
+    """The slowness record of a consumer. Source: ActiveMQ SlowConsumerEntry."""
 
     __slots__ = ("checks", "count")
 
@@ -136,7 +136,7 @@ class SlowConsumerEntry:
         self.count = 1
 
     def exceeds(self, limits: AbortSlowConsumerAttributes) -> str | None:
-        """Return which limit it exceeds; None: none."""
+        """Describe the limit that it exceeds; None if it exceeds none."""
         seconds = self.checks * limits.check_period
         if 0 < limits.max_slow_duration <= seconds:
             return f"slow for {seconds:g} s (max_slow_duration {limits.max_slow_duration:g} s)"
@@ -147,7 +147,7 @@ class SlowConsumerEntry:
 
 @runtime_checkable
 class ObservedWatch(Protocol):
-    """A watch that shows what it has noted; the built-in ones are."""
+    """A watch whose records can be read, as those of the built-in ones."""
 
     @property
     def slow(self) -> Mapping[Subscription, SlowConsumerEntry]:

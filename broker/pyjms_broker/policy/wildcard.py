@@ -1,7 +1,7 @@
-"""Destination patterns: `*` matches one path element, a final `>` any number, also none.
+"""Destination patterns: `*` matches one path element, a final `>` zero or more.
 
-Elements are separated by dots. A pattern matches destinations of its own kind only; a
-composite matches what one of its members matches. (activemq-broker D5, D7)
+Elements are separated by dots. A pattern matches only destinations of its own kind; a composite
+matches if one of its members does. (activemq-broker D5, D7)
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pyjms.jms import destination as names
 from pyjms.jms.destination import Destination
 
 MAX_CACHED_LENGTH = 1000
-"""Characters up to which names are cached: clients choose the names, so memory must be bounded."""
+"""The maximum length of cached names, which bounds memory because clients choose the names."""
 
 __all__ = ["MAX_CACHED_LENGTH", "matches", "name_matches", "specificity"]
 
 
 def matches(pattern: Destination, destination: Destination) -> bool:
-    """Whether `pattern`, which may be a plain name or a composite, matches `destination`."""
+    """Return whether `pattern` (a pattern, name or composite) matches `destination`."""
     if pattern.is_composite:
         return any(matches(member, destination) for member in pattern.composite_destinations)
     if pattern.TYPE != destination.TYPE:
@@ -27,7 +27,7 @@ def matches(pattern: Destination, destination: Destination) -> bool:
 
 
 def name_matches(pattern: str, name: str) -> bool:
-    """Whether the pattern's text matches the name. Cached, unless the names are very long."""
+    """Return whether a pattern's text matches a name. Cached, unless they are very long."""
     if len(pattern) + len(name) > MAX_CACHED_LENGTH:
         return names.name_matches(pattern, name)
     return _cached_match(pattern, name)

@@ -84,8 +84,8 @@ class CreatedDestinations:
         if user_count >= limits.per_user:
             who = "clients without a user name" if context.user_name is None else "this user"
             raise ResourceAllocationException(
-                f"{destination} cannot be created: {who} created {user_count} destinations that still "
-                "exist, their maximum",
+                f"{destination} cannot be created: {who} created {user_count} destinations that "
+                "still exist, their maximum",
                 hint=_HINT.format("maximum_destinations_per_user"),
             )
 

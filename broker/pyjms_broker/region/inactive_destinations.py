@@ -51,7 +51,9 @@ class InactiveDestinations:
     def start(self) -> None:
         """Start sweeping if there is a period."""
         if self._limits.purge_period > 0:
-            self._task = _wakeup.spawn(self._sweep_periodically, name="purge of inactive destinations")
+            self._task = _wakeup.spawn(
+                self._sweep_periodically, name="purge of inactive destinations"
+            )
 
     async def stop(self) -> None:
         """Stop sweeping. Idempotent."""

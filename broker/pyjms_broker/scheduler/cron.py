@@ -1,7 +1,7 @@
 """Cron entries: five fields, in the machine's time zone, firing at second 0.
 
-The syntax is ActiveMQ's: in `x/n` the values of x that are divisible by n are meant. Where day of
-month and day of week are both restricted, a day that matches either one fires, as in crontab(5)
+The syntax is ActiveMQ's: `x/n` means the values of x that are divisible by n. If day of month and
+day of week are both restricted, the entry fires on a day that matches either one, as in crontab(5)
 and unlike ActiveMQ. (activemq-broker S7)
 """
 
@@ -45,9 +45,9 @@ class _Cron(NamedTuple):
     months: frozenset[int]
     weekdays: frozenset[int]
     either: bool
-    """Whether both kinds of days are restricted, so that a day that matches either one fires."""
+    """Whether both day fields are restricted, so that a day has to match only one of them."""
     every_hour: bool
-    """Whether the hour is not restricted: then an hour that occurs twice fires twice."""
+    """Whether the hour is unrestricted, so that an hour that occurs twice fires twice."""
 
     def matches(self, day: date) -> bool:
         if day.month not in self.months:
@@ -57,7 +57,7 @@ class _Cron(NamedTuple):
 
 
 def _parse(entry: str) -> _Cron:
-    """Read an entry such as `30 6 * * 1-5`.
+    """Parse an entry such as `30 6 * * 1-5`.
 
     Raises:
         MessageFormatException: the entry is invalid; the message names the field.
@@ -83,12 +83,12 @@ def _parse(entry: str) -> _Cron:
 
 
 def next_tick(entry: str, after_ms: int) -> int:
-    """Return when the entry fires next: at the start of the first minute after `after_ms`.
+    """Return the next time at which the entry fires, at the start of a minute after `after_ms`.
 
     Times are milliseconds since the epoch.
 
     Raises:
-        MessageFormatException: the entry is invalid, or its day does not exist, as 30 February.
+        MessageFormatException: the entry is invalid, or its day does not exist, like 30 February.
     """
     cron = _parse(entry)
     now = datetime.fromtimestamp(after_ms / 1000)  # noqa: DTZ006 - the machine's own zone

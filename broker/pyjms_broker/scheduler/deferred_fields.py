@@ -1,12 +1,12 @@
-"""Removes fields of a scheduled message while it waits in the queue of schedule requests.
+"""Deferral of fields of a scheduled message while it is in the queue of schedule requests.
 
-- The duplicate id (`_AMQ_DUPL_ID`): a queue drops a message whose id it has seen, but the same id
-  for another destination is another message. The queue of requests holds messages for all
-  destinations, so there the id is prefixed with the destination.
-- The text of the message id of a redelivery, which is the same in each queue that has a copy of the
-  message; stores drop a message with a text that they have.
-- The expiration: the time to live counts from the delivery, so the request must not expire
-  before. (activemq-broker S5)
+- The duplicate id (`_AMQ_DUPL_ID`): a queue drops a message whose id it has already received, but
+  the same id for another destination belongs to another message. The queue of requests has messages
+  for all destinations, so the id is prefixed with the destination.
+- The text of a redelivery's message id, which is the same in each queue that has a copy of the
+  message; stores drop a message whose text they already have.
+- The expiration: the time to live begins with the delivery, so the request must not expire earlier.
+  (activemq-broker S5)
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def defer_fields(
 ) -> None:
     """Prefix the duplicate id of a copy with `target`, and move its expiration to a property.
 
-    The text of a redelivery's message id becomes a property, too.
+    The text of a redelivery's message id also becomes a property.
     """
     text = _text_of(copy) if is_redelivery else None
     if text is None and not copy.expiration and not _has_deferred(copy):
         return
     properties = properties_of(copy)
-    for name in (_EXPIRATION, _ID_TEXT):  # set by a sender, they would be restored
+    for name in (_EXPIRATION, _ID_TEXT):  # a sender's values must not be restored
         properties.pop(name, None)
     if text is not None:
         properties[_ID_TEXT] = text
@@ -53,7 +53,7 @@ def defer_fields(
 
 
 def restore_fields(copy: ActiveMQMessage, target: Destination) -> None:
-    """Restore the duplicate id, expiration and text of the id that a copy had when it was sent."""
+    """Restore a copy's original duplicate id, expiration and text of the message id."""
     if not _has_deferred(copy):
         return
     properties = properties_of(copy)

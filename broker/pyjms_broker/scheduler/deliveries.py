@@ -28,11 +28,11 @@ DEAD_LETTERS: Final = Queue(DEFAULT_DEAD_LETTER_QUEUE)
 
 
 class Deliveries:
-    """Copies a job's message, each repetition with its own message id.
+    """Copies a job's message, with a separate message id for each repetition.
 
     The id is derived from the job's id and its execution count. A repetition that is sent twice,
-    after a crash or because one of several destinations was full, so has the same id both times,
-    and queues drop the duplicate.
+    after a crash or because one of several destinations was full, therefore has the same id both
+    times, and queues drop the duplicate.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Deliveries:
         self._sequence = itertools.count(1)
 
     def of(self, job: ScheduledJob, message: ActiveMQMessage) -> ActiveMQMessage:
-        """Return the message for the destination; its time to live counts from now."""
+        """Return the message for the destination; its time to live begins now."""
         is_repeated = bool(job.repeat or job.execution_count or job.cron_entry)
         without = (
             (*SCHEDULE_PROPERTIES, DUPLICATE_ID_PROPERTY) if is_repeated else SCHEDULE_PROPERTIES

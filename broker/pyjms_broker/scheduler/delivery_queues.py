@@ -1,17 +1,16 @@
 """Admission of due jobs: a bounded number of deliveries in flight for each destination.
 
-A delivery in flight keeps its message in memory outside the broker's memory usage, possibly for
-long: while its destination is full. So for each destination a few deliveries are in flight, and
-further due jobs wait in its queue by their ids only. A waiting job starts when a delivery ends; if
-a delivery failed, its queue is paused for some seconds. A full destination so delays only its own
+A delivery in flight keeps its message in memory, not counted in the broker's memory usage, possibly
+for as long as its destination is full. Only a few deliveries per destination are therefore in
+flight; further due jobs wait in its queue as ids. A waiting job starts when a delivery ends; after
+a failed delivery, the queue is paused for some seconds. A full destination thus delays only its own
 jobs.
 
-The queues are bounded, too. When one is full, further jobs of it are skipped, and the queue
-remembers the due time of the first one (`skipped_from`). Once half the queue is free, the scan
-is set back to that time. The invariant is: every due job is known (in flight or waiting),
-covered by the `skipped_from` of its queue, or not before `_scan_from`, or ahead of the scan that
-is in progress. So a backlog of any length is scanned once, a page at a time, and not at every
-wake-up.
+The queues are also bounded. When one is full, further jobs are skipped, and the queue stores the
+due time of the first skipped one (`skipped_from`). Once half the queue is free, the scan is set
+back to that time. The invariant is: every due job is known (in flight or waiting), covered by the
+`skipped_from` of its queue, or not before `_scan_from`, or ahead of the scan in progress. A backlog
+of any length is therefore scanned once, page by page, and not at every wake-up.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ _MAX_TOTAL_WAITING: Final = 10_000
 _MAX_DUE_PER_TURN: Final = 100
 _MAX_SCANNED_PER_TURN: Final = 1000
 _SCAN_INTERVAL: Final = 0.01
-"""Seconds until a scan that is not finished goes on."""
+"""Seconds until an unfinished scan continues."""
 _RETRY_DELAY: Final = 5.0
-"""Seconds until a delivery that failed, for lack of space or on reading, is tried again."""
+"""Seconds until a delivery that failed, for lack of space or on reading, is retried."""
 
 
 class _DeliveryQueue:
@@ -46,7 +45,7 @@ class _DeliveryQueue:
         self.in_flight = 0
         self.waiting: deque[str] = deque()
         self.skipped_from: int | None = None
-        """The due time of the first job that was skipped because the queue was full."""
+        """The due time of the first job that was skipped because the queue is full."""
         self.paused_until: float | None = None
 
     @property
@@ -63,7 +62,7 @@ class DeliveryQueues:
     """Tracks which jobs are in flight or waiting, and finds the next ones in the store."""
 
     def __init__(self, jobs: JobScheduler, arriving: Container[str]) -> None:
-        """Skip the jobs in `arriving`; the code that removes one from it calls `scan_from`."""
+        """Skip the jobs in `arriving`; whoever removes one from it must call `scan_from`."""
         self._jobs = jobs
         self._arriving = arriving
         self._queues: dict[Hashable, _DeliveryQueue] = {}
@@ -76,19 +75,19 @@ class DeliveryQueues:
 
     @property
     def in_flight(self) -> int:
-        """How many deliveries have not ended."""
+        """The number of deliveries that have not ended."""
         return self._in_flight
 
     def scan_from(self, time: int = 0) -> None:
-        """Have the next scan include the jobs that are due at `time` or later."""
+        """Make the next scan include the jobs that are due at `time` or later."""
         self._scan_from = min(self._scan_from, time)
 
     def restart_scan(self) -> None:
-        """Scan all jobs again, after a scan that failed half-way."""
+        """Scan all jobs again after an incomplete scan."""
         self._scan, self._scan_from = None, 0
 
     def due(self) -> list[ScheduledJob]:
-        """Return due jobs that are not known yet, a bounded number; pass each one to `admit`."""
+        """Return a bounded number of unknown due jobs, each of which must be passed to `admit`."""
         now = _clock.time_ms()
         found: list[ScheduledJob] = []
         if self._in_flight >= _MAX_TOTAL_IN_FLIGHT:
@@ -103,7 +102,7 @@ class DeliveryQueues:
                 return found
             if job.job_id in self._known or job.job_id in self._arriving:
                 continue
-            current = self._jobs.get(job.job_id)  # the scan reads pages: it may have fired since
+            current = self._jobs.get(job.job_id)  # it may have fired since its page was read
             if current is not None and current.next_time <= now:
                 found.append(current)
                 if len(found) >= _MAX_DUE_PER_TURN:
@@ -111,7 +110,7 @@ class DeliveryQueues:
         return found
 
     def admit(self, job: ScheduledJob, key: Hashable) -> bool:
-        """Start a job, or queue it behind others of its destination; return whether it started."""
+        """Start a job, or queue it behind its destination's others; return whether it started."""
         queue = self._queues.setdefault(key, _DeliveryQueue())
         starts = queue.is_ready and not queue.waiting and self._in_flight < _MAX_TOTAL_IN_FLIGHT
         if starts:
@@ -124,12 +123,12 @@ class DeliveryQueues:
         return starts
 
     def finish(self, job_id: str, key: Hashable) -> None:
-        """End the delivery of a job that was in flight."""
+        """End the delivery of a job in flight."""
         self._known.discard(job_id)
         self._end_flight(key)
 
     def retry_later(self, job_id: str, key: Hashable) -> None:
-        """End a delivery that failed: its job waits behind the others, its queue is paused."""
+        """End a failed delivery: queue its job behind the others, and pause the queue."""
         queue = self._queues[key]
         queue.paused_until = _clock.now() + _RETRY_DELAY
         self._known.discard(job_id)
@@ -138,7 +137,7 @@ class DeliveryQueues:
         self._end_flight(key)
 
     def start_waiting(self) -> list[tuple[ScheduledJob, Hashable]]:
-        """Start the waiting jobs for which there is capacity now, and return them."""
+        """Start the waiting jobs for which there is capacity, and return them."""
         found = []
         for key, queue in tuple(self._queues.items()):
             if queue.paused_until is not None and queue.paused_until <= _clock.now():
@@ -156,7 +155,7 @@ class DeliveryQueues:
         return found
 
     def idle_time(self) -> float | None:
-        """Return the seconds until more can be done; None: not before a delivery ends."""
+        """Return the seconds until more can be started; None: not before a delivery ends."""
         if self._in_flight >= _MAX_TOTAL_IN_FLIGHT:
             return None
         if self._scan is not None:
@@ -184,7 +183,7 @@ class DeliveryQueues:
         self._in_flight -= 1
 
     def _start_first(self, queue: _DeliveryQueue) -> ScheduledJob | None:
-        """Start the first waiting job; None if it was removed or rescheduled in the meantime."""
+        """Start the first waiting job; None if it was meanwhile removed or rescheduled."""
         job_id = queue.waiting.popleft()
         self._waiting -= 1
         job = self._jobs.get(job_id)

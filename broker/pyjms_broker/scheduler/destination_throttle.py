@@ -1,4 +1,4 @@
-"""Sends due messages into the broker, subject to its flow control like a client's sends."""
+"""Sending of due messages, subject to flow control like a client's sends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DestinationThrottle"]
 
 
 class DestinationThrottle:
-    """Sends in a connection context of its own, which has no more rights than a client's."""
+    """Sends in a separate connection context, which has no more rights than a client's."""
 
     def __init__(self, chain: Broker, region: RegionBroker) -> None:
         self._chain = chain
@@ -25,11 +25,11 @@ class DestinationThrottle:
         self._context = ConnectionContext()
 
     def check(self, message: ActiveMQMessage) -> None:
-        """Refuse a message that can never be delivered.
+        """Check that a message can be delivered.
 
         Raises:
-            JMSException: it has no destination, or one that is reserved for the broker, or a
-                temporary one that has been deleted.
+            JMSException: its destination is missing, reserved for the broker, or a deleted
+                temporary one.
         """
         to = message.destination
         if to is None:
@@ -41,7 +41,7 @@ class DestinationThrottle:
             )
 
     def send(self, message: ActiveMQMessage) -> Completion:
-        """Send a message; the completion ends when the message is stored."""
+        """Send a message; completed when the message is stored."""
         return checked(
             self._chain.send(ProducerExchange(self._context), message), self._chain, "send"
         )

@@ -1,6 +1,7 @@
-"""The broker filter that diverts scheduled messages and delivers them when they are due.
+"""The broker filter that intercepts scheduled messages and delivers them when due.
 
-See `job_dispatcher` for how it works. (ActiveMQ SchedulerBroker; activemq-broker B1, S1 to S9)
+See `job_dispatcher` for the theory of operation. (ActiveMQ SchedulerBroker; activemq-broker B1, S1
+to S9)
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = ["SchedulerBroker"]
 
 
 class SchedulerBroker(BrokerFilter):
-    """Schedules messages in a job store, which is open from before `start` until after `stop`."""
+    """Schedules messages in a job store, which must be open from before `start` to after `stop`."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class SchedulerBroker(BrokerFilter):
 
     @property
     def scheduler_support(self) -> bool:
-        """Whether messages are scheduled: always."""
+        """Always True: messages are scheduled."""
         return True
 
     async def start(self) -> None:

@@ -1,46 +1,48 @@
-"""The dispatcher of scheduled jobs: delivers what is due, then reschedules or removes the job.
+"""The dispatcher of scheduled jobs, which delivers due jobs and reschedules or removes them.
 
 Theory of operation
 ===================
 
-A scheduled message passes three stages. The client's send is redirected to the queue
+A scheduled message passes through three stages. The client's send is redirected to the queue
 `PyJMS.Scheduled` (`filter`), where it is a stored message like any other: part of the client's
-transaction, subject to flow control, checked for duplicates after a failover. Once it is visible
-there, it becomes a job in the job store, and the message is removed (`schedule_requests`). The
+transaction, subject to flow control, checked for duplicates after a failover. Once it is visible in
+the queue, it becomes a job in the job store, and the message is removed (`schedule_requests`). The
 dispatcher, the subject of this module, turns due jobs into sends.
 
 Invariants:
 
-1. A job is rescheduled or removed only after its delivery is stored. A crash in between repeats
-   a delivery and loses none. The repetition has the same message id (`deliveries`), so the
+1. A job is rescheduled or removed only after its delivery is stored. A crash in between may repeat
+   a delivery but loses none. The repetition has the same message id (`deliveries`), so the
    destination's duplicate check drops it if it was stored before.
 2. A job does not fire while its request is still in `PyJMS.Scheduled` (it is in `arriving`). On
-   disk, the removal of the request so precedes the delivery; otherwise a crash could find the
-   request again, and start the job a second time, after it has been delivered and removed.
-3. A job is in flight at most once, and the number of deliveries in flight is bounded by
+   disk, the removal of the request therefore precedes the delivery. Otherwise, after a crash, the
+   request could start the job a second time after the job was delivered and removed.
+3. A job is in flight at most once, and the number of deliveries in flight is bounded per
    destination and in total (`delivery_queues`).
 4. A job never disappears without a delivery or a dead letter, except by a management request.
 
-States of a job, beside the store's `next_time` and `execution_count`, which survive a restart:
+States of a job, in addition to the store's `next_time` and `execution_count`, which survive a
+restart:
 
     stored --due--> waiting --capacity--> in flight --sent--> removed, or stored with its next time
                        ^                    |    |
                        +--- no space, ------+    +--- any other error --> dead letter sent -->
                             store failure             removed, or stored with its next time
 
-- Errors that pass (no space, a store that does not run) keep the job: it waits behind the others
-  of its destination, whose queue is paused for some seconds.
-- Other errors send a dead letter, and the job goes on with its next repetition. If the
-  destination can never be sent to, or the schedule is invalid, the job ends with the dead letter.
-- While the broker was down, any number of executions may have been missed. They are delivered
-  once, at the start, and the job continues on its original schedule (`recurrence`), as in ActiveMQ.
+- After a transient error (no space, a store that is not running) the job is kept: it waits behind
+  the others of its destination, whose queue is paused for some seconds.
+- After any other error a dead letter is sent, and the job continues with its next repetition. If
+  the destination can never accept messages, or the schedule is invalid, the job ends with the dead
+  letter.
+- Any number of executions may be missed while the broker is down. They are delivered once, at the
+  start, and the job continues on its original schedule (`recurrence`), as in ActiveMQ.
 - A cron entry with a repeat count delivers nothing itself: each of its times starts another job,
-  whose id is derived from the execution count, so a repeated start after a crash changes nothing.
+  whose id is derived from the execution count, so a repeated start after a crash has no effect.
 
-Why one task with callbacks, not a task for each job: there may be millions of jobs, and a
+Why one task with callbacks, and not one task per job: there may be millions of jobs, and a
 completed send calls back in the loop turn in which it is stored. The task sleeps until the first
-due time, the end of a pause or an event (`_changed`); a sleep is limited because the wall clock
-may be set while the loop's clock runs on.
+due time, the end of a pause or an event (`_changed`); a sleep is limited because the wall clock,
+unlike the loop's clock, may be set.
 
 (activemq-broker S2 to S6; activemq-persistence E3)
 """
@@ -71,16 +73,16 @@ __all__ = ["JobDispatcher"]
 logger = get_logger(__name__)
 
 _MAX_SLEEP: Final = 60.0
-"""Seconds: the wall clock may be set, and the machine may have been suspended."""
+"""Seconds, limited because the wall clock may be set, and the machine may be suspended."""
 _STORE_POLL_INTERVAL: Final = 0.5
-"""Seconds between checks whether the store runs again."""
+"""Seconds between checks of whether the store is running again."""
 _RETRY_DELAY: Final = 5.0
 """Seconds until the dispatcher continues after an unexpected error."""
 _STOP_TIMEOUT: Final = 5.0
-"""Seconds that a stop waits for deliveries that the store is writing."""
+"""Seconds for which a stop waits for deliveries that the store is writing."""
 _UNREADABLE: Final = "unreadable"
 _CRON_STARTS: Final = "cron starts"
-"""Delivery queues without a destination: of unreadable jobs, and of jobs that start others."""
+"""Keys of delivery queues without a destination: unreadable jobs, and jobs that start others."""
 
 
 class _Execution(NamedTuple):
@@ -104,8 +106,8 @@ class JobDispatcher:
     ) -> None:
         """Send due messages through `throttle`.
 
-        Jobs start other jobs only while `usage` is below its limit. The jobs in `arriving` do not
-        fire; the code that removes one from it calls `wake`.
+        Jobs start other jobs only while `usage` is below its limit. Jobs in `arriving` do not fire;
+        whoever removes one from it must call `wake`.
         """
         self._store = store
         self._jobs: JobScheduler = store.scheduler()
@@ -116,15 +118,15 @@ class JobDispatcher:
         self._changed = anyio.Event()
         self._is_open = True
         self._unreadable: set[str] = set()
-        """The jobs whose messages could not be read, each of them logged once."""
+        """The jobs with unreadable messages, each of which is logged once."""
 
     def wake(self, time: int = 0) -> None:
-        """Consider the jobs that are due at `time` (milliseconds since the epoch) or later."""
+        """Check for jobs that are due at `time` (milliseconds since the epoch) or later."""
         self._queues.scan_from(time)
         self._changed.set()
 
     async def run(self) -> None:
-        """Deliver due jobs until cancelled; errors are logged and do not end it."""
+        """Deliver due jobs until cancelled; errors are only logged."""
         while True:
             self._changed = anyio.Event()
             try:
@@ -139,9 +141,9 @@ class JobDispatcher:
                 await _clock.sleep(0)
 
     async def close(self) -> None:
-        """Abort the sends that wait for space, and wait until the other deliveries are stored.
+        """Abort sends that wait for space, and wait until the other deliveries are stored.
 
-        What is not delivered by then is delivered after the next start.
+        Jobs that are not delivered by then are delivered after the next start.
         """
         self._is_open = False
         self._throttle.close()
@@ -151,7 +153,7 @@ class JobDispatcher:
                 await self._changed.wait()
 
     def _fire_due(self) -> float | None:
-        """Start what can start; return the seconds to sleep, None: until something changes."""
+        """Start the jobs that can start; return the seconds to sleep (None: until a change)."""
         if self._store.state is not StoreState.RUNNING:
             return _STORE_POLL_INTERVAL
         for job, queue in self._queues.start_waiting():
@@ -216,7 +218,7 @@ class JobDispatcher:
     def _start_repetitions(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion:
         """Start the job of one time of a cron entry with repetitions (activemq-broker S4).
 
-        If a crash interrupted this before, that job exists; once it has fired, it is left as it is.
+        If a crash interrupted an earlier attempt, that job exists; if it has fired, it is kept.
         """
         full = self._usage.full()
         if full is not None:

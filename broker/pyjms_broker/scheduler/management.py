@@ -1,4 +1,4 @@
-"""Management requests, sent to the topic ActiveMQ.Scheduler.Management: list and remove jobs.
+"""Management requests on the topic ActiveMQ.Scheduler.Management: list and remove jobs.
 
 (activemq-broker S8; activemq-persistence E4)
 """
@@ -36,11 +36,11 @@ __all__ = ["Management", "is_management"]
 
 _TOPIC: Final = AMQ_SCHEDULER_MANAGEMENT_DESTINATION.lower()
 _MAX_BROWSE_REQUESTS: Final = 100
-"""Lists that one connection may request at the same time."""
+"""The maximum number of concurrent lists of one connection."""
 
 
 def is_management(destination: Destination | None) -> bool:
-    """Whether a destination is the management topic; upper and lower case are the same."""
+    """Return whether a destination is the management topic, ignoring case."""
     return (
         destination is not None
         and destination.is_topic
@@ -49,7 +49,7 @@ def is_management(destination: Destination | None) -> bool:
 
 
 class Management:
-    """Executes the requests. Lists are sent in background tasks, a message at a time."""
+    """Executes the requests. Lists are sent in background tasks, one message at a time."""
 
     def __init__(self, jobs: JobScheduler, deliveries: Deliveries, chain: Broker) -> None:
         self._jobs = jobs
@@ -58,10 +58,10 @@ class Management:
         self._tasks: dict[_wakeup.BackgroundTask, ConnectionContext] = {}
 
     def serve(self, context: ConnectionContext, request: ActiveMQMessage) -> Completion:
-        """Execute a request; the completion ends when its changes are durable.
+        """Execute a request; completed when its changes are durable.
 
         Raises:
-            MessageFormatException: the action is unknown, or a property that it needs is missing.
+            MessageFormatException: the action is unknown, or a required property is missing.
             JMSException: too many lists are being sent, or the reply destination is reserved.
         """
         properties = properties_of(request)
@@ -113,7 +113,7 @@ class Management:
                 if message is not None:
                     listed = self._deliveries.listed(job, message, to)
                     await wait_for(self._chain.send(exchange, listed))
-                await _clock.sleep(0)  # a long list does not hold up the event loop
+                await _clock.sleep(0)  # a long list must not block the event loop
         finally:
             abort_blocked_sends(context)
 

@@ -1,4 +1,4 @@
-"""Computes when a job is due next. (activemq-broker S3, S4, S6)"""
+"""Computation of a job's next time. (activemq-broker S3, S4, S6)"""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["next_time"]
 
 
 def next_time(job: ScheduledJob) -> int | None:
-    """Return when a job that is delivered now is due next; None after its last delivery.
+    """Return the next time of a job that is delivered now; None after its last delivery.
 
     Deliveries that were missed while the broker was down are skipped: the next time is in the
     future, on the job's original schedule.
 
     Raises:
-        MessageFormatException: the job's schedule is invalid. This broker refuses such messages;
-            the job was stored by another one.
+        MessageFormatException: the job's schedule is invalid. This broker refuses such messages,
+            so the job was stored by another one.
     """
     if job.repeat < 0 and job.period <= 0:
         raise MessageFormatException(

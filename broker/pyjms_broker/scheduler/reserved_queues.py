@@ -1,8 +1,8 @@
-"""The broker's internal queues, which the scheduler accepts neither as source nor as target.
+"""The broker's internal queues, which scheduled messages may not use as source or target.
 
-Scheduled deliveries are sent by the broker itself, which may write to its own queues. A client
-could otherwise reach them through a schedule: a message in `PyJMS.Scheduled` that is not a
-schedule request would never leave it, and a lease request would have no owner.
+Scheduled deliveries are sent by the broker, which may write to its internal queues. Without this
+check, a client could reach them through a schedule: a message in `PyJMS.Scheduled` that is not a
+schedule request would stay there forever, and a lease request would have no owner.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCHEDULED: Final = QueueDestination("PyJMS.Scheduled")
 
 
 def check_source(destination: Destination) -> None:
-    """Refuse a client's send to the queue of schedule requests, directly or in a composite.
+    """Check that a client does not send to the queue of schedule requests, even in a composite.
 
     Raises:
         IllegalStateException: the destination is or contains `PyJMS.Scheduled`.
@@ -33,7 +33,7 @@ def check_source(destination: Destination) -> None:
 
 
 def check_target(destination: Destination) -> None:
-    """Refuse a scheduled delivery or a reply to one of the internal queues.
+    """Check that a scheduled delivery or reply does not go to an internal queue.
 
     Raises:
         IllegalStateException: the destination is or contains one of them.

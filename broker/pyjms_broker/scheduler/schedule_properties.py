@@ -1,4 +1,4 @@
-"""The AMQ_SCHEDULED_* properties of a message: when it is delivered, and how often.
+"""The AMQ_SCHEDULED_* properties of a message, which define its schedule.
 
 (activemq-broker S1 to S4)
 """
@@ -40,11 +40,11 @@ SCHEDULE_PROPERTIES: Final = (
     AMQ_SCHEDULED_CRON,
 )
 _TRIGGERS: Final = (AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_PERIOD, AMQ_SCHEDULED_CRON)
-"""Any of these makes a message a scheduled one; AMQ_SCHEDULED_REPEAT alone does not."""
+"""Properties that each make a message a scheduled one, unlike AMQ_SCHEDULED_REPEAT alone."""
 PREFIX: Final = b"AMQ_SCHEDULED_"
-"""In the marshalled properties of every message that may ask for a schedule."""
+"""Bytes in the marshalled properties of every message that may have a schedule."""
 _MAX_NUMBER: Final = 1 << 53
-"""Milliseconds: beyond any calendar, and sums of such times still fit into eight bytes."""
+"""Milliseconds beyond any calendar; sums of such times still fit in eight bytes."""
 
 
 class ScheduleProperties(NamedTuple):
@@ -69,7 +69,7 @@ class ScheduleProperties(NamedTuple):
 
 
 def read_schedule(message: ActiveMQMessage, max_repeat: int) -> ScheduleProperties | None:
-    """Return the schedule of a message; None if it is to be delivered now.
+    """Return the schedule of a message; None if it should be delivered now.
 
     Raises:
         MessageFormatException: a property is invalid; the message names it.

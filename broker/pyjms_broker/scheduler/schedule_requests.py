@@ -1,11 +1,11 @@
-"""The queue of schedule requests, `PyJMS.Scheduled`: from here, messages become jobs.
+"""The queue of schedule requests, `PyJMS.Scheduled`, whose messages become jobs.
 
-A message with a schedule is sent to this queue first, as an ordinary message: part of its
-transaction, subject to flow control, checked for duplicates after a failover. When it is stored
-and visible, its job is added to the job store; when the job is durable, the message is removed. A
-crash in between leaves the message here; the job that it becomes at the next start has the same
-id, so there is only one, and it does not fire before the message has been removed. Messages that
-cannot become jobs are sent to the dead-letter queue.
+A message with a schedule is first sent to this queue as an ordinary message: part of its
+transaction, subject to flow control, checked for duplicates after a failover. When it is stored and
+visible, its job is added to the job store; when the job is durable, the message is removed. After a
+crash in between, the message is still in the queue; the job that it becomes at the next start has
+the same id, so there is only one job, and it does not fire before the message has been removed.
+Messages that cannot become jobs are sent to the dead-letter queue.
 (activemq-broker X8, S1, S9)
 """
 
@@ -39,12 +39,12 @@ __all__ = ["ScheduleRequests"]
 logger = get_logger(__name__)
 
 _UNLIMITED: Final = 1 << 31
-"""The repeat count was checked on sending; a limit lowered since then does not apply."""
+"""The repeat count was checked when sent; a limit that was lowered later does not apply."""
 
 
 @dataclass(eq=False, repr=False)
 class ScheduleRequests:
-    """The queue's reader: it gets all messages of the queue, which are all stored on disk.
+    """The queue's reader, which gets all messages; all of them are stored on disk.
 
     It accepts requests while `usage` is below its limit, fills `arriving` with the ids of jobs
     whose requests are still in the queue, and calls `on_job` with each job's time.
@@ -60,12 +60,12 @@ class ScheduleRequests:
     _on_job: Callable[[int], None]
 
     def attach(self) -> None:
-        """Create the queue, and turn the requests that a crash has left in it into jobs."""
+        """Create the queue, and turn requests left by a crash into jobs."""
         queue = self._queue()
         queue.pause()
         queue.reader = self
         self._usage.parent = queue.store_usage
-        # also without a persistent store, and for non-persistent messages: all become jobs
+        # even without a persistent store and for non-persistent messages, as all become jobs
         queue.needs_disk = True
         queue.store_usage = queue.temp_usage = self._usage
         pending = queue.browse()
@@ -80,7 +80,7 @@ class ScheduleRequests:
 
     # the interface of the queue's reader
     def arrived(self, reference: MessageReference) -> None:
-        """Turn a request into a job; if the store fails, it stays here until the next start."""
+        """Turn a request into a job; if the store fails, it stays until the next start."""
         message = reference.message
         try:
             job, copy = self._job(message)
@@ -98,7 +98,7 @@ class ScheduleRequests:
         done.then(lambda end: self._stored(reference, job, end))
 
     def keeps(self, reference: MessageReference) -> bool:
-        """Requests do not expire: the time to live counts from delivery (activemq-broker S5)."""
+        """Return True: requests do not expire before their delivery (activemq-broker S5)."""
         return True
 
     def may_purge(self) -> bool:
@@ -106,7 +106,7 @@ class ScheduleRequests:
         return False
 
     def _job(self, message: ActiveMQMessage) -> tuple[ScheduledJob, ActiveMQMessage]:
-        """Return the job that a request asks for, and the message that it delivers."""
+        """Return the job that a request describes, and the message that it delivers."""
         target = message.original_destination
         if target is None:
             raise _InvalidRequestError(
@@ -128,9 +128,7 @@ class ScheduleRequests:
     def _add(self, job: ScheduledJob, copy: ActiveMQMessage) -> Completion:
         existing = self._jobs.get(job.job_id)
         if existing is not None and existing.execution_count:
-            return (
-                COMPLETED  # a crash kept its request from being removed: the job is left as it is
-            )
+            return COMPLETED  # a crash prevented the removal of its request: keep the job
         self._arriving.add(job.job_id)
         try:
             return self._jobs.add(job, copy)
@@ -150,7 +148,7 @@ class ScheduleRequests:
             )
 
     def _remove_request(self, reference: MessageReference, job: ScheduledJob) -> None:
-        """Remove a request, then let its job fire; so they are in this order on disk, too."""
+        """Remove a request, then let its job fire, so that they are in this order on disk."""
         try:
             self._remove(reference)
         finally:
@@ -161,7 +159,7 @@ class ScheduleRequests:
         self._queue().remove_for_reader(self._region.context, reference)
 
     def _dead_letter(self, reference: MessageReference, error: Exception) -> None:
-        """Send the dead letter of an invalid request, which is removed when that is stored."""
+        """Send the dead letter of an invalid request; remove the request when it is stored."""
         logger.error(
             "%s: message %s is sent to the dead-letter queue: %s",
             SCHEDULED,

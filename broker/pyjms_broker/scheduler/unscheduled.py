@@ -1,7 +1,7 @@
-"""The broker filter of a broker without a scheduler: it warns of messages that ask for one.
+"""The filter of a broker without a scheduler, which warns about scheduled messages.
 
-Like ActiveMQ such a broker delivers them at once. ActiveMQ does so silently; here the log says it,
-once for each destination, and names the setting.
+Like ActiveMQ, such a broker delivers them at once. Unlike ActiveMQ, it logs that once per
+destination, with the name of the setting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["MAXIMUM_WARNINGS", "UnscheduledSendsBroker"]
 logger = get_logger(__name__)
 
 MAXIMUM_WARNINGS: Final = 100
-"""Destinations that are named while the broker runs: clients choose their names."""
+"""The maximum number of logged destinations, whose names are chosen by clients."""
 
 
 class UnscheduledSendsBroker(BrokerFilter):

@@ -1,1 +1,1 @@
-"""Security plug-ins: who may connect, and what users may do. (activemq-edges 6)"""
+"""Security plug-ins: authentication and authorization. (activemq-edges 6)"""

@@ -1,4 +1,4 @@
-"""The authorization map: which groups may read, write and administer what. (activemq-edges SE4)"""
+"""The authorization map: the groups with rights on destinations. (activemq-edges SE4)"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANYBODY = "*"
 
 
 class Right(Enum):
-    """What a user may do with a destination; the value says so in an error."""
+    """A right on a destination; the value is its description in errors."""
 
     READ = "read from"
     WRITE = "write to"
@@ -32,13 +32,13 @@ class AuthorizationEntry:
     """
 
     destination: Destination | None = None
-    """None: the default entry, and that of temporary destinations."""
+    """None for the default entry and for that of temporary destinations."""
     read: frozenset[str] = frozenset()
     write: frozenset[str] = frozenset()
     admin: frozenset[str] = frozenset()
 
     def groups(self, right: Right) -> frozenset[str]:
-        """Return the groups that have a right."""
+        """Return the groups with a right."""
         if right is Right.READ:
             return self.read
         return self.write if right is Right.WRITE else self.admin
@@ -48,9 +48,9 @@ class AuthorizationMap:
     """Entries by destination. Source: ActiveMQ DefaultAuthorizationMap.
 
     Args:
-        entries: their rights add up: a narrower entry takes nothing from a wider one.
-        default_entry: is added to all of them.
-        temporary_entry: applies to temporary destinations; None: they are open to all.
+        entries: the entries, whose rights add up: a narrow entry does not restrict a wider one.
+        default_entry: an entry that is added to all of them.
+        temporary_entry: the entry for temporary destinations; None: they are open to all.
             (activemq-edges SE6)
     """
 
@@ -65,11 +65,12 @@ class AuthorizationMap:
         self._temporary = temporary_entry
 
     def is_allowed(self, groups: frozenset[str], right: Right, destination: Destination) -> bool:
-        """Whether a user in `groups` has a right on a destination, or on all of a composite's.
+        """Return whether `groups` have a right on a destination, or on all members of a composite.
 
-        A pattern is looked up as a name is, as in ActiveMQ: what `a.*` allows includes a consumer
-        of `a.>`, which then gets no messages of `a.b.c`. A reader's `*` stands for any element of
-        an entry: the right to read `a.b` allows a consumer of `a.*`, which then gets no others.
+        A pattern is looked up like a name, as in ActiveMQ: an entry for `a.*` also permits a
+        consumer of `a.>`, which then gets no messages of `a.b.c`. A reader's `*` matches any
+        element of an entry: the right to read `a.b` permits a consumer of `a.*`, which then gets
+        only the messages of `a.b`.
         """
         return all(
             self._is_allowed(groups, right, member) for member in destination.composite_destinations
@@ -100,7 +101,7 @@ class AuthorizationMap:
 
 
 def _includes(pattern: Destination, entry: Destination) -> bool:
-    """Whether a pattern with `*` includes names of an entry; its `>` is only that of an entry."""
+    """Return whether a pattern with `*` matches names of an entry; `>` matches only `>`."""
     if "*" not in pattern.physical_name or pattern.TYPE != entry.TYPE:
         return False
     named = entry.physical_name.split(".")

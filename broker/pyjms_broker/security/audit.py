@@ -1,8 +1,9 @@
-"""The audit log: who has done what as an administrator, from where, and what came of it.
+"""The audit log: administrative actions with user, address and result.
 
-Logger `pyjms_broker.audit`, one line for each act: changes and operations of management, and
-refusals for want of a right or a password, always; destinations and durable subscriptions that
-clients create and remove with the plug-in `audit`. Passwords, messages and arguments are not in it.
+The logger `pyjms_broker.audit` has one line per action: always for management changes and
+operations, and for refusals because of a missing right or wrong password; with the plug-in `audit`
+also for destinations and durable subscriptions that clients create and remove. It never contains
+passwords, messages or arguments.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ __all__ = ["AuditBroker", "acting_as", "audit", "audited", "audited_client"]
 logger = get_logger("pyjms_broker.audit")
 
 _SHOWN: Final = 200
-"""Characters of a name that a client has given."""
+"""The maximum number of characters of a client's name."""
 _actor: ContextVar[tuple[str, str]] = ContextVar("actor", default=("the program itself", "here"))
 T = TypeVar("T")
 
 
 @contextmanager
 def acting_as(user: str, address: str) -> Iterator[None]:
-    """Let the acts of management in the block be those of a user at an address."""
+    """Attribute management actions in the block to a user at an address."""
     token = _actor.set((user, address))
     try:
         yield
@@ -43,17 +44,17 @@ def acting_as(user: str, address: str) -> Iterator[None]:
 
 
 def audit(user: str | None, address: str | None, act: str, result: str, *, level: int) -> None:
-    """Log an act. Never blocks."""
+    """Log an action. Never blocks."""
     if logger.isEnabledFor(level):
         name = "null" if user is None else user[:_SHOWN]
-        for special in ("\\", "'"):  # a name with a quote could look like another's line
+        for special in ("\\", "'"):  # a name with a quote could forge a log line
             name = name.replace(special, f"\\{special}")
         logger.log(level, "'%s' from %s: %s: %s", name, address, act[:_SHOWN], result)
 
 
 @contextmanager
 def audited(act: str) -> Iterator[None]:
-    """Log an act of management, and whether it has failed."""
+    """Log a management action and whether it failed."""
     user, address = _actor.get()
     try:
         yield
@@ -66,7 +67,7 @@ def audited(act: str) -> Iterator[None]:
 def audited_client(
     context: ConnectionContext, act: str, result: str, level: int = logging.INFO
 ) -> None:
-    """Log what a client did."""
+    """Log an action of a client."""
     user = context.user_name if context.security is None else context.security.user_name
     address = None if context.connection is None else context.connection.remote_address
     audit(user, address, act, result, level=level)
@@ -75,8 +76,8 @@ def audited_client(
 class AuditBroker(BrokerFilter):
     """Logs destinations and durable subscriptions that clients create and remove.
 
-    Temporary destinations and the topics of advisories are not logged, and refusals are logged by
-    the filter that refuses.
+    Temporary destinations and advisory topics are not logged. Refusals are logged by the filter
+    that refuses.
     """
 
     def add_destination(

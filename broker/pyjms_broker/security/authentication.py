@@ -1,4 +1,4 @@
-"""The filter that lets only known users connect. (activemq-edges SE1, SE3; activemq-broker C2)"""
+"""The authentication filter. (activemq-edges SE1, SE3; activemq-broker C2)"""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = ["AuthenticationBroker"]
 
 
 class AuthenticationBroker(BrokerFilter):
-    """Checks user and password of each connection before anything else is done for it.
+    """Authenticates the client of each connection before any other request.
 
-    What takes time, a comparison with a scrypt hash or reading files, is done in a thread, never on
-    the event loop, and as many at a time as the authenticator says.
+    Slow checks, such as comparing with a scrypt hash or reading files, run in threads, never on the
+    event loop; the authenticator limits their concurrency.
     Source: ActiveMQ SimpleAuthenticationBroker, JaasAuthenticationBroker.
 
     Args:
         next_broker: the rest of the chain.
-        authenticator: decides who clients are.
-        failed_logins: refuses addresses that fail too often.
+        authenticator: authenticates clients.
+        failed_logins: refuses addresses with too many failures.
     """
 
     def __init__(
@@ -50,19 +50,19 @@ class AuthenticationBroker(BrokerFilter):
         return True
 
     async def start(self) -> None:
-        """Read the users.
+        """Load the users.
 
         Raises:
-            ConfigurationException: they cannot be read.
+            ConfigurationException: they cannot be loaded.
         """
         await anyio.to_thread.run_sync(self._authenticator.load)
         await super().start()
 
     async def change(self, authenticator: Authenticator, failed_logins: FailedLogins) -> None:
-        """Let another authenticator decide from the next login on; who is connected stays.
+        """Use another authenticator for later logins; existing connections remain.
 
         Raises:
-            ConfigurationException: its users cannot be read; nothing is changed then.
+            ConfigurationException: its users cannot be loaded; nothing is changed.
         """
         await anyio.to_thread.run_sync(authenticator.load)
         self._authenticator, self._failed_logins = authenticator, failed_logins
@@ -73,9 +73,9 @@ class AuthenticationBroker(BrokerFilter):
         await super().stop()
 
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
-        """Pass on the connection of a user.
+        """Pass on the connection of an authenticated user.
 
-        A connector that has not called `authenticate` before has it done here, on the event loop.
+        If the connector has not called `authenticate`, this does so, on the event loop.
         """
         if context.security is None:
             self._check_now(context, info)
@@ -114,7 +114,7 @@ class AuthenticationBroker(BrokerFilter):
     ) -> None:
         try:
             async with self._turns:
-                self._failed_logins.check(address_key(info.client_ip))  # others failed meanwhile
+                self._failed_logins.check(address_key(info.client_ip))  # others may have failed
                 check = partial(self._authenticator.authenticate, _credentials(context, info))
                 found = await anyio.to_thread.run_sync(check)
             self._finish(context, info, found)

@@ -1,7 +1,7 @@
-"""The filter that lets users do what their groups may do. (activemq-edges SE4 to SE7)
+"""The authorization filter, which checks the rights of users. (activemq-edges SE4 to SE7)
 
-What virtual destinations forward is not checked again: a sender needs its right on the topic, a
-consumer on its queue. The broker's own calls are not checked. (activemq-edges SE7)
+Messages forwarded by virtual destinations are not checked again: a sender needs its right on the
+topic, a consumer on its queue. The broker's own calls are not checked. (activemq-edges SE7)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["AuthorizationBroker", "UserAccess"]
 
 _REMEMBERED: Final = 1000
-"""Destinations that one connection is known to be allowed to write to."""
+"""The maximum number of destinations per connection for which the write right is cached."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
@@ -48,22 +48,22 @@ class UserAccess:
     user: SecurityContext
     context: ConnectionContext
     writable: set[Destination] = field(default_factory=set, init=False)
-    """Destinations that were checked: messages to them are not checked again."""
+    """Destinations that were already checked, so that further messages need no check."""
     last_written: Destination | None = field(default=None, init=False)
-    """The one of them that the last message went to."""
+    """The destination of the last message."""
 
     def change_rights(self, rights: AuthorizationMap) -> None:
-        """Apply other rights from now on."""
+        """Replace the rights."""
         self.rights = rights
         self.writable.clear()
         self.last_written = None
 
     def may(self, right: Right, destination: Destination) -> bool:
-        """Whether the user has a right."""
+        """Return whether the user has a right."""
         return self.rights.is_allowed(self.user.groups, right, destination)
 
     def may_read(self, destination: Destination) -> bool:
-        """Whether the user may receive from a destination."""
+        """Return whether the user may receive from a destination."""
         return self.may(Right.READ, destination)
 
     def check_read(self, destination: Destination) -> None:
@@ -84,14 +84,14 @@ class UserAccess:
         if not self.may(Right.WRITE, destination):
             self.refuse(Right.WRITE.value, destination)
         if _is_answered(destination):
-            return  # each request is checked
+            return  # requests to such a destination are checked individually
         if len(self.writable) >= _REMEMBERED:
             self.writable.clear()
             self.last_written = None
         self.writable.add(destination)
 
     def refuse(self, action: str, destination: Destination) -> NoReturn:
-        """Raise ActiveMQ's error for what a user may not do; it is in the audit log."""
+        """Log a refusal in the audit log and raise ActiveMQ's error."""
         name = destination.qualified_name
         audited_client(self.context, f"{action} {name}", "refused", logging.WARNING)
         raise JMSSecurityException(
@@ -100,13 +100,13 @@ class UserAccess:
 
 
 class AuthorizationBroker(BrokerFilter):
-    """Checks what clients read, write, create and remove.
+    """Checks that clients may read, write, create and remove destinations.
 
     Source: ActiveMQ AuthorizationBroker.
 
     Args:
         next_broker: the rest of the chain.
-        rights: who may do what.
+        rights: the authorization map.
     """
 
     def __init__(self, next_broker: Broker, rights: AuthorizationMap) -> None:
@@ -115,21 +115,21 @@ class AuthorizationBroker(BrokerFilter):
         self._accesses: WeakSet[UserAccess] = WeakSet()
 
     def change_rights(self, rights: AuthorizationMap) -> None:
-        """Apply other rights to what clients do from now on; consumers that exist go on."""
+        """Replace the rights for later requests; existing consumers continue."""
         self._rights = rights
         for access in self._accesses:
             access.change_rights(rights)
 
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
         super().add_connection(context, info)
-        if context.security is not None:  # an authentication inside this filter has set it, if any
+        if context.security is not None:  # set by an inner authentication filter, if there is one
             context.access = access = UserAccess(self._rights, context.security, context)
             self._accesses.add(access)
 
     # messages
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         access = exchange.context.access
-        # most messages go where the last one went
+        # most messages have the same destination as the last one
         if not (isinstance(access, UserAccess) and message.destination is access.last_written):
             _check_send(exchange.context, message)
         if message.original_destination is not None:
@@ -198,9 +198,9 @@ def _check_send(context: ConnectionContext, message: ActiveMQMessage) -> None:
 
 
 def _check_original(context: ConnectionContext, message: ActiveMQMessage) -> None:
-    """Remove an original destination to which the client could not send the message itself.
+    """Remove an original destination to which the client itself may not send.
 
-    An operator who retries a dead letter sends it there, with the operator's rights.
+    An operator who retries the dead letter would send it there, with the operator's rights.
     """
     original = message.original_destination
     if original is None or _is_free(context):
@@ -211,7 +211,7 @@ def _check_original(context: ConnectionContext, message: ActiveMQMessage) -> Non
 
 
 def _is_free(context: ConnectionContext) -> bool:
-    """Whether the rights of clients do not apply."""
+    """Return whether the context is exempt from access rights."""
     return context.is_broker or context.is_operator
 
 
@@ -219,7 +219,7 @@ def _access(context: ConnectionContext) -> UserAccess:
     """Return a client's rights.
 
     Raises:
-        JMSSecurityException: nobody has authenticated the client.
+        JMSSecurityException: the client is not authenticated.
     """
     access = context.access
     if not isinstance(access, UserAccess):
@@ -228,7 +228,7 @@ def _access(context: ConnectionContext) -> UserAccess:
 
 
 def _is_answered(destination: Destination) -> bool:
-    """Whether the broker itself answers what is sent there, with its own rights."""
+    """Return whether the broker itself replies to messages sent there, with its own rights."""
     return any(
         member == RANGES or is_management(member) for member in destination.composite_destinations
     )

@@ -1,4 +1,4 @@
-"""The distinguished name of a client's certificate, written as Java writes it."""
+"""The distinguished name of a client's certificate, in Java's notation."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ _KEYWORDS: Final = {
     "userId": "UID",
     "serialNumber": "SERIALNUMBER",
 }
-"""OpenSSL's names of attributes, and Java's."""
+"""OpenSSL's attribute names, and Java's."""
 _QUOTED: Final = re.compile(r'[,+=\n<>#;\\"]|^\s|\s$|  ')
 
 
 def distinguished_name(certificate: Mapping[str, Any]) -> str:
-    """Return the subject of a certificate that `ssl.SSLSocket.getpeercert` has returned.
+    """Return the subject of a certificate in the form of `ssl.SSLSocket.getpeercert`.
 
-    The last part of the name comes first: `CN=client, O=Company, C=DE`. Source: Java
-    X500Name.getName.
+    The parts are in reverse order: `CN=client, O=Company, C=DE`. Source: Java X500Name.getName.
     """
     return ", ".join(
         " + ".join(f"{_KEYWORDS.get(name, name)}={_written(value)}" for name, value in part)

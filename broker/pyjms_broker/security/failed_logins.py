@@ -1,4 +1,4 @@
-"""A limit of failed logins by address, so that passwords cannot be guessed at full speed."""
+"""A limit of failed logins per address, to slow down guessing of passwords."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ __all__ = ["FailedLogins", "address_key"]
 logger = get_logger(__name__)
 
 _MAXIMUM_ADDRESSES: Final = 10_000
-"""Addresses with failed logins; beyond, the oldest is forgotten."""
+"""The maximum number of recorded addresses; the oldest ones are dropped."""
 _IPV6_NETWORK: Final = 64
-"""Bits of an IPv6 address: a customer usually has all addresses with the same ones."""
+"""The prefix length of an IPv6 network that usually belongs to one customer."""
 
 
 class FailedLogins:
     """Counts the failed logins of each address within a period.
 
     Args:
-        maximum: failed logins of one address, after which it is refused; 0: no limit.
-        period: seconds from the first of them until they are forgotten.
+        maximum: the number of failed logins after which an address is refused; 0: no limit.
+        period: seconds after the first failure until the failures of an address expire.
     """
 
     def __init__(self, maximum: int, period: float) -> None:
         self._maximum = maximum
         self._period = period
         self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        """By address: when the period began, and the failures since then."""
+        """By address: the beginning of the period, and the number of failures since."""
 
     def check(self, address: str | None) -> None:
-        """Refuse an address with too many failed logins; None: never.
+        """Check that an address has not failed too often; None is always accepted.
 
         Raises:
             JMSSecurityException: the address has failed too often.
@@ -73,9 +73,9 @@ class FailedLogins:
 
 
 def address_key(remote_address: str | None) -> str | None:
-    """Return what the failed logins of a client count for; None for clients in the process.
+    """Return the key for a client's failed logins; None for clients in the process.
 
-    It is the IPv4 address, or the network of an IPv6 address.
+    It is the IPv4 address, or the IPv6 network.
     """
     if remote_address is None or remote_address.startswith("vm:"):
         return None

@@ -1,4 +1,4 @@
-"""Login modules in their order, as Java's login configuration names them. (activemq-edges SE3)"""
+"""Stacks of login modules, as in Java's login configuration. (activemq-edges SE3)"""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ MODULES: Final[dict[str, Callable[[Mapping[str, str], Path], LoginModule]]] = {
     "LDAPLoginModule": ldap_module,
     "EncryptableLDAPLoginModule": ldap_module,
 }
-"""ActiveMQ's login modules by class name: functions of the options and the file's directory."""
+"""ActiveMQ's login modules by class: factories that get the options and the directory."""
 
 
 class LoginStack:
-    """The modules of one configuration. Source: Java LoginContext."""
+    """The login modules of one configuration, in order. Source: Java LoginContext."""
 
     def __init__(self, modules: list[tuple[Flag, LoginModule]]) -> None:
         self._modules = modules
 
     def authenticate(self, credentials: Credentials) -> SecurityContext | None:
-        """Return the user that the modules accept, with the groups of all that succeeded.
+        """Return the user that the modules accept, with the groups of all successful modules.
 
         Raises:
-            JMSSecurityException: none accepts the client, and one could not ask its directory.
+            JMSSecurityException: no module accepts the client, and one could not query its
+                directory.
         """
         found: list[SecurityContext] = []
         failed = unavailable = False
@@ -71,20 +72,21 @@ class LoginStack:
 
 
 class JaasAuthenticator:
-    """Asks the login modules of a configuration, or of another one for clients with TLS.
+    """Authenticates with login modules, which may differ for clients with TLS.
 
     Source: ActiveMQ JaasAuthenticationBroker, JaasCertificateAuthenticationBroker,
     JaasDualAuthenticationBroker.
 
     Args:
-        login_config: the file.
-        configuration: the name in it, for clients without TLS; None: all need a certificate.
-        ssl_configuration: for clients of connectors with TLS, and those with a certificate; None:
-            the same.
+        login_config: the configuration file.
+        configuration: the configuration's name for clients without TLS; None: all clients need a
+            certificate.
+        ssl_configuration: the name for clients of TLS connectors and those with a certificate;
+            None: the same.
     """
 
     concurrency = 8
-    """So many logins may wait for a directory at once."""
+    """The number of logins that may wait for a directory at the same time."""
 
     def __init__(
         self, login_config: Path, configuration: str | None, ssl_configuration: str | None
@@ -94,10 +96,10 @@ class JaasAuthenticator:
         self._stacks: dict[str, LoginStack] = {}
 
     def load(self) -> None:
-        """Read the file and what its modules need; blocking.
+        """Read the configuration and the files of its modules. Blocks.
 
         Raises:
-            ConfigurationException: one cannot be read, or has what is not supported.
+            ConfigurationException: a file cannot be read, or contains something unsupported.
         """
         entries = read_login_config(self._path)
         for name in self._names:
@@ -127,18 +129,18 @@ class JaasAuthenticator:
             ) from error
 
     def anonymous(self, credentials: Credentials) -> SecurityContext | None:
-        """Return None: a module for guests is asked in its turn."""
+        """Return None, because guest modules are called in order with the others."""
         return None
 
     def is_quick(self, credentials: Credentials) -> bool:
-        """Return False: modules may read files or ask a directory."""
+        """Return False, because modules may read files or query a directory."""
         return False
 
     def authenticate(self, credentials: Credentials) -> SecurityContext | None:
-        """Ask the modules; blocking.
+        """Authenticate with the modules. Blocks.
 
         Raises:
-            JMSSecurityException: the client has no certificate, or a directory does not answer.
+            JMSSecurityException: the client has no certificate, or a directory does not respond.
         """
         plain, encrypted = self._names
         is_encrypted = credentials.uses_tls or credentials.subject is not None

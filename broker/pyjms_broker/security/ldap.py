@@ -1,4 +1,4 @@
-"""Users of an LDAP directory, with the extra `ldap`. (activemq-edges SE3)"""
+"""Authentication against an LDAP directory; needs the extra `ldap`. (activemq-edges SE3)"""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["LdapLogin", "ldap_module"]
 logger = get_logger(__name__)
 
 _TIMEOUT: Final = 5
-"""Seconds that a connection or an answer may take."""
+"""Timeout in seconds for connecting and for responses."""
 _MAXIMUM_ROLES: Final = 1000
-"""Roles of a user; more are an error of the directory's administrator or a cycle."""
+"""The maximum number of a user's roles; more indicate a misconfiguration or a cycle."""
 _KNOWN: Final = frozenset(
     [
         "initialContextFactory",
@@ -54,19 +54,19 @@ _KNOWN: Final = frozenset(
 )
 
 Connect = Callable[[str | None, str | None], Any]
-"""Returns an ldap3 connection for a name and a password that are not bound yet."""
+"""Returns an unbound ldap3 connection for a name and a password."""
 _PROTOCOLS: Final = {"": "", "s": "", "ssl": "ssl", "starttls": "starttls"}
-"""What connectionProtocol may be; `s`, of ActiveMQ's own example, has no effect in Java either."""
+"""Values of connectionProtocol; `s`, from ActiveMQ's example, has no effect in Java either."""
 
 
 class LdapLogin(LoginModule):
-    """Finds the user, binds as that user with the password, and collects the roles.
+    """Looks up the user, binds as that user with the password, and collects the roles.
 
-    Source: ActiveMQ LDAPLoginModule. A name that finds several entries is refused, and so is an
-    empty password, with which a directory would accept everybody.
+    Source: ActiveMQ LDAPLoginModule. A name with several entries is refused. So is an empty
+    password, with which a directory would accept anyone.
 
     Args:
-        options: those of the login module.
+        options: the options of the login module.
         connect: opens connections.
     """
 
@@ -75,11 +75,11 @@ class LdapLogin(LoginModule):
         self._connect = connect
 
     def login(self, credentials: Credentials) -> SecurityContext | None:
-        """Ask the directory; None: the client has given no name.
+        """Authenticate against the directory; return None if the client has sent no name.
 
         Raises:
-            LoginRefusedError: the user is unknown, or the password wrong.
-            LoginUnavailableError: the directory does not answer.
+            LoginRefusedError: the user is unknown, or the password is wrong.
+            LoginUnavailableError: the directory does not respond.
         """
         from ldap3.core.exceptions import (  # noqa: PLC0415 - an extra
             LDAPCommunicationError,
@@ -95,7 +95,7 @@ class LdapLogin(LoginModule):
         try:
             return SecurityContext(name, self._groups(name, password))
         except LDAPException as error:
-            # other errors may quote what was sent
+            # other errors may contain the request
             is_harmless = isinstance(error, LDAPCommunicationError | LDAPStartTLSError)
             text = f": {error}" if is_harmless else ""
             logger.error(
@@ -182,12 +182,12 @@ def _close(connection: Any) -> None:
 
 
 def _close_socket(connection: Any) -> None:
-    if connection.socket is not None:  # the connection could not be opened
+    if connection.socket is not None:  # otherwise it was never opened
         connection.socket.close()
 
 
 def _filled(matching: str, values: Iterable[str]) -> str:
-    """Return a filter with `{0}` and `{1}` replaced by values in which nothing is special."""
+    """Return a filter with `{0}` and `{1}` replaced by escaped values."""
     from ldap3.utils.conv import escape_filter_chars  # noqa: PLC0415 - an extra
 
     pieces = {f"{{{index}}}": escape_filter_chars(text) for index, text in enumerate(values)}
@@ -211,10 +211,10 @@ def _texts(values: object) -> set[str]:
 
 
 def ldap_module(options: Mapping[str, str], _directory: Path) -> LoginModule:
-    """Return LDAPLoginModule.
+    """Return an LDAPLoginModule.
 
     Raises:
-        ConfigurationException: the extra is absent, or an option is missing or unknown.
+        ConfigurationException: the extra is not installed, or an option is missing or unknown.
     """
     for key in ("connectionURL", "userBase", "userSearchMatching"):
         if not options.get(key):
@@ -251,7 +251,7 @@ def _connector(options: Mapping[str, str]) -> Connect:
     uses_tls, starts_tls = protocol == "ssl", protocol == "starttls"
 
     class CheckedTls(Tls):  # type: ignore[misc]  # ldap3 has no types
-        """Checks the name in the certificate as Python does: ldap3's own way is deprecated."""
+        """Checks the certificate's name like Python's ssl, as ldap3's own check is deprecated."""
 
         def wrap_socket(self, connection: Any, do_handshake: bool = False) -> None:
             connection.socket = ssl.create_default_context().wrap_socket(
@@ -261,7 +261,7 @@ def _connector(options: Mapping[str, str]) -> Connect:
             )
 
     def connect(user: str | None, password: str | None) -> Any:
-        server = Server(  # a new one: it remembers for minutes that a directory did not answer
+        server = Server(  # not reused, as it caches an unavailable directory for minutes
             url.hostname,
             port=url.port,
             use_ssl=uses_tls,
@@ -282,7 +282,7 @@ def _connector(options: Mapping[str, str]) -> Connect:
             try:
                 connection.start_tls(read_server_info=False)
             except BaseException:
-                _close_socket(connection)  # to say goodbye may be impossible
+                _close_socket(connection)  # an orderly unbind may be impossible
                 raise
         return connection
 
@@ -290,7 +290,7 @@ def _connector(options: Mapping[str, str]) -> Connect:
 
 
 def _protocol(options: Mapping[str, str], scheme: str) -> str:
-    """Return how the connection is encrypted: by `ssl`, by `starttls`, or not at all.
+    """Return the encryption of the connection: `ssl`, `starttls`, or none.
 
     Raises:
         ConfigurationException: connectionProtocol is unknown, or contradicts the URL.

@@ -1,4 +1,4 @@
-"""Java's `login.config`: the login modules of each name, in order. (activemq-edges SE3)"""
+"""Parser of Java's `login.config`: login modules by configuration. (activemq-edges SE3)"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyjms.errors import ConfigurationException
 __all__ = ["Flag", "ModuleEntry", "parse_login_config", "read_login_config"]
 
 _LIMIT: Final = 1 << 20
-"""Characters of a file."""
+"""The maximum number of characters of a file."""
 _TOKEN: Final = re.compile(
     r"""
     (?P<skipped> \s+ | //[^\n]* | /\*.*?\*/ )
@@ -29,16 +29,16 @@ _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 
 
 class Flag(Enum):
-    """How the result of a module counts. Source: Java AppConfigurationEntry."""
+    """The control flag of a module. Source: Java AppConfigurationEntry."""
 
     REQUIRED = "required"
-    """It must succeed; the others run in any case."""
+    """It must succeed; the later modules still run."""
     REQUISITE = "requisite"
-    """It must succeed, or no other runs."""
+    """It must succeed; if it fails, no later module runs."""
     SUFFICIENT = "sufficient"
-    """If it succeeds, no other runs; it need not."""
+    """It need not succeed; if it does, no later module runs."""
     OPTIONAL = "optional"
-    """It need not succeed; the others run in any case."""
+    """It need not succeed; the later modules still run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class ModuleEntry:
 
 
 def read_login_config(path: Path) -> dict[str, tuple[ModuleEntry, ...]]:
-    """Read a file; blocking.
+    """Read a file. Blocks.
 
     Raises:
-        ConfigurationException: it cannot be read, or is malformed; with its line.
+        ConfigurationException: it cannot be read, or is malformed (with the line).
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -70,13 +70,13 @@ def read_login_config(path: Path) -> dict[str, tuple[ModuleEntry, ...]]:
 def parse_login_config(
     text: str, source: str, environ: Mapping[str, str] | None = None
 ) -> dict[str, tuple[ModuleEntry, ...]]:
-    """Return the modules by configuration name; `source` names the file in errors.
+    """Return the modules by configuration name; `source` is the file's name for errors.
 
-    `${NAME}` in a value is a variable of the environment, where Java has system properties; a value
-    `ENC(...)` is decrypted.
+    `${NAME}` in a value is an environment variable (in Java: a system property); a value `ENC(...)`
+    is decrypted.
 
     Raises:
-        ConfigurationException: it is malformed; with its line.
+        ConfigurationException: it is malformed (with the line).
     """
     reader = _Reader(text, source, os.environ if environ is None else environ)
     found: dict[str, tuple[ModuleEntry, ...]] = {}

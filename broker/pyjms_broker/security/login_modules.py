@@ -1,4 +1,4 @@
-"""ActiveMQ's login modules: properties files, guests, and certificates. (activemq-edges SE3)"""
+"""ActiveMQ's login modules: properties files, guests and certificates. (activemq-edges SE3)"""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _PREFIX: Final = "org.apache.activemq.jaas."
 
 
 class LoginRefusedError(Exception):
-    """A module refuses a client."""
+    """A login module has refused a client."""
 
 
 class LoginUnavailableError(LoginRefusedError):
-    """A module cannot check a client at present."""
+    """A login module cannot check clients at present."""
 
 
 class LoginModule(ABC):
-    """One way to find out who a client is."""
+    """A method of authenticating clients."""
 
     @abstractmethod
     def login(self, credentials: Credentials) -> SecurityContext | None:
-        """Return who a client is; None: the module has nothing to say. Blocking.
+        """Return the user of a client; None: the module does not apply. Blocks.
 
         Raises:
-            LoginRefusedError: the client is not who it says.
+            LoginRefusedError: the credentials are wrong.
         """
 
 
@@ -90,7 +90,7 @@ class _CertificateLogin(LoginModule):
 
 
 def properties_module(options: Mapping[str, str], directory: Path) -> LoginModule:
-    """Return PropertiesLoginModule: `user=password`, `group=user1,user2`."""
+    """Return a PropertiesLoginModule: `user=password`, `group=user1,user2`."""
     return _PropertiesLogin(
         PropertiesUsers(
             _file(options, f"{_PREFIX}properties.user", directory, "users.properties"),
@@ -101,9 +101,9 @@ def properties_module(options: Mapping[str, str], directory: Path) -> LoginModul
 
 
 def guest_module(options: Mapping[str, str], _directory: Path) -> LoginModule:
-    """Return GuestLoginModule: everybody is the guest, or everybody without a password.
+    """Return a GuestLoginModule, which accepts all clients, or those without a password.
 
-    The user is the guest, whatever name the client has given.
+    The user is always the guest, regardless of the client's user name.
     """
     groups = group_names(options.get(f"{_PREFIX}guest.group", "guests"))
     guest = SecurityContext(options.get(f"{_PREFIX}guest.user", "guest"), groups)
@@ -111,7 +111,7 @@ def guest_module(options: Mapping[str, str], _directory: Path) -> LoginModule:
 
 
 def certificate_module(options: Mapping[str, str], directory: Path) -> LoginModule:
-    """Return TextFileCertificateLoginModule: `user=CN=..., O=...` or `user=/regex/`."""
+    """Return a TextFileCertificateLoginModule: `user=CN=..., O=...` or `user=/regex/`."""
     users = _file(options, f"{_PREFIX}textfiledn.user", directory)
     groups = _file(options, f"{_PREFIX}textfiledn.group", directory)
     return _CertificateLogin(
@@ -135,7 +135,7 @@ def _is_regex(named: str) -> bool:
 
 
 def is_true(options: Mapping[str, str], name: str) -> bool:
-    """Whether an option is `true`, in any case of its letters."""
+    """Return whether an option is `true`, ignoring case."""
     return options.get(name, "").lower() == "true"
 
 

@@ -1,4 +1,4 @@
-"""What a client shows of itself, and what decides who it is."""
+"""Credentials of clients, and the interface of authenticators."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ __all__ = ["Authenticator", "Credentials"]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client has given; None: nothing."""
+    """The credentials of a client; None: not given."""
 
     user_name: str | None
     password: str | None = field(default=None, repr=False)
     subject: str | None = None
-    """The distinguished name of its TLS certificate, which the handshake has verified."""
+    """The distinguished name of its verified TLS certificate."""
     uses_tls: bool = False
-    """Whether its connector is one with TLS."""
+    """Whether its connector uses TLS."""
 
 
 class Authenticator(Protocol):
-    """Decides who clients are."""
+    """Authenticates clients."""
 
     @property
     def concurrency(self) -> int:
-        """How many checks may run at once, each in a thread."""
+        """The maximum number of concurrent checks, each in a thread."""
 
     def load(self) -> None:
-        """Read what is needed to check clients; blocking.
+        """Load the data for authentication. Blocks.
 
         Raises:
-            ConfigurationException: it cannot be read.
+            ConfigurationException: the data cannot be loaded.
         """
 
     def anonymous(self, credentials: Credentials) -> SecurityContext | None:
-        """Return who a client is that has given nothing to check; None: it is to be checked."""
+        """Return the user of a client without credentials; None: it must be authenticated."""
 
     def is_quick(self, credentials: Credentials) -> bool:
-        """Whether `authenticate` neither blocks nor takes long."""
+        """Return whether `authenticate` neither blocks nor takes long."""
 
     def authenticate(self, credentials: Credentials) -> SecurityContext | None:
-        """Return who a client is; None: it is refused. May block, and runs in a thread.
+        """Return the user of a client; None: it is refused. May block; called in a thread.
 
         Raises:
-            JMSSecurityException: it cannot be checked at present; no failed login.
+            JMSSecurityException: it cannot be checked at present; not a failed login.
         """

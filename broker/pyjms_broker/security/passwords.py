@@ -1,8 +1,7 @@
-"""Passwords, as they are or as scrypt hashes, and their comparison in constant time.
+"""Passwords in plain text or as scrypt hashes, and their comparison in constant time.
 
-A hash is written in the PHC format, `$scrypt$ln=15,r=8,p=1$SALT$HASH`, as other programs write it,
-too: `ln` is the binary logarithm of scrypt's N. One comparison with a hash takes about 0.1 s of
-the processor and 32 MiB.
+Hashes are in the common PHC format, `$scrypt$ln=15,r=8,p=1$SALT$HASH`, where `ln` is the binary
+logarithm of scrypt's N. A comparison with a hash takes about 0.1 s of CPU time and 32 MiB.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _LN, _R, _P = 15, 8, 1
 _SALT_BYTES: Final = 16
 _HASH_BYTES: Final = 32
 _MAXIMUM_MEMORY: Final = 256 << 20
-"""Bytes that one comparison may take; hashes that need more are refused."""
+"""The maximum memory of a comparison in bytes; hashes that need more are refused."""
 _MAXIMUM_PARALLELISM: Final = 16
 _REMEMBERED: Final = 1000
-"""Users whose last correct password is recognised without scrypt."""
+"""The number of users whose last correct password is verified without scrypt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class ScryptHash:
 
     @classmethod
     def parse(cls, text: str) -> ScryptHash:
-        """Read a hash in the PHC format.
+        """Parse a hash in the PHC format.
 
         Raises:
             ConfigurationException: it is malformed, or would take too much memory or time.
@@ -70,7 +69,7 @@ class ScryptHash:
         return cls(ln, r, p, salt, digest)
 
     def matches(self, password: str) -> bool:
-        """Whether it is the hash of `password`. Takes its time; call it in a thread."""
+        """Return whether it is the hash of `password`. Slow; call it in a thread."""
         return hmac.compare_digest(_scrypt(password, self, len(self.digest)), self.digest)
 
     def __str__(self) -> str:
@@ -86,12 +85,12 @@ def hash_password(password: str) -> str:
 
 
 def is_hash(stored: str) -> bool:
-    """Whether a stored password is a hash."""
+    """Return whether a stored password is a hash."""
     return stored.startswith(_PREFIX)
 
 
 def check_stored(stored: str) -> str:
-    """Return a stored password that can be compared.
+    """Check that a stored password can be compared, and return it.
 
     Raises:
         ConfigurationException: it is a malformed hash, or encrypted.
@@ -107,24 +106,24 @@ def check_stored(stored: str) -> str:
 
 
 class PasswordVerifier:
-    """Compares passwords, and recognises those that it has found correct before.
+    """Compares passwords, caching the correct ones.
 
-    May be used by several threads.
+    It is thread-safe.
     """
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._decoy = ScryptHash(_LN, _R, _P, secrets.token_bytes(_SALT_BYTES), b"\0" * _HASH_BYTES)
         self._correct: OrderedDict[str, bytes] = OrderedDict()
-        """By stored hash: a keyed digest of the password it is the hash of."""
+        """Keyed digests of correct passwords, by stored hash."""
 
     def recognises(self, stored: str, password: str) -> bool:
-        """Whether `password` was found correct for this hash before. Quick."""
+        """Return whether `password` is cached as correct for this hash. Quick."""
         known = self._correct.get(stored)
         return known is not None and hmac.compare_digest(known, self._digest(password))
 
     def matches(self, stored: str, password: str) -> bool:
-        """Whether `password` is the stored one. Takes its time if that is a hash."""
+        """Return whether `password` is the stored one. Slow if that is a hash."""
         if not is_hash(stored):
             return hmac.compare_digest(self._digest(stored), self._digest(password))
         if self.recognises(stored, password):
@@ -137,11 +136,11 @@ class PasswordVerifier:
         return True
 
     def waste_time(self, password: str) -> None:
-        """Take as long as a comparison with a hash, for a user who does not exist."""
+        """Take as long as a comparison with a hash, for an unknown user."""
         self._decoy.matches(password)
 
     def _digest(self, password: str) -> bytes:
-        """Return a digest of fixed length: the time of a comparison depends on nothing secret."""
+        """Return a fixed-length digest, so that comparison time does not depend on secrets."""
         return hmac.digest(self._key, _bytes_of(password), "sha256")
 
 

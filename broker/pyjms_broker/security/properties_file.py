@@ -1,4 +1,4 @@
-"""Java's properties files, as `java.util.Properties.load` reads them."""
+"""Parser of Java's properties files, like `java.util.Properties.load`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyjms.errors import ConfigurationException
 __all__ = ["parse_properties", "read_properties"]
 
 _LIMIT: Final = 16 << 20
-"""Bytes of a file."""
+"""The maximum size of a file in bytes."""
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _PAIR: Final = re.compile(r"((?:\\.|[^\\:=\s])*)[ \t\f]*[:=]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -20,7 +20,7 @@ _CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Read a file; blocking.
+    """Read a file. Blocks.
 
     Raises:
         ConfigurationException: it cannot be read, or is larger than 16 MiB.
@@ -39,7 +39,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the properties; the last of several values of one key counts."""
+    """Return the properties; the last of several values of a key is used."""
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         pair = _PAIR.fullmatch(line)
@@ -49,7 +49,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield the lines without comments and blank ones, continued lines as one."""
+    """Yield the lines except for comments and blank ones, joining continued lines."""
     continued: str | None = None
     for natural in _LINE_END.split(text):
         line = natural.lstrip(" \t\f")

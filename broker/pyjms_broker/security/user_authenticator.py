@@ -1,4 +1,4 @@
-"""Users with passwords that the broker itself compares. (activemq-edges SE1, SE3)"""
+"""Authentication of users whose passwords the broker compares. (activemq-edges SE1, SE3)"""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["UserAuthenticator"]
 
 
 class UserAuthenticator:
-    """Knows users by name and password.
+    """Authenticates users by name and password.
 
     Args:
-        users: who may connect.
-        anonymous: who a client without user and password is; None: it is refused.
+        users: the users who may connect.
+        anonymous: the user of clients without user name and password; None: they are refused.
     """
 
     concurrency = 1
-    """A flood of logins takes one core of the machine."""
+    """One check at a time, so that a flood of logins uses only one core."""
 
     def __init__(self, users: UserSource, anonymous: SecurityContext | None = None) -> None:
         self._source = users
@@ -28,20 +28,20 @@ class UserAuthenticator:
         self._verifier = PasswordVerifier()
 
     def load(self) -> None:
-        """Read the users; blocking.
+        """Load the users. Blocks.
 
         Raises:
-            ConfigurationException: they cannot be read.
+            ConfigurationException: they cannot be loaded.
         """
         self._users = self._source.load()
 
     def anonymous(self, credentials: Credentials) -> SecurityContext | None:
-        """Return who a client without user and password is."""
+        """Return the user of a client without user name and password."""
         has_none = credentials.user_name is None and credentials.password is None
         return self._anonymous if has_none else None
 
     def is_quick(self, credentials: Credentials) -> bool:
-        """Whether no file is read and no hash is compared."""
+        """Return whether no file is read and no hash is compared."""
         if self._source.reloads:
             return False
         user = self._user(credentials)
@@ -52,7 +52,7 @@ class UserAuthenticator:
         )
 
     def authenticate(self, credentials: Credentials) -> SecurityContext | None:
-        """Return the user whose name and password a client has given, or None."""
+        """Return the user with the client's name and password, or None."""
         if self._source.reloads:
             self.load()
         user, password = self._user(credentials), credentials.password or ""

@@ -1,4 +1,4 @@
-"""Where users, their passwords and groups come from. (activemq-edges SE1, SE3)"""
+"""Sources of users with their passwords and groups. (activemq-edges SE1, SE3)"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user; `password` is the text or a scrypt hash."""
+    """A user; `password` is plain text or a scrypt hash."""
 
     name: str
     password: str = field(repr=False)
@@ -38,7 +38,7 @@ class User:
 
 
 class UserTable:
-    """All users at one time, by name."""
+    """A snapshot of all users, by name."""
 
     def __init__(self, users: Iterable[User] = ()) -> None:
         self.by_name = {user.name: user for user in users}
@@ -46,22 +46,22 @@ class UserTable:
 
 
 class UserSource(Protocol):
-    """Something that knows users."""
+    """A source of users."""
 
     @property
     def reloads(self) -> bool:
-        """Whether `load` may return other users later, and is to be called for each login."""
+        """Whether `load` may return other users later, and must be called for each login."""
 
     def load(self) -> UserTable:
         """Return the users; blocking.
 
         Raises:
-            ConfigurationException: they cannot be read, and never could.
+            ConfigurationException: they cannot be read, and have never been read.
         """
 
 
 class FixedUsers:
-    """Users that the configuration has."""
+    """The users of the configuration."""
 
     def __init__(self, users: Iterable[User]) -> None:
         self._users = UserTable(users)
@@ -74,19 +74,19 @@ class FixedUsers:
 
 
 Check = Callable[[Path, str, str], str]
-"""Returns the value of a user in a file, or raises ConfigurationException."""
+"""Converts a user's value from a file, or raises ConfigurationException."""
 
 
 class GroupedFiles:
-    """Two files of ActiveMQ: a value for each user, and `group=user1,user2`. (activemq-edges SE3)
+    """A pair of ActiveMQ's files: a value per user, and `group=user1,user2`. (activemq-edges SE3)
 
-    May be used by several threads.
+    It is thread-safe.
 
     Args:
-        users_file: the values.
-        groups_file: the groups.
-        check: makes a value of what the file has.
-        reloads: whether changes of the files count at once, as with ActiveMQ's `reload=true`.
+        users_file: the file of values.
+        groups_file: the file of groups.
+        check: converts a value from the file.
+        reloads: whether changes of the files take effect at once, as with ActiveMQ's `reload=true`.
     """
 
     def __init__(self, users_file: Path, groups_file: Path, check: Check, *, reloads: bool) -> None:
@@ -98,13 +98,13 @@ class GroupedFiles:
         self._lock = Lock()
 
     def load(self) -> tuple[dict[str, str], dict[str, frozenset[str]]]:
-        """Return the values by user, and the groups by user; blocking.
+        """Return the values by user, and the groups by user. Blocks.
 
-        They are the same objects until a file has changed. Once they were read, a file that has
-        become unreadable is logged, and changes nothing.
+        They are the same objects until a file has changed. If a file becomes unreadable later, that
+        is logged, and the last contents are returned.
 
         Raises:
-            ConfigurationException: a file cannot be read, or has a value that cannot be used.
+            ConfigurationException: a file cannot be read, or contains an invalid value.
         """
         with self._lock:
             found = self._found
@@ -141,9 +141,9 @@ class PropertiesUsers:
     """ActiveMQ's files: `user=password`, and `group=user1,user2`. (activemq-edges SE3)
 
     Args:
-        users_file: the passwords.
-        groups_file: the groups.
-        reloads: whether changes of the files count at once, as with ActiveMQ's `reload=true`.
+        users_file: the file of passwords.
+        groups_file: the file of groups.
+        reloads: whether changes of the files take effect at once, as with ActiveMQ's `reload=true`.
     """
 
     def __init__(self, users_file: Path, groups_file: Path, *, reloads: bool) -> None:
@@ -153,7 +153,7 @@ class PropertiesUsers:
         self._users = UserTable()
 
     def load(self) -> UserTable:
-        """Return the users; blocking. Raises as `GroupedFiles.load`."""
+        """Return the users. Blocks and raises as `GroupedFiles.load`."""
         found = self._files.load()
         if found is not self._read:
             passwords, groups = found
@@ -185,5 +185,5 @@ def _checked(path: Path, name: str, password: str) -> str:
 
 
 def group_names(text: str) -> frozenset[str]:
-    """Return the names in a list separated by commas."""
+    """Return the names in a comma-separated list."""
     return frozenset(name for part in text.split(",") if (name := part.strip()))

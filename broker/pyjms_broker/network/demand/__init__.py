@@ -1,1 +1,1 @@
-"""What consumers of a remote broker want of this one, and the subscriptions that follow from it."""
+"""Demand of a remote broker's consumers, and the local subscriptions that serve it."""

@@ -1,8 +1,8 @@
-"""The durable subscriptions that two brokers tell each other when a bridge has connected them.
+"""The exchange of lists of durable subscriptions when a bridge connects two brokers.
 
-Without it a bridge learns of a remote durable subscription from its consumer only: not of one that
-was made while there was no connection and has no consumer, nor that one was deleted meanwhile.
-(ActiveMQ syncDurableSubs; BrokerSubscriptionInfo)
+Without it, a bridge learns of a remote durable subscription only through its consumer. It does not
+learn of subscriptions without a consumer that were created, or of subscriptions that were deleted,
+while there was no connection. (ActiveMQ syncDurableSubs; BrokerSubscriptionInfo)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MAXIMUM_DURABLES", "durable_subscriptions"]
 
 MAXIMUM_DURABLES = 10_000
-"""Subscriptions that one command lists; ActiveMQ has no limit."""
+"""The maximum number of subscriptions in one command; ActiveMQ has no limit."""
 
 
 def durable_subscriptions(

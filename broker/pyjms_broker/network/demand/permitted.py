@@ -1,4 +1,4 @@
-"""Which destinations a network connector forwards. (activemq-edges NW2)"""
+"""The destinations that a network connector forwards. (activemq-edges NW2)"""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _WORD = {True: "Topic", False: "Queue"}
 
 
 class PermittedDestinations:
-    """What is forwarded: exclusion first, then static, then dynamic inclusion, else everything."""
+    """Forwarded destinations: exclusion, then static and dynamic inclusion, by default all."""
 
     def __init__(self, attributes: NetworkConnectorAttributes) -> None:
         self._attributes = attributes
 
     def includes(self, destination: Destination) -> bool:
-        """Whether messages of a destination are forwarded; of a composite: of all members."""
+        """Return whether a destination, or every member of a composite, is forwarded."""
         return all(map(self._includes, destination.composite_destinations))
 
     def _includes(self, destination: Destination) -> bool:
@@ -42,9 +42,10 @@ def _any_matches(patterns: Iterable[Destination], destination: Destination) -> b
 
 
 def advisory_topic(attributes: NetworkConnectorAttributes) -> Topic:
-    """Return the topics whose advisories tell of the remote consumers.
+    """Return the topics of the advisories about remote consumers.
 
-    Those of temporary destinations come first, so that a destination is known before its consumer.
+    Those of temporary destinations come first, so that a destination is known before its
+    consumers.
     """
     names = attributes.destination_filter
     if not names:

@@ -1,4 +1,4 @@
-"""What one bridge subscribes to at its own broker, as the remote broker's consumers come and go.
+"""The subscriptions of one bridge at the local broker, which follow the remote consumers.
 
 (activemq-edges NW2, NW3, NW7, NW8)
 """
@@ -34,18 +34,18 @@ __all__ = ["MAXIMUM_CONSUMERS", "Between", "BridgeSubscriptions", "durable_name"
 logger = get_logger(__name__)
 
 MAXIMUM_CONSUMERS: Final = 100_000
-"""Consumers, and durable subscriptions of a topic, that a remote broker may report.
+"""The maximum number of consumers, and of a topic's durable subscriptions, of a remote broker.
 
-Anybody may introduce himself as a broker. ActiveMQ has no limit.
+Any client can pretend to be a broker. ActiveMQ has no limit.
 """
 _MAXIMUM_PATTERNS: Final = 1000
-"""Subscriptions to patterns and composites: each new consumer is compared with all of them."""
+"""The maximum number of patterns and composites, with which each new consumer is compared."""
 _PRIORITIES = (-128, 127)
 _DURABLE_PREFIX: Final = "NC-DS_"
 
 
 class Between(NamedTuple):
-    """Which brokers a bridge connects."""
+    """The brokers that a bridge connects."""
 
     local_name: str
     local_id: BrokerId
@@ -53,7 +53,7 @@ class Between(NamedTuple):
 
 
 def durable_name(local_name: str, destination: Destination) -> str:
-    """Return the name of the durable subscription for all remote ones of a topic."""
+    """Return the name of the durable subscription that serves all remote ones of a topic."""
     return f"{_DURABLE_PREFIX}{local_name}_{destination.physical_name}"
 
 
@@ -77,12 +77,12 @@ class BridgeSubscriptions:
         self._patterns: dict[Demand, None] = {}
         self._by_remote: dict[ConsumerId, Demand] = {}
         self._suppressed: dict[ConsumerId, ConsumerInfo] = {}
-        """Remote consumers that another bridge serves."""
+        """Remote consumers that are served by another bridge."""
         self._has_warned = False
         table.join(self)
 
     def of_consumer(self, local_id: ConsumerId | None) -> Demand | None:
-        """Return the subscription with this consumer id at the local broker."""
+        """Return the subscription with this local consumer id."""
         return self._by_local.get(local_id)
 
     def all(self) -> list[Demand]:
@@ -90,7 +90,7 @@ class BridgeSubscriptions:
         return list(self._by_local.values())
 
     def close(self) -> None:
-        """Forget everything: the bridge ends, and its subscriptions with its connection."""
+        """Drop everything: the bridge ends, and its subscriptions end with its connection."""
         self._by_local.clear()
         self._by_destination.clear()
         self._patterns.clear()
@@ -100,7 +100,7 @@ class BridgeSubscriptions:
 
     # remote consumers
     def consumer_added(self, info: ConsumerInfo) -> None:
-        """Subscribe for a remote consumer, unless it is not to be served by this bridge."""
+        """Subscribe for a remote consumer, if this bridge should serve it."""
         consumer_id = info.consumer_id
         if consumer_id is None or consumer_id in self._by_remote or not self._is_wanted(info):
             return
@@ -129,7 +129,7 @@ class BridgeSubscriptions:
             self._by_remote[each] = demand
 
     def consumer_removed(self, consumer_id: ConsumerId) -> None:
-        """End the subscription for a remote consumer, if it served that one alone."""
+        """Remove a remote consumer, ending the subscription if it serves no other one."""
         self._suppressed.pop(consumer_id, None)
         demand = self._by_remote.pop(consumer_id, None)
         if demand is None:
@@ -140,7 +140,7 @@ class BridgeSubscriptions:
             self._unsubscribe(demand)
 
     def subscription_removed(self, info: RemoveSubscriptionInfo) -> None:
-        """Delete the durable subscription for a remote one that was deleted, if it was the last."""
+        """Remove a deleted remote durable subscription; with the last, delete the local one."""
         key = (info.client_id, info.subscription_name)
         for demand in self.all():
             if key in demand.durables:
@@ -150,7 +150,7 @@ class BridgeSubscriptions:
                     self._unsubscribe(demand)
 
     def synchronize(self, listed: BrokerSubscriptionInfo) -> None:
-        """Subscribe for the durable subscriptions that the remote broker has, and no others."""
+        """Serve exactly the durable subscriptions that the remote broker has listed."""
         known: set[DurableKey] = set()
         for info in (listed.subscription_infos or [])[:MAXIMUM_DURABLES]:
             if info is None or info.subscription_name is None or self._is_own_bridge(info):
@@ -167,9 +167,9 @@ class BridgeSubscriptions:
                     self._unsubscribe(demand)
 
     def _is_own_bridge(self, info: ConsumerInfo) -> bool:
-        """Whether a remote subscription is that of the bridge in the other direction, or too far.
+        """Return whether a remote subscription is the reverse bridge's, or too far away.
 
-        The subscription of a bridge stands for those of a broker that is one hop further.
+        A bridge's subscription represents those of a broker that is one hop further away.
         """
         name, token = info.subscription_name or "", self._attributes.client_id_token
         if not name.startswith(_DURABLE_PREFIX):
@@ -179,7 +179,7 @@ class BridgeSubscriptions:
         return from_here in (info.client_id or "") or 0 <= hops <= 1
 
     def add_static(self, destination: Destination, subscription_name: str | None = None) -> None:
-        """Subscribe whether or not there are remote consumers."""
+        """Subscribe regardless of remote consumers."""
         if not self._permitted.includes(destination):
             return
         if self._by_destination.get(destination):
@@ -213,7 +213,7 @@ class BridgeSubscriptions:
         )
 
     def _is_exceeded(self, count: int, limit: int) -> bool:
-        """Whether one more is too many; that is logged once."""
+        """Return whether the limit is reached, which is logged once."""
         if count < limit:
             return False
         if not self._has_warned:
@@ -236,7 +236,7 @@ class BridgeSubscriptions:
         )
 
     def _joins(self, info: ConsumerInfo, consumer_id: ConsumerId) -> bool:
-        """Let a conduit that exists serve the consumer, too; return whether there is one."""
+        """Add the consumer to an existing conduit; return whether there is one."""
         if not self._is_conduit(info):
             return False
         own = self._by_destination.get(info.destination, {}) if info.destination else {}
@@ -264,10 +264,10 @@ class BridgeSubscriptions:
         return (demand.is_durable or not is_nearer) and matches(known, info.destination)
 
     def _replaced_by(self, demand: Demand) -> list[Demand]:
-        """Return conduits of the same destination that the new one makes superfluous.
+        """Return the conduits of the same destination that the new one replaces.
 
-        A durable subscription gets what another one would; a nearer consumer says a shorter path
-        to other brokers.
+        A durable subscription also gets another conduit's messages; a nearer consumer has a shorter
+        path to other brokers.
         """
         if not demand.can_be_conduit:
             return []
@@ -282,7 +282,10 @@ class BridgeSubscriptions:
 
     # suppression
     def _is_served_elsewhere(self, demand: Demand) -> bool:
-        """Whether another bridge serves the consumer at least as well; one that does not ends."""
+        """Return whether another bridge serves the consumer at least as well.
+
+        Subscriptions of other bridges that serve it less well end.
+        """
         destination = demand.local.destination
         assert destination is not None
         if not (
@@ -355,7 +358,7 @@ class BridgeSubscriptions:
         self.confirmed(demand)
 
     def confirmed(self, demand: Demand) -> None:
-        """End a subscription that is to end, if nothing is unconfirmed any more."""
+        """End a closing subscription once it has no unconfirmed messages."""
         if not demand.is_closing or demand.unconfirmed or not self._forget(demand):
             return
         self._local.try_request(RemoveInfo(demand.local.consumer_id, LAST_DELIVERED_UNSET), _ignore)

@@ -1,8 +1,8 @@
-"""The local subscriptions of bridges, each of which stands for consumers of a remote broker.
+"""The local subscriptions of bridges, each of which represents consumers of a remote broker.
 
 A subscription that serves several remote consumers is called a conduit: the remote broker then
-counts as one consumer here. Topics always have one, since the remote broker gives each message to
-all of its subscribers by itself. (activemq-edges NW2, NW3, NW7, NW8)
+counts as one local consumer. Topics always have one, because the remote broker itself dispatches
+each message to all its subscribers. (activemq-edges NW2, NW3, NW7, NW8)
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 __all__ = ["Demand", "DemandOwner", "DemandTable", "DurableKey"]
 
 DurableKey: TypeAlias = tuple[str | None, str | None]
-"""Client id and name of a remote durable subscription."""
+"""The client id and name of a remote durable subscription."""
 
 
 class DemandOwner(Protocol):
-    """The bridge that has made a subscription."""
+    """The bridge that has created a subscription."""
 
     def drop(self, demand: Demand) -> None:
-        """End a subscription: another one serves its consumers."""
+        """End a subscription whose consumers another one serves."""
 
     def reconsider(self) -> None:
-        """Subscribe for remote consumers that were left to another bridge's subscription."""
+        """Reconsider remote consumers that another bridge's subscription has served."""
 
 
 class Demand:
-    """One local subscription.
+    """One local subscription of a bridge.
 
     Args:
         owner: the bridge.
-        local: the subscription, as the broker gets it.
-        is_static: whether it exists without remote consumers.
+        local: the subscription's ConsumerInfo for the local broker.
+        is_static: whether it exists even without remote consumers.
         can_be_conduit: whether further consumers of its destination may share it.
     """
 
@@ -49,19 +49,19 @@ class Demand:
         self.durables: set[DurableKey] = set()
         """The remote durable subscriptions."""
         self.unconfirmed = 0
-        """Messages that were sent on and are not acknowledged here yet."""
+        """The number of forwarded messages that are not acknowledged locally yet."""
         self.is_closing = False
-        """Whether it ends once nothing is unconfirmed, and sends nothing on meanwhile."""
+        """Whether it forwards nothing more, and ends once no message is unconfirmed."""
         self.is_deleted = False
-        """Whether a durable subscription is deleted then."""
+        """Whether the durable subscription is deleted at that time."""
 
     @property
     def is_durable(self) -> bool:
-        """Whether it is a durable subscription of the local broker, too."""
+        """Whether it is also a durable subscription at the local broker."""
         return self.local.subscription_name is not None
 
     def take_over(self, other: Demand) -> None:
-        """Serve the consumers of another subscription, too."""
+        """Also serve the consumers of another subscription."""
         self.consumers.update(other.consumers)
         self.durables |= other.durables
         self.is_static |= other.is_static
@@ -76,11 +76,11 @@ class DemandTable:
         self._owners: set[DemandOwner] = set()
 
     def join(self, owner: DemandOwner) -> None:
-        """Tell a bridge of subscriptions that have ended."""
+        """Notify a bridge when subscriptions of other bridges end."""
         self._owners.add(owner)
 
     def leave(self, owner: DemandOwner) -> None:
-        """Forget a bridge and its subscriptions."""
+        """Remove a bridge and its subscriptions."""
         self._owners.discard(owner)
         left = {demand for demand in self._demands if demand.owner is owner}
         for demand in left:
@@ -89,19 +89,19 @@ class DemandTable:
             self._reconsider(owner)
 
     def add(self, demand: Demand) -> None:
-        """Record a subscription."""
+        """Add a subscription."""
         self._demands.add(demand)
         for each in demand.local.network_consumer_path or ():
             self._by_consumer.setdefault(each, set()).add(demand)
 
     def remove(self, demand: Demand) -> None:
-        """Forget a subscription that has ended."""
+        """Remove a subscription that has ended."""
         if demand in self._demands:
             self._discard(demand)
             self._reconsider(demand.owner)
 
     def serving(self, candidate: Demand) -> list[Demand]:
-        """Return the subscriptions of other bridges that serve the consumer of a new one."""
+        """Return the subscriptions of other bridges that serve the candidate's consumer."""
         found = {
             demand: None
             for each in candidate.local.network_consumer_path or ()

@@ -1,8 +1,8 @@
-"""Remote consumers that virtual destinations feed: they count as consumers of these, too.
+"""Remote consumers fed by virtual destinations, which also count as consumers of these.
 
-The remote broker reports such a consumer twice, with the same id: as consumer of its queue, and, if
-it has `use_virtual_dest_subs`, as consumer of the virtual destination. The two are told apart here
-by the topic of the advisory. (ActiveMQ useVirtualDestSubs)
+The remote broker reports such a consumer twice, with the same id: as a consumer of its queue and,
+with `use_virtual_dest_subs`, as a consumer of the virtual destination. The topic of the advisory
+distinguishes the two. (ActiveMQ useVirtualDestSubs)
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _MARK: Final = "virtual:"
 
 
 def is_about_virtual_destinations(topic: Destination | None) -> bool:
-    """Whether advisories on `topic` are about consumers that virtual destinations feed."""
+    """Return whether advisories on `topic` concern consumers fed by virtual destinations."""
     return topic is not None and topic.physical_name.startswith(VIRTUAL_CONSUMER_PREFIX)
 
 
 def virtual_id(consumer_id: ConsumerId) -> ConsumerId:
-    """Return the id of a consumer as one of a virtual destination."""
+    """Return the id of a consumer in its role as consumer of a virtual destination."""
     connection = f"{_MARK}{consumer_id.connection_id or ''}"
     return ConsumerId(connection, consumer_id.session_id, consumer_id.value)
 
 
 def for_virtual(info: ConsumerInfo) -> ConsumerInfo:
-    """Return a consumer as one of a virtual destination, which is never durable."""
+    """Return the info of a consumer of a virtual destination, which is never durable."""
     copy = copy_command(info)
     copy.consumer_id = None if info.consumer_id is None else virtual_id(info.consumer_id)
     copy.subscription_name = None

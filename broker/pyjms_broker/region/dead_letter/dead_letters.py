@@ -59,8 +59,8 @@ def send_to_dead_letter_queue(
         return False
     try:
         copy = dead_letter(reference, target, cause, strategy.expiration)
-        copy.response_required = broker.store_capabilities.has_several_journals or _must_delay_response(
-            reference
+        copy.response_required = (
+            broker.store_capabilities.has_several_journals or _must_delay_response(reference)
         )
         stored = checked(
             broker.root.send(ProducerExchange(broker.context), copy), broker.root, "send"
