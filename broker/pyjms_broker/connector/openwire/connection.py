@@ -2,8 +2,7 @@
 
 How a command is handled. The transport calls `on_command` for every command, in the order of
 arrival, on the broker's event loop; nothing awaits. Acknowledgements without a response may be
-deferred to the end of their chunk (`deferred_acks`). A handler, selected by the command's type,
-returns
+deferred to the end of their chunk (`deferred_acks`). The handler for the command's type returns
 
 - `COMPLETED`: a Response is sent if the command requires one;
 - a Response: done, with a value;
