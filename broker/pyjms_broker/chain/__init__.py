@@ -1,1 +1,1 @@
-"""The built-in filters of the broker's chain, one behaviour each."""
+"""The built-in broker filters, with one behaviour each."""

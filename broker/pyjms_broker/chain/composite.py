@@ -1,4 +1,4 @@
-"""Composite destinations: a send or a producer on `a,b,c` becomes one for each member.
+"""Composite destinations: a send or a producer on `a,b,c` becomes one per member.
 
 Consumers are not split: one subscription matches several destinations. (activemq-broker B4)
 """
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["MAXIMUM_MEMBERS", "CompositeDestinationBroker", "members_of"]
 
 MAXIMUM_MEMBERS = 1000
-"""Members of one composite destination: bounds the work that one short command can cause."""
+"""The maximum number of members of a composite, which bounds the work of one short command."""
 
 
 class CompositeDestinationBroker(BrokerFilter):
-    """Splits sends and producers on composite destinations into one for each member."""
+    """Splits sends and producers on composite destinations into one per member."""
 
     def __init__(self, next_broker: Broker, region: RegionBroker) -> None:
         super().__init__(next_broker)

@@ -1,13 +1,13 @@
-"""Creates many destinations in several turns of the event loop, so that other clients are served.
+"""Creation of many destinations over several loop turns, so that other clients are served.
 
-One message can need a thousand new destinations: it is sent to a large composite, or to a virtual
+One message can need a thousand new destinations if it is sent to a large composite, or to a virtual
 destination that forwards to many. It waits until all of them exist and is then sent to all of them
-in one turn. So nobody sees it at some of its destinations only, and if one of them cannot be
-created, it is sent to none.
+in one turn. The send is therefore atomic for observers, and if one destination cannot be created,
+the message is sent to none.
 
-Meanwhile the broker reads nothing from its connection, so that later commands do not overtake it.
-Like a send that waits for space it is pending work of its transaction, and fails when its
-connection is closed. What the broker sends itself never waits.
+Meanwhile the broker reads nothing from the connection, so that later commands do not overtake the
+message. Like a send that waits for space, it is pending work of its transaction, and fails when its
+connection is closed. Messages sent by the broker itself never wait.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["CREATED_IN_ONE_TURN", "create_in_turns", "send_when_created"]
 
 CREATED_IN_ONE_TURN: Final = 16
-"""How many destinations are created before other clients are served: about 2 ms."""
+"""The number of destinations created before other clients are served: about 2 ms."""
 
 
 async def create_in_turns(
@@ -42,9 +42,9 @@ async def create_in_turns(
     destinations: Sequence[Destination],
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Create the destinations that do not exist, while `is_wanted()`.
+    """Create the destinations that do not exist, as long as `is_wanted()` is true.
 
-    Cancellable; what was created stays.
+    Cancellable; destinations that were created remain.
 
     Raises:
         JMSException: one cannot be created.
@@ -65,7 +65,7 @@ def send_when_created(
     destinations: Sequence[Destination],
     send: Callable[[], Completion],
 ) -> Completion:
-    """Call `send`, which sends `message` to `destinations`; later if many of them are missing."""
+    """Call `send`, which sends `message` to `destinations`, once they exist if many are missing."""
     connection = exchange.context.connection
     if connection is None or len(destinations) <= CREATED_IN_ONE_TURN:
         return send()
@@ -87,7 +87,7 @@ class _WaitingSend:
         self.transaction = exchange.transaction
         self.is_admitted = False
         self.completion = Completion()
-        """Done when the message is stored wherever it was sent to, or the send has failed."""
+        """Completed when the message is stored in all destinations, or the send has failed."""
         self._context = exchange.context
         self._send = send
         self._ended_waiting = Completion()
@@ -121,12 +121,12 @@ class _WaitingSend:
             self.transaction.pending_finished(self)
 
     def abort(self, error: Exception) -> None:
-        """Stop waiting: the send fails with `error`."""
+        """Stop waiting, and fail with `error`."""
         self._task.cancel()
         self._failed(error)
 
     def transaction_rolled_back(self) -> None:
-        """Stop waiting: the transaction was rolled back. A required response is an error."""
+        """Stop waiting, because of a rollback. A required response is an error response."""
         self._task.cancel()
         self._end_waiting()
         error = JMSException("The transaction was rolled back while destinations were created")

@@ -1,4 +1,4 @@
-"""Removes durable subscriptions that no consumer has used for too long. (activemq-broker T22)"""
+"""Removal of durable subscriptions that are inactive for too long. (activemq-broker T22)"""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ logger = get_logger(__name__)
 
 
 class OfflineSubscriptionsBroker(BrokerFilter):
-    """Looks every `period` seconds for subscriptions that are offline since `timeout` seconds.
+    """Checks every `period` seconds for subscriptions inactive for `timeout` seconds.
 
-    The time of a subscription that is offline at the broker's start begins there. Source: ActiveMQ
-    offlineDurableSubscriberTimeout, offlineDurableSubscriberTaskSchedule.
+    For a subscription that is inactive at the broker's start, the time begins at the start. Source:
+    ActiveMQ offlineDurableSubscriberTimeout, offlineDurableSubscriberTaskSchedule.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class OfflineSubscriptionsBroker(BrokerFilter):
     def remove_consumer(
         self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
     ) -> None:
-        """Note when a subscription loses its consumer."""
+        """Record the time when a subscription loses its consumer."""
         self.next.remove_consumer(context, info, last_delivered_sequence_id)
         if info.subscription_name is not None and context.client_id is not None:
             key = SubscriptionKey(context.client_id, info.subscription_name)
             self._offline_since[key] = _clock.now()
 
     def _note(self) -> None:
-        """Bring the times up to date: drop those in use or gone, begin those that are new."""
+        """Update the times: drop active and removed subscriptions, and add new inactive ones."""
         offline = {
             each.key
             for each in self._region.subscriptions.durable_subscriptions()
@@ -88,5 +88,5 @@ class OfflineSubscriptionsBroker(BrokerFilter):
         )
         try:
             await wait_for(region.root.remove_subscription(region.context, info))
-        except JMSException as error:  # such as: it is in use again
+        except JMSException as error:  # for example, it is active again
             logger.warning("Could not remove it: %s", error)

@@ -1,4 +1,4 @@
-"""The outermost filter, which refuses all calls after the broker was stopped.
+"""The outermost filter, which refuses all calls once the broker is stopped.
 
 (activemq-broker B2)
 """
@@ -15,16 +15,16 @@ __all__ = ["ErrorBroker", "StopGuard"]
 
 
 class ErrorBroker(Broker):
-    """Refuses every call, as a stopped broker does. Source: ActiveMQ ErrorBroker."""
+    """A stopped broker, which refuses every call. Source: ActiveMQ ErrorBroker."""
 
     @property
     def broker_name(self) -> str:
-        """Refused, as every call is."""
+        """Refused like every call."""
         self._refuse()
 
     @property
     def scheduler_support(self) -> bool:
-        """False."""
+        """Always False."""
         return False
 
     async def start(self) -> None:
@@ -35,7 +35,7 @@ class ErrorBroker(Broker):
 
     @property
     def authenticates_clients(self) -> bool:
-        return True  # nobody connects
+        return True  # nobody can connect
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise IllegalStateException("Broker has been stopped")
@@ -84,9 +84,10 @@ class ErrorBroker(Broker):
 
 
 class StopGuard(BrokerFilter):
-    """Passes all calls on until `stop` has run, and refuses them afterwards.
+    """Passes all calls on until it is stopped, and refuses them afterwards.
 
-    The outermost filter: a filter around it might have been connected past it (see BrokerFilter).
+    It must be the outermost filter: a filter around it might be wired to bypass it (see
+    BrokerFilter).
     """
 
     async def stop(self) -> None:

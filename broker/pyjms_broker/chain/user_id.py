@@ -1,4 +1,4 @@
-"""populateJMSXUserID: stamps each message with its sender. (activemq-broker B5)"""
+"""populateJMSXUserID: sets the sender's user id in each message. (activemq-broker B5)"""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["UserIDBroker"]
 class UserIDBroker(BrokerFilter):
     """Overwrites the user id of each message, so that clients cannot forge it.
 
-    It is the login name, or `of_principal` the name of the authenticated user: with client
-    certificates and mapped logins they differ.
+    It is the login name or, with `of_principal`, the name of the authenticated user; these differ
+    with client certificates and mapped logins.
     """
 
     def __init__(self, next_broker: Broker, *, of_principal: bool = False) -> None:

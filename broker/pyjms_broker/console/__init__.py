@@ -1,7 +1,7 @@
-"""The web console at /admin: pages on the management model, for operators with a browser.
+"""The web console at /admin: pages for operators, based on the management model.
 
-A part of the web server (`pyjms_broker.web`). Templates, one style sheet and two scripts, all
-served from here: no page needs another site. See docs/console.md.
+It is a part of the web site (`pyjms_broker.web`). Templates, one style sheet and two scripts are
+all served by the broker: no page needs another site. See docs/console.md.
 """
 
 from __future__ import annotations

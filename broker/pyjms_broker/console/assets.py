@@ -1,4 +1,4 @@
-"""The templates and the files that pages load, read once: nothing reads a disk per request."""
+"""Templates and static files of the pages, which are read only once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _VERSION: Final = sha256(b"".join(_ASSETS[name] for name in sorted(_ASSETS))).he
 
 
 def asset_version() -> str:
-    """Return what changes with the files: a part of their URLs, so that browsers may keep them."""
+    """Return the version in the files' URLs, which changes with the files, for browsers' caches."""
     return _VERSION
 
 

@@ -1,4 +1,4 @@
-"""Charts of rates as SVG: numbers for attributes, no style and no script."""
+"""Charts of rates as SVG attributes, without styles and scripts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Chart:
     """A chart of two lines.
 
     Args:
-        width: in the SVG's units, as `height`.
-        enqueued: the points of the line, as in the attribute `points` of a polyline.
-        dequeued: the other line.
-        peak: the rate at the upper edge, in messages a second.
+        width: the width in SVG units, like `height`.
+        enqueued: the attribute `points` of the polyline.
+        dequeued: the attribute `points` of the other polyline.
+        peak: the rate at the upper edge in messages per second.
         label: the latest rates in words.
     """
 
@@ -31,7 +31,7 @@ class Chart:
 
 
 def rate_text(rate: float) -> str:
-    """Return a rate with as many digits as it deserves."""
+    """Return a rate with an appropriate number of digits."""
     return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}"
 
 

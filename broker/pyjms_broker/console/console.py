@@ -1,4 +1,4 @@
-"""The console of one web server: what its pages share."""
+"""The shared state of a console's pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Console"]
 
 
 class Console:
-    """What the pages of one console share. Belongs to the broker's event loop.
+    """The shared state of one console's pages. Use it on the broker's event loop.
 
     Args:
         web: the web server's context.
@@ -34,29 +34,29 @@ class Console:
 
     @property
     def management(self) -> Management:
-        """The views of everything in the broker."""
+        """The management views of the broker."""
         return self.web.management
 
     @property
     def tree(self) -> ManagementContext:
-        """What the views share: the region, and names."""
+        """The context of the views: region broker and names."""
         return self.web.management.context
 
     def may_change(self, request: Request) -> bool:
-        """Whether the user may do more than read."""
+        """Return whether the user may make changes."""
         return self.web.user(request).may(Access.ADMINISTRATOR)
 
     def page(
         self, request: Request, template: str, /, *, status: int = 200, **values: Any
     ) -> Response:
-        """Return a page with the values of its template, or only the part that is live."""
+        """Render a page's template with values, or only its live part."""
         only_live = request.headers.get("hx-request") == "true"
         return render(
             template, {**self._common(request), **values}, only_live=only_live, status=status
         )
 
     def error_page(self, request: Request, text: str, hint: str | None, status: int) -> Response:
-        """Return a page that says what is wrong, where, and what to do."""
+        """Return a page that describes an error: what is wrong, where, what to do."""
         notice = Notice(text, hint or "", is_error=True)
         return render(
             "error.html",
@@ -65,7 +65,7 @@ class Console:
         )
 
     def redirect(self, request: Request, page: str, notice: Notice) -> Response:
-        """Send the browser to a page that shows a notice."""
+        """Redirect the browser to a page that shows a notice."""
         key = self._notices.add(self.web.user(request).name, notice)
         separator = "&" if "?" in page else "?"
         return RedirectResponse(f"{BASE}/{page}{separator}{urlencode({'notice': key})}", 303)
@@ -90,7 +90,7 @@ class Console:
 
 
 def _without_notice(request: Request) -> str:
-    """Return the page and its query as forms send it back, to return here after an action."""
+    """Return the page and its query, to which forms return after an action."""
     query = [
         (name, value) for name, value in request.query_params.multi_items() if name != "notice"
     ]

@@ -1,6 +1,6 @@
-"""Results of actions that the next page shows once.
+"""Results of actions, which the next page shows once.
 
-The page's URL has a random id and not the text, so that no link can put words into the console.
+The page's URL contains a random id instead of the text, so that no link can inject text.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _MOST: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What an action has done, or why it has failed.
+    """The result of an action, or the reason for its failure.
 
     Args:
         text: what was done, or what is wrong and where.
-        hint: what to do; empty if there is nothing to do.
+        hint: what to do; may be empty.
         is_error: whether the action has failed.
     """
 
@@ -31,13 +31,13 @@ class Notice:
 
 
 class Notices:
-    """The notices that no page has shown yet; beyond 200 the oldest are dropped."""
+    """The notices that have not been shown yet; beyond 200, the oldest are dropped."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, tuple[str, Notice]] = OrderedDict()
 
     def add(self, user: str, notice: Notice) -> str:
-        """Keep a notice for a user; return its id."""
+        """Store a notice for a user and return its id."""
         key = secrets.token_urlsafe(12)
         self._kept[key] = (user, notice)
         while len(self._kept) > _MOST:
@@ -45,7 +45,7 @@ class Notices:
         return key
 
     def take(self, user: str, key: str | None) -> Notice | None:
-        """Return a user's notice and forget it; None: it is unknown, or another user's."""
+        """Remove and return a user's notice; None if it is unknown or another user's."""
         owner, notice = self._kept.get(key or "", ("", None))
         if key is None or notice is None or owner != user:
             return None

@@ -1,7 +1,7 @@
-"""Pages made of templates, with the headers that keep foreign scripts out.
+"""Rendering of templates, with headers that exclude foreign scripts.
 
-What clients send to the broker (bodies, properties, client ids, names) is on these pages: templates
-escape everything, and the policy in the headers lets no script run but the console's own files.
+The pages contain untrusted data of clients (bodies, properties, client ids, names). Templates
+escape everything, and the policy in the headers permits only the console's script files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEADERS: Final = {"content-security-policy": SECURITY_POLICY, "cache-control": 
 
 
 def link(page: str, /, **query: object) -> str:
-    """Return the URL of a page; empty values and False are left out."""
+    """Return the URL of a page, omitting empty values and False."""
     given = {name: value for name, value in query.items() if value not in ("", None, False)}
     given = {name: 1 if value is True else value for name, value in given.items()}
     return f"{BASE}/{page}" + (f"?{urlencode(given)}" if given else "")
@@ -65,7 +65,7 @@ _ENVIRONMENT: Final = _environment()
 def render(
     template: str, values: Mapping[str, Any], *, only_live: bool = False, status: int = 200
 ) -> HTMLResponse:
-    """Return a page; `only_live`: its part that is loaded again while the page is open."""
+    """Render a page; `only_live`: only the part that is reloaded while the page is open."""
     found = _ENVIRONMENT.get_template(template)
     if only_live:
         text = "".join(found.blocks["live"](found.new_context(dict(values))))

@@ -20,7 +20,7 @@ from pyjms_broker.management.model import View
 __all__ = ["DEFAULTS", "MOST_MESSAGES", "send_messages"]
 
 MOST_MESSAGES: Final = 1000
-"""Messages that one form may send."""
+"""The maximum number of messages that one form may send."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "destination": "",
@@ -42,7 +42,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "properties": "",
     "body": "",
 }
-"""The fields with what an empty form shows."""
+"""The fields with their values in an empty form."""
 
 _TEXTS: Final = {
     "correlation_id": "JMSCorrelationID",
@@ -78,13 +78,13 @@ _TYPES: Final[Mapping[str, Callable[[str], object]]] = {
 
 
 async def send_messages(management: Management, form: Mapping[str, str]) -> tuple[int, str]:
-    """Send what the form describes; return how many messages, and the id of the last one.
+    """Send the form's messages; return their number and the id of the last one.
 
-    Returns once they are stored. A cancellation stops between two messages.
+    It returns once they are stored. A cancellation takes effect between two messages.
 
     Raises:
-        MessageFormatException: a field cannot be used; it names the field.
-        JMSException: the broker has refused a message; those before it were sent.
+        MessageFormatException: a field, which the message names, is invalid.
+        JMSException: the broker refused a message; those before it were sent.
     """
     kind = "topic" if form.get("type") == "topic" else "queue"
     name = form.get("destination", "").strip()

@@ -1,4 +1,4 @@
-"""The console's routes, and what happens when a page fails."""
+"""The console's routes, and the handling of pages' errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _PAGES: Final[dict[tuple[str, str], _Page]] = {
     ("POST", "/login"): login.log_in,
     ("POST", "/logout"): login.log_out,
 }
-"""By method and path below /admin."""
+"""The pages by method and path below /admin."""
 
 _STATUS: Final = (
     (JMSSecurityException, 403),
@@ -57,7 +57,7 @@ _STATUS: Final = (
 
 
 def console_routes(context: WebContext) -> list[BaseRoute]:
-    """Return the routes of the console, and have browsers log in on its page.
+    """Return the routes of the console, and set its login page for browsers.
 
     (docs/extending.md, "A part of the web site")
     """

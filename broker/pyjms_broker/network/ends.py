@@ -80,7 +80,7 @@ class BridgeEnd:
         """Log in, and open the session and the producer.
 
         Raises:
-            JMSException: the broker refuses it, or does not answer.
+            JMSException: the broker refuses that, or does not respond.
         """
         self.client_id = client_id
         info = commands.ConnectionInfo(self.connection_id, client_id, password, user_name)
@@ -95,7 +95,7 @@ class BridgeEnd:
         """Send a command and wait for its response, which a duplex connection does not have.
 
         Raises:
-            JMSException: the broker refuses it, or does not answer.
+            JMSException: the broker refuses that, or does not respond.
         """
         if self._is_duplex:
             self.transport.oneway(command)  # a refusal arrives as a ConnectionError

@@ -80,7 +80,7 @@ class UDPTraceBrokerPlugin:
         return host, port
 
     def prepare(self, opened: socket.socket) -> None:
-        """Set the options of the socket."""
+        """Set the socket's options."""
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, int(self.broadcast))
 
     def install_plugin(self, broker: Broker) -> Broker:
@@ -120,7 +120,7 @@ class MulticastTraceBrokerPlugin(UDPTraceBrokerPlugin):
             )
 
     def prepare(self, opened: socket.socket) -> None:
-        """Set the options of the socket."""
+        """Set the socket's options."""
         super().prepare(opened)
         opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, self.time_to_live)
 

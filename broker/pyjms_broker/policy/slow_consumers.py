@@ -58,7 +58,7 @@ class SlowConsumerStrategy(Protocol):
         """Whether the consumer's connection is closed instead of the consumer."""
 
     def watch(self) -> SlowConsumerWatch:
-        """Return a new watch, for one broker."""
+        """Return a new watch for one broker."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class AbortSlowConsumerStrategy(AbortSlowConsumerAttributes):
     """
 
     def watch(self) -> SlowConsumerWatch:
-        """Return a new watch, for one broker."""
+        """Return a new watch for one broker."""
         return _SlowConsumerWatch(self)
 
 
@@ -122,7 +122,7 @@ class AbortSlowAckConsumerStrategy(AbortSlowAckConsumerAttributes):
     """
 
     def watch(self) -> SlowConsumerWatch:
-        """Return a new watch, for one broker."""
+        """Return a new watch for one broker."""
         return _SlowAckConsumerWatch(self)
 
 

@@ -1,8 +1,8 @@
-"""The broker's web server: starlette and uvicorn (extra `web`), in the broker's event loop.
+"""The broker's web server: starlette and uvicorn (extra `web`) on the broker's event loop.
 
-The server (`server`) knows no page of its own. Parts of the site are functions that return routes
-(`parts`); what they know of the broker and of the user is `WebContext` (`context`). Every request
-passes `gate` first: host, origin, login, right, limits. See docs/http.md.
+The server (`server`) has no pages itself. Parts of the site are functions that return routes
+(`parts`); they access the broker and the user through `WebContext` (`context`). Every request first
+passes `gate`, which checks host, origin, login, access right and limits. See docs/http.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Access", "WebConfiguration", "WebContext", "WebUser"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "WebContext":  # imports starlette, which a broker without a web server need not have
+    if name == "WebContext":  # imports starlette, which is optional without a web server
         from pyjms_broker.web.context import WebContext  # noqa: PLC0415
 
         return WebContext

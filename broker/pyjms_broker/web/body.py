@@ -1,4 +1,4 @@
-"""Limits of the body of a request: size and time."""
+"""Limits on the size and the arrival time of a request's body."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["limited"]
 
 
 def limited(request: HTTPConnection, receive: Receive, maximum: int, timeout: float) -> Receive:
-    """Return `receive` that refuses what is too large or arrives too slowly.
+    """Wrap `receive` so that it refuses a body that is too large or arrives too slowly.
 
     Args:
         request: the request.
-        receive: of ASGI.
-        maximum: size in bytes.
+        receive: the ASGI callable.
+        maximum: the maximum size in bytes.
         timeout: seconds for the whole body.
 
     Raises:
-        WebError: the request announces a body that is too large: status 413. What is returned
-            raises it, too, and status 408.
+        WebError: the request announces a body that is too large (status 413). The returned
+            callable also raises it, with status 413 or 408.
     """
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced[:20]) > maximum:
@@ -34,7 +34,7 @@ def limited(request: HTTPConnection, receive: Receive, maximum: int, timeout: fl
     async def receive_limited() -> Message:
         nonlocal received, complete
         if complete:
-            return await receive()  # waits until the client leaves
+            return await receive()  # waits until the client disconnects
         message: Message | None = None
         with _clock.timeout(max(deadline - _clock.now(), 0.001)):
             message = await receive()

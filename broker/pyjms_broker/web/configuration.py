@@ -1,4 +1,4 @@
-"""How the web server is configured: the keys of `web` in broker.yaml."""
+"""The configuration of the web server: the section `web` of broker.yaml."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class WebAttributes:
 
 @dataclass(frozen=True, kw_only=True)
 class WebConfiguration(WebAttributes):
-    """Everything that the web server is configured with (`BrokerService(web=...)`).
+    """The complete configuration of the web server (`BrokerService(web=...)`).
 
     Args:
         tls: certificate and key; None: no encryption.
-        parts: names of the parts of the site; None: those that come with the broker.
-        admin_groups: groups whose users may see and change everything.
-        reader_groups: groups whose users may see everything, message bodies included.
-        allowed_origins: pages of other sites that may use this one, `https://host:port`.
-        allowed_hosts: further names by which this machine's users reach a broker without users.
+        parts: the names of the site's parts; None: the built-in ones.
+        admin_groups: groups whose users may read and change everything.
+        reader_groups: groups whose users may read everything, including message bodies.
+        allowed_origins: origins of other sites whose pages may use this one, `https://host:port`.
+        allowed_hosts: additional host names of this machine for a broker without users.
     """
 
     tls: TlsOptions | None = None

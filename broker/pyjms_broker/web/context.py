@@ -1,4 +1,4 @@
-"""What a part of the site knows of the broker, of the user, and of the other parts."""
+"""The context of a part of the site: the broker, the user, and the other parts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["SESSION", "USER", "WebContext", "client_address"]
 
 USER: Final = "pyjms.user"
 SESSION: Final = "pyjms.session"
-"""Keys of a request's scope; the session is None when it ends with the request."""
+"""Keys of a request's scope; the session is None if it ends with the request."""
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class WebContext:
-    """What the parts of one web server share. Belongs to the broker's event loop.
+    """The state shared by the parts of one web server. Use it on the broker's event loop.
 
     Args:
         service: the broker service.
@@ -38,47 +38,47 @@ class WebContext:
         self.configuration = configuration
         self.sessions = Sessions(configuration.session_timeout)
         self.login_page: str | None = None
-        """Path that browsers without a login are sent to; None: they ask for user and password."""
+        """The path to which browsers are redirected for a login; None: HTTP Basic."""
         self.stopping = anyio.Event()
-        """Set when the broker stops: streams and long polls are to end."""
+        """Set when the broker stops, so that streams and long polls end."""
         self._paths: dict[str, tuple[Access, Access]] = {}
         self._on_stop: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def management(self) -> Management:
-        """The views of everything in the broker. See docs/management.md."""
+        """The management views of the broker. See docs/management.md."""
         return self.service.management
 
     def allow(self, path: str, access: Access, unsafe: Access | None = None) -> None:
-        """Set the rights for `path` and the paths below it; the longest matching path counts.
+        """Set the access for `path` and the paths below it; the longest matching path applies.
 
         Other paths need `READER` for GET and HEAD, and `ADMINISTRATOR` for all other methods.
 
         Args:
-            path: such as `/health`.
-            access: for GET and HEAD.
-            unsafe: for other methods; the same if it is left out.
+            path: the path, such as `/health`.
+            access: the access required for GET and HEAD.
+            unsafe: the access required for other methods; by default the same.
         """
         self._paths[path.rstrip("/")] = (access, access if unsafe is None else unsafe)
 
     def required(self, path: str, method: str) -> Access:
-        """Return who may send a request."""
+        """Return the access required for a request."""
         while path not in self._paths and path:
             path = path.rpartition("/")[0]
         safe, unsafe = self._paths.get(path, (Access.READER, Access.ADMINISTRATOR))
         return safe if method in _SAFE_METHODS else unsafe
 
     def user(self, request: HTTPConnection) -> WebUser:
-        """Return who sends a request."""
+        """Return the user who sends a request."""
         found = request.scope.get(USER, NOBODY)
         assert isinstance(found, WebUser)
         return found
 
     def require(self, request: HTTPConnection, access: Access) -> None:
-        """Check that the user has a right.
+        """Check that the user has the access.
 
         Raises:
-            JMSSecurityException: the user does not have it.
+            JMSSecurityException: the user does not.
         """
         user = self.user(request)
         if not user.may(access):
@@ -88,7 +88,7 @@ class WebContext:
             )
 
     def form_token(self, request: HTTPConnection) -> str:
-        """Return the token that the forms of a page must send back, with a session for it.
+        """Return the token that a page's forms must send back, creating a session if needed.
 
         Raises:
             IllegalStateException: nobody is logged in.
@@ -103,10 +103,10 @@ class WebContext:
         return session.form_token
 
     def check_form(self, request: HTTPConnection, token: object) -> None:
-        """Check the token that a form has sent. (activemq-edges W5)
+        """Check the token sent by a form. (activemq-edges W5)
 
         Raises:
-            WebError: it is not that of the user's session: status 403.
+            WebError: it is not the token of the user's session (status 403).
         """
         session = self._session(request)
         if session is None or not session.has_token(token if isinstance(token, str) else None):
@@ -117,10 +117,10 @@ class WebContext:
             )
 
     async def log_in(self, request: HTTPConnection, name: str, password: str) -> WebUser:
-        """Log in the user that a form names; the response sets the session's cookie.
+        """Log in with the data of a form; the response sets the session's cookie.
 
         Raises:
-            JMSSecurityException: there is no such user, or too many logins have failed.
+            JMSSecurityException: the login is wrong, or too many logins have failed.
         """
         address = client_address(request)
         user = await logged_in(self.service, self.configuration, name, password, address)
@@ -137,11 +137,11 @@ class WebContext:
             request.scope[SESSION] = None
 
     def on_stop(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Register `function` to be awaited when the web server stops, once no request runs."""
+        """Register `function` to be awaited when the web server stops, after all requests."""
         self._on_stop.append(function)
 
     async def close(self) -> None:
-        """Call what the parts have registered; for the server."""
+        """Await the functions registered with `on_stop`. Called by the server."""
         for function in self._on_stop:
             await function()
 
@@ -152,7 +152,7 @@ class WebContext:
 
 
 def client_address(request: HTTPConnection) -> str:
-    """Return where a request comes from, as connections of other connectors have it."""
+    """Return the client's address in the same form as for connections of other connectors."""
     client = request.client
     return "tcp://unknown:0" if client is None else f"tcp://{client.host}:{client.port}"
 

@@ -1,4 +1,4 @@
-"""Errors of requests, and the JSON that answers them: what, where, what to do."""
+"""Errors of requests, and their JSON responses: what is wrong, where, what to do."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["WebError", "error_response", "exception_handlers", "response_to"]
 
 
 class WebError(Exception):
-    """A request that is answered with an error.
+    """A request that gets an error response.
 
     Args:
-        status: of HTTP.
+        status: the HTTP status.
         message: what is wrong.
         hint: what to do.
-        headers: further headers of the response.
+        headers: additional headers of the response.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ def error_response(
     hint: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the JSON of an error: status, error, path and, where there is one, hint."""
+    """Return the JSON response for an error: status, error, path and, if given, hint."""
     content: dict[str, object] = {"status": status, "error": message, "path": path[:200]}
     if hint:
         content["hint"] = hint
@@ -65,7 +65,7 @@ _STATUS: Final[tuple[tuple[type[Exception], int], ...]] = (
     (JMSSecurityException, 403),
     (InstanceNotFoundException, 404),
     (ManagementException, 400),
-    (ConfigurationException, 400),  # options of a destination
+    (ConfigurationException, 400),  # raised for options of a destination
     (InvalidDestinationException, 400),
     (InvalidSelectorException, 400),
     (MessageFormatException, 400),
@@ -75,7 +75,7 @@ _STATUS: Final[tuple[tuple[type[Exception], int], ...]] = (
 
 
 def response_to(connection: HTTPConnection, error: Exception) -> Response:
-    """Return the response to an error; details of unexpected errors only go to the log (`gate`)."""
+    """Return the response to an error; unexpected errors are only described in the log (`gate`)."""
     path = str(connection.scope["path"])
     if isinstance(error, WebError):
         return error_response(path, error.status, error.message, error.hint, error.headers)
@@ -95,4 +95,4 @@ async def _answer(request: Request, error: Exception) -> Response:
 exception_handlers: Final = dict.fromkeys(
     (WebError, HTTPException, JMSException, Exception), _answer
 )
-"""For starlette."""
+"""The exception handlers for starlette."""

@@ -1,4 +1,4 @@
-"""What every request passes before a part of the site gets it: host, origin, login and right."""
+"""The check of every request before it reaches a part of the site."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Gate", "check_origin"]
 logger = get_logger(__name__)
 
 _NO_NAME: Final = "anybody without a login"
-"""In the audit log."""
+"""The user in the audit log if there is no login."""
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _HEADERS: Final = {
     "cache-control": "no-store",
@@ -36,15 +36,15 @@ _HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-"""Headers of all responses that do not set them."""
+"""Default headers of all responses."""
 
 
 class Gate:
-    """ASGI middleware around the whole site.
+    """ASGI middleware around the whole site, which checks host, origin, login and access.
 
     Args:
         app: the site.
-        context: says who may do what.
+        context: the context, with the required access of paths.
     """
 
     def __init__(self, app: ASGIApp, context: WebContext) -> None:
@@ -73,11 +73,11 @@ class Gate:
                     await self._app(scope, receive, completed)
         except ClientDisconnect:
             logger.debug("The client has left: %s", scope["path"])
-        except Exception:  # the site has answered with status 500
+        except Exception:  # the site has already responded with status 500
             logger.exception("The request %s has failed", scope["path"][:200])
 
     async def _admit(self, request: HTTPConnection) -> None:
-        """Find out who sends the request, and check that the user may."""
+        """Authenticate the user and check the user's access."""
         context = self._context
         method, path = request.scope["method"], request.scope["path"]
         required = context.required(path, method)
@@ -121,13 +121,13 @@ class Gate:
         if page is not None and is_page and request.scope["method"] in _SAFE:
             return RedirectResponse(f"{page}?next={quote(request.scope['path'])}", 303)
         response = response_to(request, error)
-        if request.headers.get("x-requested-with") != "XMLHttpRequest":  # it shows its own message
+        if request.headers.get("x-requested-with") != "XMLHttpRequest":  # scripts show the error
             response.headers["www-authenticate"] = 'Basic realm="pyjms", charset="UTF-8"'
         return response
 
 
 _OPERATOR: Final = WebUser("", frozenset(), Access.ADMINISTRATOR)
-"""Everybody who reaches a broker without users."""
+"""The user of all requests if the broker has no users."""
 
 
 def _cookie(request: HTTPConnection) -> str | None:
@@ -142,14 +142,15 @@ def _cookie(request: HTTPConnection) -> str | None:
 
 
 def _host(request: HTTPConnection) -> str:
-    """Return host and port as the client has them in its URL."""
+    """Return the host and port in the client's URL."""
     return request.headers.get("host", "")
 
 
 def _check_host(request: HTTPConnection, context: WebContext) -> None:
-    """Check that a page of the Internet has not given its own name to this machine.
+    """Check that the host name is not one that a foreign page has given to this machine.
 
-    Such a page would be of the same origin as this site, and there is no login to protect it.
+    Such a page would have the same origin as this site (DNS rebinding), and without users there is
+    no login to protect the site.
 
     Raises:
         WebError: the name in the URL is not this machine's.
@@ -173,10 +174,10 @@ def _check_host(request: HTTPConnection, context: WebContext) -> None:
 
 
 def check_origin(request: HTTPConnection, context: WebContext) -> None:
-    """Check that a request comes from a page of this site, or from no page at all.
+    """Check that a request comes from a page of this site, or not from a page.
 
     Raises:
-        WebError: it comes from the page of another site.
+        WebError: it comes from a page of another site.
     """
     origin = request.headers.get("origin")
     site = request.headers.get("sec-fetch-site", "none")
@@ -184,7 +185,7 @@ def check_origin(request: HTTPConnection, context: WebContext) -> None:
     if origin is not None and origin in (own, *context.configuration.allowed_origins):
         return
     referer = request.headers.get("referer")
-    same = referer is None or f"{referer}/".startswith(f"{own}/")  # of browsers without the others
+    same = referer is None or f"{referer}/".startswith(f"{own}/")  # for old browsers
     if origin is None and site in ("none", "same-origin") and same:
         return
     raise WebError(
@@ -195,7 +196,7 @@ def check_origin(request: HTTPConnection, context: WebContext) -> None:
 
 
 def _with_headers(scope: Scope, given: Session | None, send: Send) -> Send:
-    """Return `send` that adds the headers of all responses, and the cookie of a new session."""
+    """Wrap `send` to add the default headers, and the cookie of a new session."""
 
     async def completed(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,6 +1,6 @@
 """Health checks for orchestrators: `/health/live` and `/health/ready`, without a login.
 
-A broker whose memory or store is full stays ready: senders wait, and the consumers that make room
+A broker whose memory or store is full stays ready: senders wait, and the consumers that free space
 must still reach it.
 """
 
@@ -21,11 +21,11 @@ def routes(context: WebContext) -> list[BaseRoute]:
     context.allow("/health", Access.ANYBODY)
 
     async def live(_: Request) -> Response:
-        """Answer, as long as the event loop runs."""
+        """Respond as long as the event loop is running."""
         return JSONResponse({"status": "up"})
 
     async def ready(_: Request) -> Response:
-        """Say whether clients should connect; status 503 if not."""
+        """Report whether clients should connect, with status 503 if not."""
         reason = reason_not_ready(context)
         if reason is None:
             return JSONResponse({"status": "ready"})
@@ -35,7 +35,7 @@ def routes(context: WebContext) -> list[BaseRoute]:
 
 
 def reason_not_ready(context: WebContext) -> str | None:
-    """Return why clients should not connect: stopping, slave, starting or store_failed; or None."""
+    """Return the reason for being not ready: stopping, slave, starting, store_failed; or None."""
     service = context.service
     if context.stopping.is_set():
         return "stopping"

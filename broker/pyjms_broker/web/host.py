@@ -1,4 +1,4 @@
-"""The broker service as the web server sees it."""
+"""The interface of the broker service for the web server."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ class WebHost(ManagedBroker, ServerHost, Protocol):
 
     @property
     def management(self) -> Management:
-        """The views of everything in the broker."""
+        """The management views of the broker."""

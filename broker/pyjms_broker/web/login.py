@@ -1,7 +1,7 @@
-"""Logins: the user and password of a request, checked as those of any client.
+"""Logins: the user name and password of a request, checked like those of any client.
 
 The filter chain checks them (`Broker.authenticate`), so users, hashes, limits of failed logins and
-the log are those of the connectors. (activemq-edges W1, SE1)
+log messages are the same as for connectors. (activemq-edges W1, SE1)
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pyjms_broker.web.user import Access, WebUser
 __all__ = ["CONNECTOR_NAME", "basic_credentials", "logged_in"]
 
 CONNECTOR_NAME = "web"
-"""The connector's name in the log of refused logins."""
+"""The connector's name in log messages about refused logins."""
 
 
 def basic_credentials(header: str) -> tuple[str, str]:
-    """Return user and password of an `Authorization` header.
+    """Return the user name and password of an `Authorization` header.
 
     Raises:
-        JMSSecurityException: it is not `Basic`, or cannot be read.
+        JMSSecurityException: it is not `Basic`, or invalid.
     """
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() == "basic":
@@ -49,8 +49,8 @@ async def logged_in(
     """Return the user with that name and password. Cancellable.
 
     Raises:
-        JMSSecurityException: there is none, or the address has failed too often.
-        IllegalStateException: the broker does not run.
+        JMSSecurityException: the login is wrong, or the address has failed too often.
+        IllegalStateException: the broker is not running.
     """
     context = ConnectionContext()
     context.connector_name = CONNECTOR_NAME

@@ -1,6 +1,6 @@
-"""The parts of the site: functions that return routes, built in or of other distributions.
+"""The parts of the site: functions that return routes, built in or installed.
 
-A built-in part is imported when the site has it. (docs/extending.md, "A part of the web site")
+A built-in part is imported only if it is configured. (docs/extending.md, "A part of the web site")
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyjms_broker.web.context import WebContext
 __all__ = ["PartFactory", "routes_of"]
 
 PartFactory: TypeAlias = Callable[[WebContext], Sequence[BaseRoute]]
-"""`factory(context)` returns the routes of a part; called at each start of the web server."""
+"""`factory(context)` returns the routes of a part, at each start of the web server."""
 
 _BUILT_IN: Final[dict[str, str]] = {
     "console": "pyjms_broker.console:console_routes",
@@ -29,11 +29,11 @@ _BUILT_IN: Final[dict[str, str]] = {
     "message": "pyjms_broker.web.rest.routes:routes",
     "metrics": "pyjms_broker.web.observation.metrics:routes",
 }
-"""By name, the module and the function of each part that comes with the broker."""
+"""The module and the function of each built-in part, by name."""
 
 
 def routes_of(context: WebContext) -> list[BaseRoute]:
-    """Return the routes of all parts that the configuration names.
+    """Return the routes of all configured parts.
 
     Raises:
         ConfigurationException: a part is not installed, cannot be loaded, or returns no routes.

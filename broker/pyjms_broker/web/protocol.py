@@ -1,4 +1,4 @@
-"""The protocol of one HTTP connection: uvicorn's, with limits on connections and time."""
+"""uvicorn's protocol of an HTTP connection, with limits on connections and time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger.setLevel(logging.ERROR)
 
 
 class _LimitedProtocol(H11Protocol):
-    """Closes connections beyond the limit, and those that do not complete a request's head."""
+    """Closes connections beyond the limit, and those that do not complete a request's headers."""
 
     maximum: ClassVar[int]
     head_timeout: ClassVar[float]
@@ -29,7 +29,7 @@ class _LimitedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Accept a connection, unless there are too many."""
         super().connection_made(transport)
-        self.logger = logger  # what clients do wrong must not fill the log
+        self.logger = logger  # errors of clients must not flood the log
         connection = transport.get_extra_info("socket")
         if len(self.connections) > self.maximum or not self.handles.may_serve(connection.fileno()):
             logger.debug("A connection to the web server is refused: there are too many")
@@ -38,7 +38,7 @@ class _LimitedProtocol(H11Protocol):
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Read what has arrived; a request's head must be complete in time."""
+        """Handle input; a request's headers must be complete in time."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_timer()
@@ -46,17 +46,17 @@ class _LimitedProtocol(H11Protocol):
             self._wait_for_head()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request; uvicorn closes a connection that is idle."""
+        """Wait for the next request; uvicorn closes an idle connection."""
         super().on_response_complete()
         self._stop_timer()
 
     def pause_writing(self) -> None:
-        """Close the connection unless its client reads on."""
+        """Close the connection unless its client continues to read."""
         super().pause_writing()
         self._read_timer = self.loop.call_later(self.head_timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read."""
+        """Continue, because the client has read."""
         self._stop_waiting_for_reader()
         super().resume_writing()
 
@@ -66,7 +66,7 @@ class _LimitedProtocol(H11Protocol):
             timer.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Remove the connection."""
         self._stop_timer()
         self._stop_waiting_for_reader()
         super().connection_lost(exc)
@@ -84,8 +84,8 @@ def limited_protocol(maximum: int, head_timeout: float, handles: FileHandles) ->
     """Return the protocol class with these limits, for uvicorn's setting `http`.
 
     Args:
-        maximum: connections at once.
-        head_timeout: seconds until a request's head must be complete.
+        maximum: the maximum number of connections.
+        head_timeout: seconds until a request's headers must be complete.
         handles: the file handles that clients may use.
     """
     limits: dict[str, Any] = {"maximum": maximum, "head_timeout": head_timeout, "handles": handles}

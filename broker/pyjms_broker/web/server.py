@@ -1,4 +1,4 @@
-"""The web server of one broker: its port, and the site behind it."""
+"""The web server of one broker: its port and its site."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ __all__ = ["WebServer"]
 logger = get_logger(__name__)
 
 _HEAD_SIZE: Final = 64 * 1024
-"""Size of a request's line and headers."""
+"""The maximum size of a request's line and headers."""
 
 
 class WebServer:
-    """Serves a broker's site. Belongs to the broker's event loop.
+    """Serves a broker's site. Use it on the broker's event loop.
 
     Args:
         host: the broker service.
@@ -47,9 +47,9 @@ class WebServer:
         self._listeners: list[SocketListener] = []
         self._server: EmbeddedServer | None = None
         self.app: ASGIApp | None = None
-        """The site, for ASGI; None before the start."""
+        """The site as an ASGI application; None before the start."""
         self.context = WebContext(host, configuration)
-        """What the parts of the site share."""
+        """The state shared by the site's parts."""
 
     @property
     def url(self) -> str:
@@ -63,11 +63,11 @@ class WebServer:
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def start(self) -> None:
-        """Listen, and answer requests for `Access.ANYBODY`; all others wait for the broker.
+        """Listen, and serve requests for `Access.ANYBODY`; all others need the started broker.
 
         Raises:
             ResourceAllocationException: the address cannot be bound.
-            ConfigurationException: a part of the site or the certificate cannot be used, or the
+            ConfigurationException: a part of the site or the certificate is unusable, or the
                 broker runs on trio.
         """
         if sniffio.current_async_library() != "asyncio":
@@ -103,17 +103,17 @@ class WebServer:
         await server.start(self._listeners, context)
 
     def check_exposure(self) -> None:
-        """Check that only this machine can connect while the broker knows no users.
+        """Check that only this machine can connect if the broker has no users.
 
         Raises:
-            ConfigurationException: others can, and nothing says that they may.
+            ConfigurationException: other machines can, and the configuration does not allow that.
         """
         tls = self._configuration.tls
         if tls is None or not tls.need_client_auth:
             check_exposure(self._host, "Connector 'web'", self._listeners)
 
     async def stop(self) -> None:
-        """End all requests, and free the port. Idempotent."""
+        """End all requests and release the port. Idempotent."""
         self.context.stopping.set()
         server, self._server = self._server, None
         if server is None:
@@ -122,6 +122,6 @@ class WebServer:
         await self.context.close()
 
     def forked(self) -> None:
-        """Release the port, in a child process: only the parent accepts connections."""
+        """Release the port in a child process, because only the parent accepts connections."""
         for listener in self._listeners:
             let_go_of_socket(listener.extra(SocketAttribute.raw_socket).fileno())

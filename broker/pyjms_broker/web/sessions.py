@@ -1,4 +1,4 @@
-"""Logins that last longer than a request, kept in memory under random ids."""
+"""Sessions of logged-in users, in memory, under random ids."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["COOKIE", "Session", "Sessions"]
 
 COOKIE: Final = "pyjms_session"
 _MAXIMUM: Final = 1000
-"""Sessions; beyond, the one that was not used for the longest time is forgotten."""
+"""The maximum number of sessions; the least recently used one is dropped."""
 _LONGEST: Final = 12 * 3600.0
-"""Seconds after which a session ends, however much it is used."""
+"""Seconds after which a session ends, even if it is in use."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,15 +26,15 @@ class Session:
 
     user: WebUser
     logged_in: bool
-    """Whether the cookie alone identifies the user; else each request has its login."""
+    """Whether the cookie identifies the user; otherwise each request has a login."""
     began: float
     used: float
     id: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     form_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    """What forms must send back: another site's page cannot know it."""
+    """The token that forms must send back, which pages of other sites do not know."""
 
     def has_token(self, token: str | None) -> bool:
-        """Whether a form has sent the session's token; takes the same time for all."""
+        """Return whether `token` is the session's token, in constant time."""
         return token is not None and hmac.compare_digest(token.encode(), self.form_token.encode())
 
 
@@ -59,7 +59,7 @@ class Sessions:
         return session
 
     def get(self, session_id: str | None) -> Session | None:
-        """Return the session with that id, None if it has ended or never was."""
+        """Return the session with that id; None if it has ended or never existed."""
         session = None if session_id is None else self._by_id.get(session_id)
         if session is None:
             return None

@@ -1,4 +1,4 @@
-"""Who sends a request, and what a path requires."""
+"""The user of a request, and the access that a path requires."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["NOBODY", "Access", "WebUser"]
 
 
 class Access(Enum):
-    """Who may request a path."""
+    """The access required for a path."""
 
     ANYBODY = "anybody"
-    """Without a login."""
+    """Anyone, without a login."""
     USER = "a user"
-    """Who is logged in; without users everybody who reaches the port."""
+    """Any logged-in user; on a broker without users, anyone who reaches the port."""
     READER = "a reader"
     """A user of `reader_groups` or `admin_groups`."""
     ADMINISTRATOR = "an administrator"
@@ -23,13 +23,13 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WebUser:
-    """Who sends a request.
+    """The user who sends a request.
 
     Args:
-        name: the user's name, empty without a login.
+        name: the user's name; empty without a login.
         groups: the user's groups.
-        access: the highest right.
-        password: what the user has logged in with, for connections in the user's name.
+        access: the user's access.
+        password: the password of the login, for connections as this user.
     """
 
     name: str = ""
@@ -38,7 +38,7 @@ class WebUser:
     password: str | None = None
 
     def may(self, required: Access) -> bool:
-        """Whether the user has a right."""
+        """Return whether the user has the required access."""
         return _ORDER[self.access] >= _ORDER[required]
 
     def __repr__(self) -> str:
@@ -47,4 +47,4 @@ class WebUser:
 
 _ORDER = {access: number for number, access in enumerate(Access)}
 NOBODY = WebUser()
-"""A request without a login."""
+"""The user of requests without a login."""

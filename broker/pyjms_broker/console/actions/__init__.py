@@ -1,8 +1,8 @@
-"""What forms can do, with the question that is asked before it.
+"""The actions of forms, with their confirmation questions.
 
-Every action is a POST with the session's token, of a user who may change things. (activemq-edges
-W5) Those that cannot be undone are asked for on a page of their own, which says how much they
-concern; it is computed when the question is asked.
+Every action is a POST with the session's token by a user with administrator access. (activemq-edges
+W5) Actions that cannot be undone have a confirmation page with the numbers of affected objects at
+that time.
 """
 
 from __future__ import annotations
@@ -23,4 +23,4 @@ ACTIONS: Final[dict[str, Action]] = {
     **MESSAGE_ACTIONS,
     **NETWORK_ACTIONS,
 }
-"""By the last part of the path."""
+"""The actions by the last part of the path."""

@@ -1,4 +1,4 @@
-"""What actions have in common: the form's fields, questions, and results."""
+"""The common part of actions: form fields, questions and results."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Action", "Form", "Question", "checked", "messages_text", "was"]
 
 
 class Form:
-    """The fields of a form, for one broker."""
+    """The fields of a form for one broker."""
 
     def __init__(self, management: Management, fields: Mapping[str, str]) -> None:
         self.management = management
         self._fields = fields
 
     def get(self, name: str) -> str:
-        """Return a field, empty if it is missing."""
+        """Return a field; empty if it is missing."""
         return self._fields.get(name, "").strip()
 
     def required(self, name: str) -> str:
@@ -63,12 +63,12 @@ class Form:
 
 
 class Question(NamedTuple):
-    """What is asked before an action.
+    """The confirmation question of an action.
 
     Args:
-        title: the action and what it concerns.
-        facts: how much it concerns, and what follows.
-        button: the text of the button that confirms.
+        title: the action and its object.
+        facts: the affected numbers and the consequences.
+        button: the label of the confirmation button.
         may_act: whether there is anything to do.
     """
 
@@ -83,10 +83,10 @@ class Action:
     """An action of a form.
 
     Args:
-        run: does it; returns what was done.
-        after: the page that is shown then, unless the form names one.
-        ask: returns the question; None: it can be undone, and nothing is asked.
-        fields: what a question sends on.
+        run: executes the action; returns a description of the result.
+        after: the page that is shown afterwards, unless the form names one.
+        ask: returns the question; None for actions that can be undone.
+        fields: the fields that the confirmation page passes on.
     """
 
     run: Callable[[Form], Awaitable[str]]
@@ -106,10 +106,10 @@ def was(number: int) -> str:
 
 
 def checked(result: object, what: str, otherwise: str) -> str:
-    """Return what an operation has done.
+    """Return the text for a successful operation.
 
     Raises:
-        IllegalStateException: it has done nothing, with the text `otherwise`.
+        IllegalStateException: it had no effect; the message is `otherwise`.
     """
     if not result:
         raise IllegalStateException(otherwise, hint="reload the page and try again")

@@ -1,4 +1,4 @@
-"""Actions on messages, one or all of a queue."""
+"""Actions on single messages, or all messages of a queue."""
 
 from __future__ import annotations
 

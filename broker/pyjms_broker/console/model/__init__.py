@@ -1,1 +1,1 @@
-"""What the console's pages show, read from the management model; nothing here knows of HTTP."""
+"""The data of the console's pages, read from the management model, independent of HTTP."""

@@ -1,7 +1,7 @@
-"""Bodies of messages as text, by the kind of message.
+"""Bodies of messages as text, by message type.
 
-Bodies come from anybody who may send: nothing is deserialised that is more than text, numbers and
-bytes, and not more than `LIMIT` characters or bytes are shown.
+Bodies are untrusted input: only text, numbers and bytes are deserialized, and at most `LIMIT`
+characters or bytes are shown.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _ROW: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A body to be shown.
+    """A body for display.
 
     Args:
-        kind: the kind of message, in JMS's words.
-        size: bytes of the body as it was sent, after it was inflated.
-        text: the body, or as much as is shown of it.
+        kind: the JMS message type.
+        size: the size of the inflated body in bytes.
+        text: the body, possibly truncated.
         entries: name, type and value of a map's entries.
-        note: why there is no text, or not all of it.
+        note: the reason why there is no text, or not all of it.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class Body:
 
 
 def read_body(message: ActiveMQMessage) -> Body:
-    """Return the body of a message; never raises, whatever was sent."""
+    """Return the body of a message; never raises, even for invalid bodies."""
     for kind, (name, read) in _KINDS.items():
         if isinstance(message, kind):
             try:
@@ -135,6 +135,6 @@ _TYPES: Final = {"str": "string", "bool": "boolean", "float": "double", "bytes":
 
 
 def type_name(value: object) -> str:
-    """Return the type of a property or of a map's entry, in JMS's words."""
+    """Return the JMS name of the type of a property or map entry."""
     name = type(value).__name__
     return _TYPES.get(name, name.lower())

@@ -1,4 +1,4 @@
-"""Connections, consumers, producers and durable subscriptions in tables."""
+"""Tables of connections, consumers, producers and durable subscriptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Values = dict[str, Any]
-"""The attributes of a view that a table shows; `view` is the view's name."""
+"""The attributes of a view in a table; `view` is the view's name."""
 
 CONNECTION: Final = ("RemoteAddress", "ClientId", "UserName", "Active", "Slow", "Blocked")
 CONSUMER: Final = (
@@ -44,12 +44,12 @@ PRODUCER: Final = (
 
 
 def values_of(view: View[Any], names: Iterable[str]) -> Values:
-    """Return some attributes of a view, and its name as `view`."""
+    """Return the named attributes of a view, and its name as `view`."""
     return {"view": view.name.text, **{name: view.get(name) for name in names}}
 
 
 def below(**keys: str) -> str:
-    """Return the pattern of the names below the broker with these keys."""
+    """Return the pattern of names below the broker with these keys."""
     written = "".join(f",{key}={value}" for key, value in keys.items())
     return f"{DOMAIN}:type=Broker,brokerName=*{written}"
 
@@ -124,7 +124,7 @@ class Subscribers:
 
 
 def subscribers(management: Management, *, everything: bool = False) -> Subscribers:
-    """Return the subscriptions of topics; `everything`: those of advisory topics, too."""
+    """Return the subscriptions of topics; `everything` includes those of advisory topics."""
     result = Subscribers([], [], [])
     for view in management.find(below(endpoint="Consumer") + ",*"):
         if not view.get("DestinationTopic"):
@@ -162,7 +162,7 @@ def _of(
 
 
 def listed(management: Management, names: Iterable[str], attributes: Iterable[str]) -> list[Values]:
-    """Return the views with these names; one that has ended meanwhile is left out."""
+    """Return the views with these names, except for those that have ended meanwhile."""
     found: list[Values] = []
     for name in names:
         try:

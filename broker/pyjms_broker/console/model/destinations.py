@@ -1,7 +1,7 @@
-"""Queues and topics in tables: filtered, sorted, a page at a time.
+"""Tables of queues and topics: filtered, sorted, page by page.
 
-The numbers come from the destinations' counters, so that a table of many destinations reads those
-of its page only, and the column that it is sorted by.
+The numbers are read directly from the destinations' counters: for the page's destinations, and for
+all destinations only the column by which the table is sorted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _DEAD_LETTERS: Final = (DEFAULT_DEAD_LETTER_QUEUE, "DLQ.")
-"""Names of dead-letter queues of the default strategies: after a restart the mark is missing."""
+"""Names of the default dead-letter queues, which are not marked as such after a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class DestinationRow(DestinationCounters):
     is_temporary: bool
     expired: int
     memory: int
-    """Bytes of its messages in memory."""
+    """The size of its messages in memory, in bytes."""
     paused: bool
     is_dead_letter_queue: bool
 
@@ -62,7 +62,7 @@ COLUMNS: Final[dict[str, Callable[[RegionDestination], int | str]]] = {
     "enqueued": lambda d: d.statistics.enqueues,
     "dequeued": lambda d: d.statistics.dequeues,
 }
-"""What tables can be sorted by."""
+"""The columns by which tables can be sorted."""
 
 
 def _is_dead_letter_queue(destination: RegionDestination) -> bool:
@@ -107,10 +107,10 @@ def destination_page(
     number: int = 1,
     size: int = 50,
 ) -> Page[DestinationRow]:
-    """Return a page of the queues or topics whose names contain a text.
+    """Return a page of the queues or topics whose names contain `text`.
 
-    `everything` means temporary and advisory destinations, too. `sort` is a key of `COLUMNS`;
-    unknown ones count as the name.
+    `everything` includes temporary and advisory destinations. `sort` is a key of `COLUMNS`, by
+    default the name.
     """
     wanted = text.lower()
     found = [
@@ -131,7 +131,7 @@ def destination_page(
 
 
 def dead_letter_queues(context: ManagementContext) -> list[DestinationRow]:
-    """Return the dead-letter queues, those with most messages first."""
+    """Return the dead-letter queues, those with the most messages first."""
     found = (e.base for e in context.destinations().values() if _is_dead_letter_queue(e.base))
     return sorted((row_of(each) for each in found), key=lambda r: (-r.pending, r.name))
 
@@ -139,7 +139,7 @@ def dead_letter_queues(context: ManagementContext) -> list[DestinationRow]:
 def find_destination(
     context: ManagementContext, kind: str, name: str
 ) -> tuple[Destination, RegionDestination] | None:
-    """Return a queue or topic that is not temporary or, if there is none, a temporary one."""
+    """Return a permanent queue or topic or, if there is none, a temporary one."""
     for destination, entry in context.destinations().items():
         if destination.physical_name == name and destination.is_topic == (kind == "topic"):
             return destination, entry.base
@@ -160,6 +160,6 @@ def destination_view(management: Management, kind: str, name: str) -> View[Any]:
             hint=f"it may have been deleted; create it on the page {page}",
         )
     destination, base = found
-    context = management.context  # no search: among many destinations it takes long
+    context = management.context  # not a search, which takes long with many destinations
     name_of_view = context.names.destination(destination)
     return View(name_of_view, TOPIC if destination.is_topic else QUEUE, Managed(context, base))

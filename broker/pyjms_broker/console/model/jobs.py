@@ -1,4 +1,4 @@
-"""Scheduled messages in a table."""
+"""The table of scheduled messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _scheduler(context: ManagementContext) -> JobScheduler | None:
 
 
 def job_page(context: ManagementContext, number: int, size: int) -> Page[JobRow] | None:
-    """Return a page of the scheduled messages, the next one first; None: there is no scheduler."""
+    """Return a page of scheduled messages, ordered by time; None if there is no scheduler."""
     scheduler = _scheduler(context)
     if scheduler is None:
         return None
@@ -64,7 +64,7 @@ def _row(scheduler: JobScheduler, job: ScheduledJob) -> JobRow:
 
 
 async def remove_job(context: ManagementContext, job_id: str) -> bool:
-    """Remove a scheduled message once it is durable; return whether there was one.
+    """Remove a scheduled message durably; return whether there was one.
 
     Raises:
         IllegalStateException: the broker has no scheduler.

@@ -1,4 +1,4 @@
-"""Messages of queues: pages of them, one with everything it has, and what has happened to it."""
+"""Messages of queues: pages of messages, and a single message with its details and history."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 MOST_EXAMINED: Final = 20_000
-"""Messages that one page reads at most; those behind them are found with a selector."""
+"""The maximum number of messages examined for a page; later ones need a selector."""
 _AT_ONCE: Final = 500
 _PREVIEW: Final = 80
 
@@ -53,7 +53,7 @@ class MessageRow:
     redeliveries: int
     reply_to: str
     sent: str
-    """Time of JMSTimestamp in UTC."""
+    """JMSTimestamp as UTC time."""
     type: str
     group: str
     size: int
@@ -61,11 +61,11 @@ class MessageRow:
     in_flight: bool
     original_destination: str
     cause: str
-    """Why it is a dead letter; empty if it is none, or nothing is known."""
+    """The reason why it is a dead letter; empty if it is not one, or unknown."""
 
 
 class Event(NamedTuple):
-    """Something that has happened to a message."""
+    """An event in the history of a message."""
 
     what: str
     when: str
@@ -75,7 +75,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WholeMessage:
-    """A message with everything that its page shows."""
+    """A message with all data of its page."""
 
     row: MessageRow
     headers: tuple[tuple[str, str], ...]
@@ -102,10 +102,10 @@ def queue_named(context: ManagementContext, name: str) -> Queue:
 
 
 class Scan:
-    """Messages of queues that a selector matches, of the first `MOST_EXAMINED` in all.
+    """Messages of queues that a selector matches, among the first `MOST_EXAMINED`.
 
     Args:
-        selector: of the messages; None or blank: all.
+        selector: the selector; None or blank: all messages.
 
     Raises:
         InvalidSelectorException: the selector is not valid.
@@ -114,18 +114,18 @@ class Scan:
     def __init__(self, context: ManagementContext, selector: str | None) -> None:
         self._selector = selector_or_none(selector, context.region.selector_limits)
         self.examined = 0
-        """Messages that were read so far."""
+        """The number of messages read so far."""
 
     @property
     def complete(self) -> bool:
-        """Whether no message had to be left out."""
+        """Whether all messages were examined."""
         return self.examined <= MOST_EXAMINED
 
     async def of(self, queue: BrokerDestination) -> AsyncIterator[MessageReference]:
-        """Iterate over the messages of one queue that match; other tasks run in between.
+        """Iterate over the matching messages of one queue, letting other tasks run in between.
 
         Raises:
-            SelectorLimitException: the selector takes too much on a message.
+            SelectorLimitException: the selector exceeds its limits on a message.
         """
         for reference in queue.messages():
             self.examined += 1
@@ -140,7 +140,7 @@ class Scan:
 async def browse_page(
     context: ManagementContext, queue: Queue, selector: str, number: int, size: int
 ) -> Page[MessageRow]:
-    """Return a page of a queue's messages in their order. Cancellable.
+    """Return a page of a queue's messages in order. Cancellable.
 
     Raises:
         InvalidSelectorException: the selector is not valid.
@@ -163,7 +163,7 @@ async def browse_page(
 
 
 def time_text(milliseconds: int) -> str:
-    """Return a time since 1970 as text in UTC; empty for 0."""
+    """Format milliseconds since 1970 as UTC time; empty for 0."""
     if milliseconds <= 0:
         return ""
     try:
@@ -185,7 +185,7 @@ def _text(value: object) -> str:
 
 
 def row_of(reference: MessageReference) -> MessageRow:
-    """Return a message as tables show it."""
+    """Return a message's row for tables."""
     message = reference.message
     body = read_body(message)
     preview = " ".join((body.text or "")[: 4 * _PREVIEW].split())[:_PREVIEW]
@@ -210,7 +210,7 @@ def row_of(reference: MessageReference) -> MessageRow:
 
 
 def whole_message(queue: Queue, message_id: str) -> WholeMessage | None:
-    """Return a message with its body; None: the queue does not have it."""
+    """Return a message with its body; None if the queue does not have it."""
     reference = find(queue, message_id)
     if reference is None:
         return None

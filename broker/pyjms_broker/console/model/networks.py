@@ -1,4 +1,4 @@
-"""Network connectors and bridges in tables. (activemq-edges W3)"""
+"""Tables of network connectors and bridges. (activemq-edges W3)"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BRIDGE: Final = (
 def network_connectors(management: Management) -> list[Values]:
     """Return the network connectors, sorted by name.
 
-    `Started` is whether one keeps bridges, `Bridges` how many it has now.
+    `Started` is whether it maintains bridges, `Bridges` the current number of bridges.
     """
     names = management.context.names
     connectors = {
@@ -59,10 +59,10 @@ def network_connector_view(management: Management, name: str) -> View[Any]:
 
 
 def bridges(management: Management) -> list[Values]:
-    """Return the bridges that forward now, sorted by network connector and remote broker.
+    """Return the current bridges, sorted by network connector and remote broker.
 
-    `Connector` is the network connector's name; of a bridge that another broker has asked for, it
-    is the name that this broker has given.
+    `Connector` is the network connector's name; for a bridge requested by another broker, it is the
+    name assigned by this broker.
     """
     pattern = below(connector="*", networkConnectorName="*", networkBridge="*")
     found = [
@@ -76,7 +76,7 @@ def bridge_view(management: Management, name: str) -> View[Any]:
     """Return the view of a bridge.
 
     Raises:
-        InstanceNotFoundException: the name is not that of a bridge that forwards now.
+        InstanceNotFoundException: the name is not that of a current bridge.
     """
     try:
         if "networkBridge" in ObjectName(name).keys:

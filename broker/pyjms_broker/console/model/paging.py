@@ -18,10 +18,10 @@ class Page(Generic[T]):
 
     Args:
         items: the items of this page.
-        number: the page's number, from 1.
+        number: the number of the page, from 1.
         first: the number of the first item in the list, from 1.
-        has_next: whether items follow.
-        total: the number of items in the list; None: unknown, it was not read to its end.
+        has_next: whether more items follow.
+        total: the number of items in the list; None if it was not read to its end.
     """
 
     items: Sequence[T]
@@ -37,7 +37,7 @@ class Page(Generic[T]):
 
 
 def page_of(items: Sequence[T], number: int, size: int) -> Page[T]:
-    """Return a page of a list; the last one if there are fewer pages than `number`."""
+    """Return a page of a list, or the last page if `number` is too large."""
     last = max(1, -(-len(items) // size))
     number = min(max(1, number), last)
     start = (number - 1) * size
@@ -45,7 +45,7 @@ def page_of(items: Sequence[T], number: int, size: int) -> Page[T]:
 
 
 def page_of_iterable(items: Iterable[T], number: int, size: int) -> Page[T]:
-    """Return a page of what is read only as far as necessary."""
+    """Return a page of an iterable, reading it only as far as necessary."""
     number = max(1, number)
     start = (number - 1) * size
     found = list(islice(items, start, start + size + 1))

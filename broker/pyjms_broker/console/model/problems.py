@@ -1,6 +1,6 @@
-"""What an operator should look at, each with its reason and what can be done.
+"""Findings for the operator, each with its reason and a remedy.
 
-Every finding is a state of this moment. Nothing is remembered, and nothing is guessed.
+Every finding describes the current state. There is no history and no guess.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscript
 __all__ = ["MOST", "Problem", "problems"]
 
 MOST: Final = 200
-"""Findings that are listed."""
+"""The maximum number of listed findings."""
 _NEARLY_FULL: Final = 90
 
 
@@ -28,12 +28,12 @@ class Problem:
     """A finding.
 
     Args:
-        serious: whether somebody is hindered now.
-        kind: what it is, in a few words.
+        serious: whether clients are affected now.
+        kind: a short description.
         where: the destination, client or store.
-        why: the state that was found, with its numbers.
-        hint: what can be done.
-        link: the page where it can be done, relative to the console.
+        why: the state that was found, with numbers.
+        hint: the remedy.
+        link: the page for the remedy, relative to the console.
     """
 
     serious: bool
@@ -45,7 +45,7 @@ class Problem:
 
 
 def problems(context: ManagementContext) -> list[Problem]:
-    """Return at most `MOST` findings, the serious ones first."""
+    """Return at most `MOST` findings, serious ones first."""
     every = (
         *_usage(context),
         *_blocked(context),

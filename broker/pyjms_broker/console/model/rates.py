@@ -1,8 +1,8 @@
-"""Rates of counters, measured while somebody has a page open.
+"""Rates of counters, measured while a page is open.
 
-A series gets a point whenever it is observed, half a second apart at least. Nothing runs in the
-background: a console that nobody uses costs nothing. The rate of a point is the average since the
-point before it.
+A series gets a point when it is observed, with at least half a second between points. Nothing runs
+in the background: an unused console costs nothing. The rate of a point is the average since the
+previous point.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pyjms import _clock
 __all__ = ["HISTORY", "Point", "Rates", "Series"]
 
 HISTORY: Final = 180.0
-"""Seconds that a chart shows."""
+"""The time range of a chart in seconds."""
 _APART: Final = 0.5
 _MOST_SERIES: Final = 500
 
 
 class Point(NamedTuple):
-    """The rates at one time, in messages a second."""
+    """The rates at one time in messages per second."""
 
     time: float
     enqueued: float
@@ -37,7 +37,7 @@ class Series:
         self._last: tuple[float, int, int] | None = None
 
     def observe(self, now: float, enqueued: int, dequeued: int) -> None:
-        """Note the counters; one that has decreased was reset, and adds no point."""
+        """Record the counters; after a reset (a counter has decreased), no point is added."""
         last = self._last
         if last is not None:
             time, before_enqueued, before_dequeued = last
@@ -58,15 +58,15 @@ class Series:
 
     @property
     def latest(self) -> Point | None:
-        """The last point, None before the second observation."""
+        """The last point; None before the second observation."""
         return self.points[-1] if self.points else None
 
 
 class Rates:
-    """The series of one console; those that were not observed for the longest time go first.
+    """The series of one console; the least recently observed ones are dropped.
 
     Args:
-        clock: returns seconds.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = _clock.now) -> None:
@@ -74,7 +74,7 @@ class Rates:
         self._series: OrderedDict[str, Series] = OrderedDict()
 
     def observe(self, key: str, enqueued: int, dequeued: int) -> Series:
-        """Note the counters of `key`; return its series."""
+        """Record the counters of `key` and return its series."""
         series = self._series.get(key)
         if series is None:
             series = self._series[key] = Series()

@@ -19,9 +19,9 @@ _MOST: Final = 50
 
 @dataclass(slots=True)
 class Found:
-    """What a search has found, at most 50 of each.
+    """The results of a search, at most 50 of each kind.
 
-    `complete`: whether all messages were examined.
+    `complete` is whether all messages were examined.
     """
 
     destinations: list[DestinationRow] = field(default_factory=list)
@@ -35,10 +35,10 @@ class Found:
 
 
 async def search(context: ManagementContext, text: str, selector: str = "") -> Found:
-    """Return what has a text in its name, and messages that a selector matches. Cancellable.
+    """Find objects by a text in their names, and messages by a selector. Cancellable.
 
-    The text is a part of a name, in upper or lower case, or a whole message or correlation id;
-    with a selector, which is for messages, it is a part of the queue's name.
+    The text is part of a name, ignoring case, or a whole message id or correlation id. With a
+    selector, which applies to messages, it is part of the queue's name.
 
     Raises:
         InvalidSelectorException: the selector is not valid.

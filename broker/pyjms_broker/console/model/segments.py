@@ -1,4 +1,4 @@
-"""Journal files of the store, and what keeps each of them from being deleted."""
+"""Journal files of the store, and the reasons why they are kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class KeeperRow:
-    """A destination whose messages keep a file, and the oldest of them, if it is known."""
+    """A destination whose messages keep a file, and its oldest message, if known."""
 
     name: str
     is_topic: bool
@@ -25,7 +25,7 @@ class KeeperRow:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRow:
-    """A journal file that is kept."""
+    """A journal file that is kept, with the reasons."""
 
     name: str
     reasons: tuple[str, ...]
@@ -33,7 +33,7 @@ class SegmentRow:
 
 
 def kept_segments(context: ManagementContext) -> list[SegmentRow] | None:
-    """Return the oldest journal files and why they are kept; None: the store has none."""
+    """Return the oldest journal files with the reasons; None if the store has no journal."""
     store: object = context.host.system_usage.store.store
     one: Callable[[], Sequence[Any]] | None = getattr(store, "segment_report", None)
     if one is not None:
@@ -48,7 +48,7 @@ def kept_segments(context: ManagementContext) -> list[SegmentRow] | None:
     kept = [
         (folder, each) for folder, found in sorted(reports.items()) for each in found if each.needed
     ]
-    kept.sort(key=lambda each: each[1].current)  # those that are being written say the least
+    kept.sort(key=lambda each: each[1].current)  # files being written come last
     return [
         SegmentRow(f"{folder}db-{each.file_id}.log", tuple(_reasons(each)), tuple(_keepers(each)))
         for folder, each in kept[:_MOST]

@@ -1,1 +1,1 @@
-"""The pages: each a coroutine function of the console and a request."""
+"""The pages, as coroutine functions of the console and a request."""

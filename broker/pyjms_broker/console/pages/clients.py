@@ -1,4 +1,4 @@
-"""Subscribers, connections, one connection, networks of brokers, and scheduled messages."""
+"""Pages of subscribers, connections, one connection, networks, and scheduled messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues, topics, and one of them with its consumers and producers."""
+"""Pages of queues, topics, and a single destination with its consumers and producers."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ async def _table(console: Console, request: Request, kind: str) -> Response:
 
 
 async def queues(console: Console, request: Request) -> Response:
-    """Show the queues, with what can be done with them."""
+    """Show the queues with their actions."""
     return await _table(console, request, "queue")
 
 
 async def topics(console: Console, request: Request) -> Response:
-    """Show the topics, with what can be done with them."""
+    """Show the topics with their actions."""
     return await _table(console, request, "topic")
 
 

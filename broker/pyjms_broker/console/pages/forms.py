@@ -1,4 +1,4 @@
-"""Forms: the questions before actions, the actions, and sending."""
+"""Forms: confirmation questions, actions, and sending."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _MOST_FIELDS: Final = 100
 
 
 async def _fields(console: Console, request: Request) -> dict[str, str]:
-    """Return the fields of a form whose token is right.
+    """Return the fields of a form, after checking its token.
 
     Raises:
-        WebError: it is not: status 403.
+        WebError: the token is wrong (status 403).
     """
     async with request.form(max_files=0, max_fields=_MOST_FIELDS) as form:
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
@@ -48,7 +48,7 @@ def _back(fields: dict[str, str], action: Action) -> str:
 
 
 async def confirm(console: Console, request: Request) -> Response:
-    """Ask before an action that cannot be undone, and say how much it concerns."""
+    """Ask for confirmation of an action that cannot be undone."""
     name = required(request, "action")
     action = _action(name)
     if action.ask is None:
@@ -68,7 +68,7 @@ async def confirm(console: Console, request: Request) -> Response:
 
 
 async def act(console: Console, request: Request) -> Response:
-    """Do what a form asks for; the next page says what was done, or why not."""
+    """Execute the action of a form; the next page shows the result or the error."""
     action = _action(request.path_params["action"])
     fields = await _fields(console, request)
     back = _back(fields, action)
@@ -80,7 +80,7 @@ async def act(console: Console, request: Request) -> Response:
 
 
 async def send(console: Console, request: Request) -> Response:
-    """Send messages; after an error the form is shown again as it was filled in."""
+    """Send messages; after an error, show the form again with its values."""
     fields = await _fields(console, request)
     form = {**dict.fromkeys(DEFAULTS, ""), **fields}
     try:

@@ -1,4 +1,4 @@
-"""Log in and out with a form: the session's cookie identifies the user from then on."""
+"""Logging in and out with a form; the session's cookie then identifies the user."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pyjms_broker.console.rendering import BASE
 __all__ = ["log_in", "log_out", "login_form"]
 
 _NEXT: Final = re.compile(re.escape(BASE) + r"/[a-z-]{0,30}", re.ASCII)
-"""Pages that a login may lead to: those of the console."""
+"""The pages to which a login may redirect: only the console's."""
 
 
 async def login_form(console: Console, request: Request) -> Response:
-    """Show the form for user and password."""
+    """Show the form for user name and password."""
     following = request.query_params.get("next", "")
     return console.page(request, "login.html", title="Log in", next=following, name="", error=None)
 
 
 async def log_in(console: Console, request: Request) -> Response:
-    """Check user and password, and begin a session."""
+    """Check user name and password, and begin a session."""
     async with request.form(max_files=0, max_fields=10) as form:
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
     following = fields.get("next", "")

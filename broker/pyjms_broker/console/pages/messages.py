@@ -1,4 +1,4 @@
-"""Browse, one message, dead letters, and the form that sends."""
+"""Pages for browsing, one message, dead letters, and the form for sending."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAGE_SIZE = 25
 async def _messages(
     console: Console, request: Request, template: str, name: str, **values: object
 ) -> Response:
-    """Show a page of a queue's messages; a wrong selector is shown beside its field."""
+    """Show a page of a queue's messages, with errors of the selector beside its field."""
     queue = queue_named(console.tree, name)
     selector = text(request, "selector").strip()
     error = None
@@ -51,7 +51,7 @@ async def _messages(
 
 
 async def browse(console: Console, request: Request) -> Response:
-    """Show the messages of a queue, a page at a time."""
+    """Show the messages of a queue, page by page."""
     name = required(request, "queue")
     return await _messages(console, request, "browse.html", name, title=f"Browse {name}")
 
@@ -99,6 +99,6 @@ def _other_queues(console: Console, name: str) -> list[str]:
 
 
 async def send(console: Console, request: Request) -> Response:
-    """Show the form that sends messages."""
+    """Show the form for sending messages."""
     given = {name: text(request, name) for name in ("destination", "type") if text(request, name)}
     return console.page(request, "send.html", title="Send", form={**DEFAULTS, **given}, error=None)

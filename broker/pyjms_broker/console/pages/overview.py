@@ -28,7 +28,7 @@ async def home(console: Console, request: Request) -> Response:
     """Show the broker: its id, version, uptime, limits and totals."""
     view = console.management.view(console.tree.names.broker())
     values = {name: view.get(name) for name in _SHOWN}
-    total = totals(console.tree.host)  # once: each such attribute of the view adds everything up
+    total = totals(console.tree.host)  # once, as each such attribute of the view sums up all
     chart = chart_of(console.rates.observe("broker", total.enqueues, total.dequeues), 600, 120)
     found = problems(console.tree)
     return console.page(
@@ -43,7 +43,7 @@ async def home(console: Console, request: Request) -> Response:
 
 
 async def warnings_page(console: Console, request: Request) -> Response:
-    """Show what an operator should look at, with reasons."""
+    """Show the findings for the operator, with reasons."""
     return console.page(
         request,
         "warnings.html",

@@ -12,7 +12,7 @@ _LONGEST = 16_384
 
 
 def text(request: Request, name: str) -> str:
-    """Return a parameter, empty if it is missing.
+    """Return a parameter; empty if it is missing.
 
     Raises:
         InvalidArgumentException: it is too long.
@@ -42,11 +42,11 @@ def required(request: Request, name: str) -> str:
 
 
 def number(request: Request, name: str) -> int:
-    """Return a page's number; 1 if it is missing or none."""
+    """Return a page number; 1 if it is missing or not a number."""
     value = request.query_params.get(name, "")
     return max(1, int(value)) if value.isascii() and value.isdigit() and len(value) < 8 else 1
 
 
 def flag(request: Request, name: str) -> bool:
-    """Whether a check box is set."""
+    """Return whether a check box is set."""
     return request.query_params.get(name, "") in ("1", "on", "true")

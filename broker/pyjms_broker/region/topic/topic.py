@@ -113,9 +113,8 @@ class Topic(BaseDestination):
     ) -> Completion:
         """Store the message with its transaction, now or at the commit.
 
-        It is stored at the commit if no durable subscription exists now, because there may be one
-        by then. All later messages of the transaction to this topic are then also stored at the
-        commit, in order.
+        It is stored at the commit if no durable subscription exists yet, since one may by then.
+        So are then all later messages of the transaction to this topic, in order.
         """
         stored: Completion = COMPLETED
         store = self.store if reference.persistent else None

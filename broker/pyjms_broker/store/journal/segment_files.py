@@ -271,11 +271,11 @@ class SegmentFiles:
         if self._settings.archive_data_logs:
             archive = self._settings.directory_archive or self.directory / "data-archive"
             self._disk.make_directory(archive)
-            with suppress(FileNotFoundError):  # the sync failed in an earlier attempt
+            with suppress(FileNotFoundError):  # an earlier attempt removed it, but its sync failed
                 self._disk.rename(path, archive / path.name)
             self._disk.sync_directory(archive)
         else:
-            with suppress(FileNotFoundError):  # the sync failed in an earlier attempt
+            with suppress(FileNotFoundError):  # an earlier attempt removed it, but its sync failed
                 self._disk.remove(path)
         self._disk.sync_directory(self.directory)
         del self.lengths[file_id]

@@ -116,7 +116,7 @@ class MessageDatabase:
         Unreadable messages are quarantined: hidden, logged, and left out of the result.
 
         Raises:
-            JMSException: nothing can be read at the moment.
+            JMSException: the journal cannot be read at present.
         """
         decode = self.format.stored_message
         try:
@@ -142,7 +142,7 @@ class MessageDatabase:
         """Return one message; if it is unreadable, log that and return None. May block.
 
         Raises:
-            JMSException: nothing can be read at the moment.
+            JMSException: the journal cannot be read at present.
         """
         try:
             return self.format.stored_message(self.journal.read(location))

@@ -106,7 +106,7 @@ class Spool:
         """Remove and return at most `limit` messages from the front.
 
         Raises:
-            JMSException: none of them can be read from the disk; they are lost.
+            JMSException: none of them can be read from disk; they are lost.
         """
         popped: list[SpooledMessage] = []
         while self._blocks and len(popped) < limit:
@@ -133,7 +133,7 @@ class Spool:
         """Return at most `limit` messages whose token is above `after`, without removing them.
 
         Raises:
-            JMSException: none of them can be read from the disk; they are lost.
+            JMSException: none of them can be read from disk; they are lost.
         """
         found: list[SpooledMessage] = []
         for block in tuple(self._blocks):

@@ -1,1 +1,1 @@
-"""Jolokia's protocol over the management model: `/api/jolokia`. (activemq-edges JX3)"""
+"""Jolokia's protocol on the management model: `/api/jolokia`. (activemq-edges JX3)"""

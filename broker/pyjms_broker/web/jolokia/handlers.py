@@ -1,4 +1,4 @@
-"""What each type of request does, and the answer that it gets. (activemq-edges JX3)"""
+"""The handlers of the request types, and their responses. (activemq-edges JX3)"""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ __all__ = ["CHANGES", "answer", "error_answer"]
 logger = get_logger(__name__)
 
 CHANGES: Final = frozenset({"exec", "write"})
-"""Types of requests that need the right to administer."""
+"""Request types that need administrator access."""
 _PROTOCOL: Final = "7.2"
 _TURN: Final = 100
-"""Views that are read before other tasks of the event loop have their turn."""
+"""The number of views that are read before other tasks run."""
 _MAXIMUM_VALUES: Final = 200_000
-"""Values of one answer."""
+"""The maximum number of values in one response."""
 
 
 async def answer(management: Management, request: JolokiaRequest) -> dict[str, object]:
-    """Return the answer to a request, an error included. Cancellable."""
+    """Return the response to a request, even if it fails. Cancellable."""
     echo = request.echo()
     try:
         value = await _HANDLERS[request.type](management, request)
     except JMSException as error:
         return error_answer(error, echo)
-    except Exception as error:  # of a view: the others are to be answered
+    except Exception as error:  # other requests must still get responses
         logger.exception("Jolokia: a request has failed")
         return error_answer(error, echo)
     return {"request": echo, "value": value, "timestamp": _clock.time_ms() // 1000, "status": 200}
 
 
 def error_answer(error: Exception, echo: dict[str, object] | None = None) -> dict[str, object]:
-    """Return the answer of a request that has failed."""
+    """Return the response to a failed request."""
     kind, status = _kind_of(error)
     reason = error.reason if isinstance(error, JMSException) else "the broker's log has the reason"
     hint = error.hint if isinstance(error, JMSException) else None

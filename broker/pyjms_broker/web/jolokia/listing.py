@@ -1,4 +1,4 @@
-"""What `list` answers: the attributes and operations of all views, by domain and name."""
+"""The response to `list`: attributes and operations of all views, by domain and name."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pyjms_broker.web.jolokia.values import part_of
 __all__ = ["listed"]
 
 _MAXIMUM: Final = 2000
-"""Views of one answer: each has about 15 KiB."""
+"""The maximum number of views in one response; each has about 15 KiB."""
 
 
 def listed(management: Management, path: Sequence[str], depth: int) -> object:
-    """Return the description of what is below a path: domain, keys, op or attr, name.
+    """Return the descriptions below a path: domain, keys, op or attr, name.
 
     Args:
         management: the views.
-        path: the first parts; none: everything.
-        depth: levels that are described, below which there is 1; 0: all.
+        path: the first parts; empty: everything.
+        depth: the number of levels that are described, below which there is 1; 0: all.
 
     Raises:
-        InvalidArgumentException: there are too many views for one answer.
+        InvalidArgumentException: there are too many views for one response.
     """
     domain = path[0] if path else DOMAIN
     if domain != DOMAIN:
@@ -99,7 +99,7 @@ def _operation(operation: Operation[Any]) -> dict[str, object]:
 
 
 def _cut(value: object, depth: int) -> object:
-    """Replace what is below a depth, which is not 0, by Jolokia's sign that there is more."""
+    """Replace values below a depth greater than 0 by Jolokia's placeholder 1."""
     if not depth or not isinstance(value, dict):
         return value
     if depth == 1:

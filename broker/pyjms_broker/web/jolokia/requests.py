@@ -1,4 +1,4 @@
-"""Requests of Jolokia: read from a path (GET) or from JSON (POST)."""
+"""Parsing of Jolokia requests, from a path (GET) or from JSON (POST)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["JolokiaRequest", "canonical", "from_json", "from_path", "split_path"
 _PARTS: Final = re.compile(r"((?:[^!/]|!.)*)(/|$)", re.DOTALL)
 _ESCAPED: Final = re.compile(r"!(.)", re.DOTALL)
 _LISTED: Final = 200
-"""Characters of a client's text that an error repeats."""
+"""The maximum number of characters of a client's text in an error."""
 
 
 @dataclass(slots=True)
 class JolokiaRequest:
-    """One request; what its type does not have is None or empty."""
+    """One request; fields that its type does not have are None or empty."""
 
     type: str
     name: ObjectName | None = None
     attributes: Sequence[str] = ()
-    """Names of attributes; none: all."""
+    """Names of attributes; empty: all."""
     is_list: bool = False
-    """Whether the attributes are a list, so that the value is a mapping even of one."""
+    """Whether the attributes are a list, so that the value is a mapping even for one."""
     operation: str | None = None
     arguments: Sequence[object] = ()
     value: object = None
@@ -35,10 +35,10 @@ class JolokiaRequest:
     options: Mapping[str, object] = field(default_factory=dict)
 
     def option(self, name: str, default: int) -> int:
-        """Return an option that is a number, such as `maxDepth`.
+        """Return a numeric option, such as `maxDepth`.
 
         Raises:
-            InvalidArgumentException: it is none.
+            InvalidArgumentException: it is not a number.
         """
         given = self.options.get(name, default)
         try:
@@ -49,11 +49,11 @@ class JolokiaRequest:
         raise InvalidArgumentException(f"{name} is not a number: {str(given)[:_LISTED]!r}")
 
     def flag(self, name: str) -> bool:
-        """Return an option that is true or false, such as `ignoreErrors`."""
+        """Return a boolean option, such as `ignoreErrors`."""
         return str(self.options.get(name, "")).lower() == "true"
 
     def echo(self) -> dict[str, object]:
-        """Return the request as the answer repeats it."""
+        """Return the copy of the request that the response contains."""
         content: dict[str, object] = {"type": self.type}
         if self.name is not None:
             content["mbean"] = canonical(self.name)
@@ -72,7 +72,7 @@ class JolokiaRequest:
 
 
 def canonical(name: ObjectName) -> str:
-    """Return a name with its keys in the order of the alphabet."""
+    """Return a name with its keys in alphabetical order."""
     keys = [f"{key}={value}" for key, value in sorted(name.keys.items())]
     return f"{name.domain}:{','.join([*keys, '*'] if name.is_open else keys)}"
 
@@ -87,11 +87,11 @@ def _escape(part: str) -> str:
 
 
 def from_path(path: str, options: Mapping[str, object]) -> JolokiaRequest:
-    """Read the request of a GET: `read/NAME/ATTRIBUTE`, `exec/NAME/OPERATION/ARGUMENT`.
+    """Parse the request of a GET: `read/NAME/ATTRIBUTE`, `exec/NAME/OPERATION/ARGUMENT`.
 
     Raises:
-        InvalidArgumentException: it cannot be read.
-        MalformedObjectNameException: its name cannot be read.
+        InvalidArgumentException: the request is invalid.
+        MalformedObjectNameException: the object name is invalid.
     """
     kind, *parts = split_path(path) or ["version"]
     request = JolokiaRequest(_known(kind), options=options)
@@ -132,7 +132,7 @@ def _path_parts(request: JolokiaRequest, parts: list[str]) -> None:
 
 
 def _no_parts(request: JolokiaRequest, parts: list[str]) -> None:
-    """Ignore the rest, as Jolokia does."""
+    """Ignore the remaining parts, as Jolokia does."""
 
 
 _FROM_PATH: Final[dict[str, Callable[[JolokiaRequest, list[str]], None]]] = {
@@ -147,11 +147,11 @@ _NAMED: Final = frozenset({"read", "write", "exec", "search"})
 
 
 def from_json(content: object, options: Mapping[str, object]) -> JolokiaRequest:
-    """Read one request of a POST.
+    """Parse one request of a POST.
 
     Raises:
-        InvalidArgumentException: it cannot be read.
-        MalformedObjectNameException: its name cannot be read.
+        InvalidArgumentException: the request is invalid.
+        MalformedObjectNameException: the object name is invalid.
     """
     if not isinstance(content, dict):
         raise InvalidArgumentException(

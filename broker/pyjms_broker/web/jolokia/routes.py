@@ -25,22 +25,22 @@ logger = get_logger(__name__)
 
 _PATH: Final = "/api/jolokia"
 _MAXIMUM: Final = 1000
-"""Requests of one POST."""
+"""The maximum number of requests in one POST."""
 
 
 def routes(context: WebContext) -> list[BaseRoute]:
-    """Return the routes of Jolokia."""
+    """Return Jolokia's routes."""
     context.allow(_PATH, Access.READER, Access.READER)
 
     async def get(request: Request) -> Response:
-        """Answer the request in the path."""
-        check_origin(request, context)  # a GET may change something here
+        """Handle the request in the path."""
+        check_origin(request, context)  # unlike usual, a GET may make changes
         path = str(request.scope["path"])[len(_PATH) :].strip("/")
         options = dict(request.query_params)
         return _json(await _answered(context, request, lambda: from_path(path, options)))
 
     async def post(request: Request) -> Response:
-        """Answer the requests in the body."""
+        """Handle the requests in the body."""
         body = await request.body()
         options = dict(request.query_params)
         try:
@@ -85,7 +85,7 @@ async def _answered(
 
 
 def _log(context: WebContext, request: Request, asked: JolokiaRequest) -> None:
-    """Log who changes what, without arguments and values: they may be messages or passwords."""
+    """Log a change without arguments and values, which may be messages or passwords."""
     logger.info(
         "Jolokia: user %r at %s: %s %s of %s",
         context.user(request).name,
@@ -97,5 +97,5 @@ def _log(context: WebContext, request: Request, asked: JolokiaRequest) -> None:
 
 
 def _json(content: object) -> Response:
-    # not starlette's JSONResponse: text of messages may have lone surrogates
+    # not starlette's JSONResponse, because messages may contain lone surrogates
     return Response(json.dumps(content, allow_nan=False), media_type="application/json")

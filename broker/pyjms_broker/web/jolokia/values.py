@@ -1,4 +1,4 @@
-"""Values of views as JSON, and the part of a value that a path names."""
+"""Conversion of views' values to JSON, and selection of parts by path."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pyjms_broker.web.jolokia.requests import canonical
 __all__ = ["as_json", "part_of", "typed"]
 
 _DEEPEST: Final = 15
-"""Levels of lists and mappings, without `maxDepth`; Jolokia's default."""
+"""The default of `maxDepth`, in levels of lists and mappings, as in Jolokia."""
 
 
 def typed(value: object, java_type: str) -> object:
-    """Return a view's value with what its Java type adds: object names, and tables by message id.
+    """Convert a view's value by its Java type: object names, and tables by message id.
 
     Source: Jolokia ObjectNameSimplifier, TabularDataExtractor.
     """
@@ -35,7 +35,7 @@ def typed(value: object, java_type: str) -> object:
 
 _TABLE: Final = "javax.management.openmbean.TabularData"
 _BODIES: Final = frozenset({"Text", "BodyLength", "BodyPreview", "ContentMap"})
-"""Columns that ActiveMQ's table of messages has not: they depend on the kind of message."""
+"""Columns that ActiveMQ's table of messages lacks, as they depend on the message type."""
 
 
 def _named(value: object) -> object:
@@ -43,12 +43,12 @@ def _named(value: object) -> object:
 
 
 def as_json(value: object, depth: int = 0, longest: int = 0) -> object:
-    """Return a value of a view as JSON has it; object names become `{"objectName": name}`.
+    """Convert a view's value to JSON; object names become `{"objectName": name}`.
 
     Args:
         value: the value.
-        depth: levels of lists and mappings, below which there is text; 0: 15.
-        longest: members of a list; 0: all.
+        depth: the number of levels of lists and mappings, below which there is text; 0: 15.
+        longest: the maximum number of list members; 0: all.
     """
     return _json(value, depth or _DEEPEST, longest)
 
@@ -71,7 +71,7 @@ def _json(value: object, depth: int, longest: int) -> object:
 
 
 def part_of(value: object, path: Sequence[str]) -> object:
-    """Return the part of a JSON value that a path names; None if there is none."""
+    """Return the part of a JSON value at a path; None if there is none."""
     for part in path:
         if isinstance(value, dict):
             value = value.get(part)

@@ -1,1 +1,1 @@
-"""What shows how the broker is doing: metrics and events."""
+"""Monitoring of the broker: metrics and events."""

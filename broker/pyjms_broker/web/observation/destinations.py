@@ -1,4 +1,4 @@
-"""The destinations that metrics and events show."""
+"""The destinations in metrics and events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATTERN: Final = f"{DOMAIN}:type=Broker,brokerName=*,destinationType=*,destinat
 
 
 def destination_views(management: Management) -> list[View[Any]]:
-    """Return the views of queues and topics by name; without advisories and temporary ones."""
+    """Return the views of queues and topics by name, except for advisory and temporary ones."""
     found = [
         view
         for view in management.find(_PATTERN)

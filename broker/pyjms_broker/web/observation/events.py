@@ -1,4 +1,4 @@
-"""Counters and rates every second, as Server-Sent Events: `/api/events`."""
+"""Counters and rates as Server-Sent Events, once a second: `/api/events`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _INTERVAL: Final = 1.0
 """Seconds between two events."""
 _CLIENTS: Final = 50
 _BACKLOG: Final = 5
-"""Events that wait for a client; one that has more is dropped."""
+"""The maximum number of events that wait for a client; slower clients are dropped."""
 _SHOWN: Final = 200
-"""Destinations of one event: those with the highest rates, then the longest."""
+"""The maximum number of destinations per event: highest rates first, then longest queues."""
 _ATTRIBUTES: Final = {
     "size": "QueueSize",
     "in_flight": "InFlightCount",
@@ -57,7 +57,7 @@ _Row = dict[str, Any]
 
 
 class _Sampler:
-    """Reads the counters once a second, while there are clients, and gives all the same event."""
+    """Reads the counters once a second while there are clients, and sends all the same event."""
 
     def __init__(self, context: WebContext) -> None:
         self._context = context
@@ -67,9 +67,9 @@ class _Sampler:
         self._former_time = 0.0
 
     def open(self) -> tuple[MemoryObjectSendStream[str], MemoryObjectReceiveStream[str]]:
-        """Return the two ends of a new client's events.
+        """Return the two ends of a new client's event stream.
 
-        They end when the client reads too slowly, or the broker stops.
+        The stream ends when the client reads too slowly or the broker stops.
 
         Raises:
             WebError: there are too many clients.
@@ -83,7 +83,7 @@ class _Sampler:
         return send, receive
 
     def release(self, client: MemoryObjectSendStream[str]) -> None:
-        """Send a client nothing more. Idempotent."""
+        """Stop sending events to a client. Idempotent."""
         self._clients.discard(client)
         client.close()
 
@@ -139,7 +139,7 @@ class _Sampler:
         return f"event: counters\ndata: {json.dumps(content)}\n\n"
 
     async def close(self) -> None:
-        """End the sampling."""
+        """Stop sampling."""
         await end_tasks(self._task)
 
 
@@ -158,8 +158,8 @@ def routes(context: WebContext) -> list[BaseRoute]:
     context.on_stop(sampler.close)
 
     async def events(_: Request) -> Response:
-        """Send an event every second, until the client leaves."""
-        send, receive = sampler.open()  # here, so that a refusal has its status
+        """Send an event every second until the client disconnects."""
+        send, receive = sampler.open()  # here, so that a refusal gets an error status
 
         async def texts() -> AsyncIterator[str]:
             try:

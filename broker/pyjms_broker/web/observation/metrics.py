@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format: `/metrics`. docs/http.md lists the names."""
+"""Metrics in Prometheus' text format: `/metrics`. See docs/http.md for the names."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["BROKER_METRICS", "DESTINATION_METRICS", "Metric", "routes"]
 
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _MAXIMUM: Final = 5000
-"""Destinations with metrics of their own."""
+"""The maximum number of destinations with metrics."""
 _TURN: Final = 100
 
 
 class Metric(NamedTuple):
-    """A metric that is an attribute of a view, divided by `scale`."""
+    """A metric from an attribute of a view, divided by `scale`."""
 
     name: str
     type: str

@@ -1,1 +1,1 @@
-"""Messages by HTTP, as ActiveMQ's MessageServlet: `/api/message`. (activemq-edges W6, W7)"""
+"""Messages over HTTP, like ActiveMQ's MessageServlet: `/api/message`. (activemq-edges W6, W7)"""

@@ -1,4 +1,4 @@
-"""The connections of REST requests: of one request, a session, or a client that has an id."""
+"""The connections of REST requests: per request, per session, or per client id."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ __all__ = ["ClientName", "RestClient", "RestClients"]
 logger = get_logger(__name__)
 
 _MAXIMUM: Final = 200
-"""Clients that have a name; each has a connection."""
+"""The maximum number of named clients, each with a connection."""
 _MAXIMUM_CONSUMERS: Final = 20
-"""Consumers of one named client."""
+"""The maximum number of consumers of one named client."""
 _IDLE: Final = 300.0
 """Seconds without a request after which a named client is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientName:
-    """What a client is kept under: the id that requests give it, or that of their session."""
+    """The key of a kept client: the client id of requests, or the id of their session."""
 
     text: str
     is_session: bool = False
@@ -48,7 +48,7 @@ class ClientName:
 
 
 class RestClient:
-    """A connection in a user's name, with a session and its consumers."""
+    """A connection as a user, with a session and its consumers."""
 
     def __init__(self, connection: ActiveMQConnection, session: ActiveMQSession) -> None:
         self._connection = connection
@@ -59,16 +59,16 @@ class RestClient:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the broker has ended the connection, for example at an operator's wish."""
+        """Whether the broker has closed the connection, for example at an operator's request."""
         return self._connection.failure is not None
 
     async def consumer(
         self, destination: Destination, selector: str | None
     ) -> ActiveMQMessageConsumer:
-        """Return the consumer of a destination; it stays open.
+        """Return the consumer of a destination, which stays open.
 
         Raises:
-            JMSException: the user may not receive from it, or the selector is wrong.
+            JMSException: the user may not receive from it, or the selector is invalid.
             WebError: the client has too many consumers.
         """
         key = destination, selector
@@ -86,13 +86,13 @@ class RestClient:
         return found
 
     async def forget(self, destination: Destination, selector: str | None) -> None:
-        """Close a consumer; undelivered messages go back to the broker. Idempotent."""
+        """Close a consumer; undelivered messages return to the broker. Idempotent."""
         consumer = self._consumers.pop((destination, selector), None)
         if consumer is not None:
             await consumer.close()
 
     async def close(self) -> None:
-        """Close the connection; an error is logged."""
+        """Close the connection, logging an error."""
         with anyio.CancelScope(shield=True):
             try:
                 await self._connection.close()
@@ -114,9 +114,9 @@ class RestClients:
 
     @asynccontextmanager
     async def client(self, user: WebUser, name: ClientName | None) -> AsyncIterator[RestClient]:
-        """Use the client of that name, or one for this request alone.
+        """Use the client of that name, or a separate one for this request.
 
-        A session has one for each request while there are too many clients.
+        While there are too many clients, a session gets a separate one for each request.
 
         Raises:
             WebError: another request uses it, or there are too many.
@@ -157,8 +157,8 @@ class RestClients:
         await self._make_room()
         made = await self._connected(user)
         try:
-            if key not in self._named:  # else another request was faster
-                await self._make_room()  # others were made meanwhile
+            if key not in self._named:  # otherwise another request was faster
+                await self._make_room()  # others may have been added meanwhile
             found = self._named.setdefault(key, made)
         finally:
             if self._named.get(key) is not made:
@@ -168,10 +168,10 @@ class RestClients:
         return found
 
     async def _make_room(self) -> None:
-        """End the session that was not used for the longest time if there are too many clients.
+        """If there are too many clients, end the least recently used session.
 
         Raises:
-            WebError: all others have a clientId, or are in use.
+            WebError: all clients have a clientId, or are in use.
         """
         while len(self._named) >= _MAXIMUM:
             idle = [

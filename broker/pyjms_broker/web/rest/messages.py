@@ -1,4 +1,4 @@
-"""What a request says of a message, and a message as a response. (activemq-edges W6, W7)"""
+"""Conversion of requests to messages, and of messages to responses. (activemq-edges W6, W7)"""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ _RESERVED: Final = frozenset(
         "warning",
     }
 )
-"""Headers that a property of a message must not set."""
+"""Headers that properties of a message must not set."""
 _HEADERS_SIZE: Final = 32 * 1024
 
 
 def parameters_of(request: Request, body: bytes) -> tuple[dict[str, str], str]:
-    """Return the parameters of a request, those of a form included, and the text to send.
+    """Return the parameters of a request, including those of a form, and the text to send.
 
     Raises:
         WebError: the body is not UTF-8 text.
@@ -89,11 +89,11 @@ def parameters_of(request: Request, body: bytes) -> tuple[dict[str, str], str]:
 
 
 def destination_of(path: str, given: Mapping[str, str]) -> Destination:
-    """Return the destination that a request names; a topic by default.
+    """Return the destination of a request, by default a topic.
 
     Raises:
-        WebError: it names none, or a kind that there is not.
-        InvalidDestinationException: the name is wrong.
+        WebError: it has no destination, or an unknown type.
+        InvalidDestinationException: the name is invalid.
     """
     kind = given.get("type", "topic").lower()
     if kind not in ("queue", "topic"):
@@ -103,7 +103,7 @@ def destination_of(path: str, given: Mapping[str, str]) -> Destination:
         raise WebError(
             400, "No destination is named", "write /api/message/NAME?type=queue, or destination="
         )
-    named_kind(name)  # refuses a misspelt prefix
+    named_kind(name)  # raises an error for a misspelt prefix
     found = parse_destination(name, Queue if kind == "queue" else Topic)
     if found.is_temporary:
         raise WebError(
@@ -117,10 +117,10 @@ def destination_of(path: str, given: Mapping[str, str]) -> Destination:
 
 
 def milliseconds(given: Mapping[str, str], name: str, default: int) -> int:
-    """Return a parameter that is a number of milliseconds.
+    """Return a parameter in milliseconds.
 
     Raises:
-        WebError: it is none.
+        WebError: it is not a number in range.
     """
     return _number(given, name, default, 0, 2**53)
 
@@ -136,7 +136,7 @@ def _number(given: Mapping[str, str], name: str, default: int, low: int, high: i
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
-    """How a message is sent."""
+    """The options for sending a message."""
 
     delivery_mode: DeliveryMode
     priority: int
@@ -144,11 +144,11 @@ class SendOptions:
 
 
 def to_send(given: Mapping[str, str], text: str) -> tuple[TextMessage, SendOptions]:
-    """Return the message that a request describes; unknown parameters become its properties.
+    """Return the message of a request; unknown parameters become properties.
 
     Raises:
-        WebError: a parameter has a bad value.
-        JMSException: a name is not valid for a property.
+        WebError: a parameter has an invalid value.
+        JMSException: a name is invalid for a property.
     """
     message = TextMessage(text)
     message.correlation_id = given.get("JMSCorrelationID")
@@ -169,7 +169,7 @@ def to_send(given: Mapping[str, str], text: str) -> tuple[TextMessage, SendOptio
         elif name not in _OWN | _HEADERS:
             try:
                 message.properties[name] = value
-            except ValueError as error:  # of an empty name
+            except ValueError as error:  # an empty name
                 raise WebError(400, str(error), "name the parameter") from error
     return message, options
 
@@ -180,7 +180,7 @@ _HEADERS: Final = frozenset(
 
 
 def response_of(message: Message, given: Mapping[str, str]) -> Response:
-    """Return a received message: its body, and headers with id, destination and properties."""
+    """Return the response for a message: its body, with id, destination, properties as headers."""
     own = {"id": message.message_id or "", "destination": message.destination or ""}
     headers = {name: quote(str(value), safe=_PRINTABLE) for name, value in own.items()}
     size = 0
@@ -206,4 +206,4 @@ def response_of(message: Message, given: Mapping[str, str]) -> Response:
 
 
 _PRINTABLE: Final = "".join(chr(code) for code in range(32, 127) if chr(code) != "%")
-"""Characters of properties that headers have as they are; the others are percent-encoded."""
+"""Characters that headers contain unchanged; others are percent-encoded."""

@@ -1,4 +1,4 @@
-"""The routes of messages by HTTP. (activemq-edges W6, W7)"""
+"""The routes for messages over HTTP. (activemq-edges W6, W7)"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["routes"]
 _T = TypeVar("_T")
 _PATH: Final = "/api/message"
 _MAXIMUM_WAIT: Final = 20_000
-"""Milliseconds that a request waits for a message, unless it asks for less."""
+"""The maximum wait for a message in milliseconds; a request may specify less."""
 
 
 class _MessageRoutes:
@@ -62,19 +62,19 @@ class _MessageRoutes:
                 )
                 return True
 
-            if not await self._while_wanted(request, send):  # it waits where there is no space
+            if not await self._while_wanted(request, send):  # it waits if there is no space
                 raise WebError(503, "The broker stops", "send it again later")
         headers = {"messageID": message.message_id or ""}
         return PlainTextResponse("Message sent", headers=headers)
 
     async def receive(self, request: Request) -> Response:
-        """Take one message; status 204 if none comes in time.
+        """Receive and acknowledge one message; status 204 if none arrives in time.
 
-        The consumer stays open for requests of the same clientId, and for those of the same HTTP
-        session. A session begins with the request that has the cookie: who does not send cookies
-        leaves no consumer behind that holds a message.
+        The consumer stays open for requests with the same clientId or the same HTTP session. A
+        session begins with the first request that sends the cookie, so a client that sends no
+        cookies does not leave a consumer with a prefetched message behind.
         """
-        check_origin(request, self._context)  # a GET takes a message
+        check_origin(request, self._context)  # a GET removes a message
         if request.method == "HEAD":
             raise WebError(405, "HEAD would take a message", "send GET", {"Allow": "GET"})
         given = dict(request.query_params)
@@ -103,18 +103,18 @@ class _MessageRoutes:
         return response
 
     def _name(self, request: Request, user: WebUser, given: Mapping[str, str]) -> ClientName | None:
-        """Return the name of the client that a request is to use; None: one of its own."""
+        """Return the name of the client for a request; None: a separate client."""
         if "clientId" in given:
             return ClientName(given["clientId"])
         session = self._sessions.of(request, user)
         return None if session is None else ClientName(session, is_session=True)
 
     async def _while_wanted(self, request: Request, call: Callable[[], Awaitable[_T]]) -> _T | None:
-        """Return what a call returns, None if the broker stops before.
+        """Return the result of a call; None if the broker stops before.
 
         Raises:
             JMSException: the call has failed.
-            ClientDisconnect: the client has left before.
+            ClientDisconnect: the client disconnects before.
         """
         result: _T | None = None
         failure: JMSException | None = None
@@ -123,7 +123,7 @@ class _MessageRoutes:
 
             async def watch() -> None:
                 nonlocal left
-                await request.receive()  # the body has been read: this is the end of the connection
+                await request.receive()  # after the body, this waits for the end of the connection
                 left = True
                 tasks.cancel_scope.cancel()
 
@@ -136,7 +136,7 @@ class _MessageRoutes:
             try:
                 result = await call()
             except JMSException as error:
-                failure = error  # raised in here, it would become a group of errors
+                failure = error  # raised inside the task group, it would become an ExceptionGroup
             tasks.cancel_scope.cancel()
         if left:
             raise ClientDisconnect

@@ -1,4 +1,4 @@
-"""The HTTP sessions of REST clients: a signed cookie, and nothing else. (activemq-edges W7)"""
+"""The HTTP sessions of REST clients, which consist of a signed cookie. (activemq-edges W7)"""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LONGEST: Final = 200
 
 
 class RestSessions:
-    """Names the sessions of one web server.
+    """Creates and verifies the session cookies of one web server.
 
-    A session has no state but its client, which `RestClients` has, and no rights: the cookie of
-    another user is none.
+    A session has no state except for its client in `RestClients`, and no rights: another user's
+    cookie is not valid.
 
     Args:
-        path: where the cookie is sent to.
+        path: the path of the cookie.
     """
 
     def __init__(self, path: str) -> None:
@@ -34,7 +34,7 @@ class RestSessions:
         self._key = secrets.token_bytes(32)
 
     def of(self, request: Request, user: WebUser) -> str | None:
-        """Return the session that a request belongs to; None: its client has sent no cookie."""
+        """Return the session of a request; None if the client has sent no valid cookie."""
         header = request.headers.get("cookie", "")
         if _COOKIE not in header:
             return None
@@ -49,7 +49,7 @@ class RestSessions:
         return name if hmac.compare_digest(signature, self._signature(name, user)) else None
 
     def begin(self, request: Request, user: WebUser, response: Response) -> None:
-        """Have a response give its client the cookie of a new session."""
+        """Set the cookie of a new session in a response."""
         name = secrets.token_urlsafe(18)
         response.set_cookie(
             _COOKIE,
