@@ -1,4 +1,4 @@
-"""The management model: one tree of views with ActiveMQ's JMX names. See docs/management.md."""
+"""The management model: a tree of views with ActiveMQ's JMX names. See docs/management.md."""
 
 from pyjms_broker.management.host import RuntimeUpdates
 from pyjms_broker.management.management import Management

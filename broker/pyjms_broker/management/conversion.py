@@ -21,9 +21,9 @@ MAP: Final = "java.util.Map"
 
 
 def converted(value: object, java_type: str, where: str) -> object:
-    """Return `value`, as a request has it, as the type with that name of Java.
+    """Convert a value of a request to the Java type with this name.
 
-    Numbers and booleans may be text, as in URLs. `where` names the attribute or parameter.
+    Numbers and booleans may be strings, as in URLs. `where` is the attribute or parameter.
 
     Raises:
         InvalidArgumentException: it is not a value of that type.

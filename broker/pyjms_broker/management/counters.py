@@ -1,4 +1,4 @@
-"""The counters that every table of destinations has."""
+"""The counters of destinations, common to all tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["DestinationCounters"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestinationCounters:
-    """How many messages and clients a destination has; `pending` contains those in flight."""
+    """The numbers of a destination's messages and clients; `pending` includes those in flight."""
 
     pending: int
     in_flight: int

@@ -17,25 +17,25 @@ __all__ = [
 
 
 class ManagementException(JMSException):
-    """A management request that cannot be executed as it is."""
+    """A management request that is invalid."""
 
     java_name: ClassVar[str] = "javax.management.JMException"
 
 
 class MalformedObjectNameException(ManagementException):
-    """An object name that cannot be read."""
+    """An invalid object name."""
 
     java_name = "javax.management.MalformedObjectNameException"
 
 
 class InstanceNotFoundException(ManagementException):
-    """No view has that name."""
+    """There is no view of that name."""
 
     java_name = "javax.management.InstanceNotFoundException"
 
 
 class AttributeNotFoundException(ManagementException):
-    """The view has no such attribute, or it cannot be written."""
+    """The view has no such attribute, or the attribute is read-only."""
 
     java_name = "javax.management.AttributeNotFoundException"
 
@@ -47,6 +47,6 @@ class OperationNotFoundException(ManagementException):
 
 
 class InvalidArgumentException(ManagementException):
-    """A value does not have the type of its attribute or parameter."""
+    """A value has the wrong type for its attribute or parameter."""
 
     java_name = "java.lang.IllegalArgumentException"

@@ -1,4 +1,4 @@
-"""What the views need: the broker, names, and a context for what operations send."""
+"""The context of the views: the broker, names, and the context for sending."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ T = TypeVar("T")
 
 
 class RuntimeUpdates(Protocol):
-    """Reads the configuration of a running broker again (plug-in `runtime_configuration`)."""
+    """Reloads the configuration of a running broker (plug-in `runtime_configuration`)."""
 
     check_period: float
-    """Seconds between two looks at it; 0: there are none."""
+    """Seconds between two checks of the file; 0: no checks."""
 
     @property
     def origin(self) -> str:
-        """The file."""
+        """The configuration file."""
 
     @property
     def modified(self) -> float | None:
-        """When changes were applied last, in seconds since the epoch; None: never."""
+        """The time of the last applied changes in seconds since the epoch; None: never."""
 
     @property
     def status(self) -> str:
-        """What the last update could not apply, or why it failed; empty: nothing."""
+        """The changes that the last update could not apply, or its error; empty: none."""
 
     async def update(self, *, read_users: bool = False) -> object:
-        """Apply what has changed; `read_users`: read files of users again in any case.
+        """Apply changes of the configuration; `read_users`: always reload the users' files.
 
         Raises:
             ConfigurationException: the configuration is invalid; nothing is changed.
@@ -54,18 +54,18 @@ class RuntimeUpdates(Protocol):
 
 
 class ConfiguredBroker(Protocol):
-    """What a broker was made of by its settings."""
+    """The objects that a broker's settings have created."""
 
     @property
     def updates(self) -> RuntimeUpdates | None:
-        """None without the plug-in that reads the settings again."""
+        """The updates; None without the plug-in `runtime_configuration`."""
 
 
 class ManagedBroker(ServiceIdentity, Protocol):
     """The part of the broker service that the views use."""
 
     restart_requested: bool
-    """Whether the caller should start the broker again once it has stopped."""
+    """Whether the caller should restart the broker once it has stopped."""
 
     @property
     def configured(self) -> ConfiguredBroker: ...
@@ -111,14 +111,14 @@ class ManagedBroker(ServiceIdentity, Protocol):
         """Stop in the background."""
 
     async def start(self) -> None:
-        """Start; ignored while it runs."""
+        """Start the broker; ignored while it is running."""
 
     def add_connector(self, uri: str) -> TransportConnector:
-        """Add a connector, which is to be started."""
+        """Add a connector, which the caller starts."""
 
 
 class ManagementContext:
-    """What all views of one broker share."""
+    """The state shared by all views of one broker."""
 
     def __init__(self, host: ManagedBroker) -> None:
         self.host = host
@@ -126,7 +126,7 @@ class ManagementContext:
         self._producer_id = ProducerId(IdGenerator().generate())
         self._sequence = itertools.count(1)
         self.client = ConnectionContext()
-        """The context of operations. What they send does not wait for space, as in ActiveMQ."""
+        """The context of operations, whose sends do not wait for space, as in ActiveMQ."""
         self.client.producer_flow_control = False
         self.client.is_operator = True
         self.client.connection_id = ConnectionId(self._producer_id.connection_id)
@@ -138,16 +138,16 @@ class ManagementContext:
         return self.host.region_broker
 
     def destinations(self) -> dict[Destination, BrokerDestination]:
-        """Return all destinations but the broker's internal ones, which have no views."""
+        """Return all destinations except for the broker's internal ones, which have no views."""
         every = self.region.destinations()
         return {name: each for name, each in every.items() if not is_internal(name)}
 
     def next_message_id(self) -> MessageId:
-        """Return the id of a new message of the broker's own producer."""
+        """Return the next message id of the broker's own producer."""
         return MessageId(None, self._producer_id, next(self._sequence))
 
     def send(self, message: ActiveMQMessage) -> Completion:
-        """Send a message through the whole chain; done when it is stored."""
+        """Send a message through the whole filter chain; completed when it is stored."""
         if message.producer_id is None:
             message.producer_id = self._producer_id
         message.response_required = True
@@ -157,7 +157,7 @@ class ManagementContext:
 
 @dataclass(frozen=True, slots=True)
 class Managed(Generic[T]):
-    """The object of a view."""
+    """A managed object of a view, with the context."""
 
     tree: ManagementContext
     it: T

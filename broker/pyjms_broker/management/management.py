@@ -1,7 +1,7 @@
-"""The tree of views of one broker: search by name or pattern, and access to one view.
+"""The tree of a broker's views: search by name or pattern, and access to a view.
 
-Views are made when they are asked for and hold no copies. A pattern that names keys visits only
-the parts of the tree whose names have these keys. Belongs to the broker's event loop.
+Views are created on demand and contain no copies. A pattern with keys visits only the parts of the
+tree whose names have these keys. Use it on the broker's event loop.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class Management:
 
     def __init__(self, host: ManagedBroker) -> None:
         self.context = ManagementContext(host)
-        """What its views share."""
+        """The state shared by its views."""
 
     def find(self, pattern: str | ObjectName) -> list[View[Any]]:
         """Return the views that a name or a pattern matches, in no particular order.
 
         Raises:
-            MalformedObjectNameException: the pattern cannot be read.
+            MalformedObjectNameException: the pattern is invalid.
         """
         wanted = ObjectName(pattern) if isinstance(pattern, str) else pattern
         context = self.context
@@ -76,7 +76,7 @@ class Management:
         """Return the view with that name.
 
         Raises:
-            MalformedObjectNameException: it cannot be read.
+            MalformedObjectNameException: the name is invalid.
             InstanceNotFoundException: there is none.
         """
         wanted = ObjectName(name) if isinstance(name, str) else name
@@ -224,4 +224,4 @@ _PARTS: Final[
     (_NETWORK | {"networkBridge"}, _bridges),
     (_CONNECTOR | {"connectionViewType", "connectionName"}, _connections),
 )
-"""The parts of the tree, each with the keys that the names in it have."""
+"""The parts of the tree, each with the keys of its names."""

@@ -1,4 +1,4 @@
-"""Messages in management requests: what browsing returns, and messages made of text."""
+"""Messages in management requests: results of browsing, and text messages to send."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ __all__ = [
 ]
 
 ORIGINAL_DESTINATION: Final = "pyjms_original_destination"
-"""The property of `pyjms.support.dead_letters`."""
+"""The property that `pyjms.support.dead_letters` sets."""
 _PREVIEW: Final = 255
-"""Bytes of a body that are shown. Source: ActiveMQ OpenTypeSupport."""
+"""The maximum number of bytes of a body in results. Source: ActiveMQ OpenTypeSupport."""
 _DEFAULT_PAGE: Final = 400
 
 
@@ -50,8 +50,8 @@ def selected(
     """Iterate over the messages of a queue that a selector matches; None or blank: all.
 
     Raises:
-        InvalidSelectorException: it is not valid.
-        SelectorLimitException: it takes too much on a message.
+        InvalidSelectorException: it is invalid.
+        SelectorLimitException: it exceeds its limits on a message.
     """
     compiled = selector_or_none(selector, tree.region.selector_limits)
     for reference in destination.messages():
@@ -60,10 +60,10 @@ def selected(
 
 
 def is_selected(selector: Selector, reference: MessageReference) -> bool:
-    """Whether a selector matches a message; one whose properties cannot be decoded: no.
+    """Return whether a selector matches a message; False if properties cannot be decoded.
 
     Raises:
-        SelectorLimitException: it takes too much on the message.
+        SelectorLimitException: it exceeds its limits on the message.
     """
     try:
         return selector.matches(reference.lookup)
@@ -76,18 +76,18 @@ def is_selected(selector: Selector, reference: MessageReference) -> bool:
 def browse(
     destination: BrokerDestination, tree: ManagementContext, selector: str | None = None
 ) -> list[dict[str, object]]:
-    """Return the first messages that match, at most `max_browse_page_size` of the policy."""
+    """Return the first matching messages, at most the policy's `max_browse_page_size`."""
     limit = browse_limit(tree.region.policy_map.entry_for(destination.destination))
     return [as_item(each) for each in islice(selected(destination, selector, tree), limit)]
 
 
 def browse_limit(policy: PolicyEntry) -> int:
-    """Return how many messages a browse operation returns at most."""
+    """Return the maximum number of messages that a browse operation returns."""
     return policy.max_browse_page_size or _DEFAULT_PAGE
 
 
 def as_item(reference: MessageReference) -> dict[str, object]:
-    """Return a message as ActiveMQ's browse operations show it."""
+    """Return a message as an item of ActiveMQ's browse operations."""
     message = reference.message
     item = {name: read(reference) for name, read in _FIELDS.items()}
     item.update(_properties(reference))
@@ -104,7 +104,7 @@ def content_of(message: ActiveMQMessage) -> bytes:
     """Return the bytes of a message's body, inflated if they are compressed.
 
     Raises:
-        JMSException: they cannot be inflated, or would be too many.
+        JMSException: they cannot be inflated, or exceed the limit.
     """
     content = bytes(message.content or b"")
     if not message.compressed or not content:
@@ -117,9 +117,9 @@ def _bytes_body(content: bytes) -> dict[str, object]:
 
 
 def original_destination(reference: MessageReference) -> Destination | None:
-    """Return where a message came from before it was dead-lettered or moved; None: unknown.
+    """Return a message's destination before it was dead-lettered or moved; None if unknown.
 
-    A listener that sends its dead letters itself writes it into a property.
+    A listener that sends its dead letters itself stores it in a property.
     """
     original = reference.message.original_destination
     if original is not None:
@@ -127,7 +127,7 @@ def original_destination(reference: MessageReference) -> Destination | None:
     try:
         written = reference.properties.get(ORIGINAL_DESTINATION)
         original = parse_destination(written) if isinstance(written, str) else None
-    except JMSException:  # its properties cannot be decoded, or name no destination
+    except JMSException:  # its properties cannot be decoded, or have no valid destination
         return None
     return None if original is None or is_internal(original) else original
 
@@ -205,7 +205,7 @@ def text_message(
     headers: Mapping[str, object],
     tree: ManagementContext,
 ) -> ActiveMQTextMessage:
-    """Return a new text message; what is not a header becomes a property.
+    """Return a new text message; headers without a JMS name become properties.
 
     Source: ActiveMQ DestinationView.sendTextMessage.
 

@@ -1,8 +1,8 @@
-"""Views: what can be read, written and invoked of one object of the broker.
+"""Views: the attributes and operations of the broker's objects.
 
-A kind of view is two tables, attributes and operations, with ActiveMQ's names and Java's types; a
-view applies the tables of its kind to one object. Nothing is copied: an attribute is read from the
-object when it is asked for.
+A kind of view consists of two tables, attributes and operations, with ActiveMQ's names and Java's
+types. A view applies the tables of its kind to one object. Nothing is copied: an attribute is read
+from the object on access.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ N = TypeVar("N", bound="Attribute[Any] | Operation[Any]")
 
 @dataclass(frozen=True, slots=True)
 class Attribute(Generic[T]):
-    """A value of a view; without `set` it cannot be written."""
+    """A value of a view; without `set` it is read-only."""
 
     name: str
     type: str
@@ -45,12 +45,12 @@ class Parameter(NamedTuple):
     name: str
     type: str
     is_optional: bool = False
-    """Whether null may be given for it."""
+    """Whether it may be null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[T]):
-    """A call of a view, with the object and the arguments; it may return what is awaited."""
+    """An operation, called with the object and the arguments; it may return an awaitable."""
 
     name: str
     type: str
@@ -60,12 +60,12 @@ class Operation(Generic[T]):
 
     @property
     def signature(self) -> str:
-        """The name with the types of the parameters, which distinguishes overloads."""
+        """The name with the parameter types, which distinguishes overloads."""
         return f"{self.name}({','.join(p.type for p in self.parameters)})"
 
 
 def table(*members: N) -> dict[str, list[N]]:
-    """Return attributes or operations by name; operations may share one."""
+    """Return attributes or operations by name; operations may be overloaded."""
     named: dict[str, list[N]] = {}
     for member in members:
         named.setdefault(member.name, []).append(member)
@@ -74,7 +74,7 @@ def table(*members: N) -> dict[str, list[N]]:
 
 @dataclass(frozen=True, slots=True)
 class ViewKind(Generic[T]):
-    """A kind of view: the Java class that ActiveMQ registers, and the tables."""
+    """A kind of view: the Java class that ActiveMQ registers, and the two tables."""
 
     java_class: str
     description: str
@@ -83,7 +83,7 @@ class ViewKind(Generic[T]):
 
 
 class View(Generic[T]):
-    """One managed object under its name. Belongs to the broker's event loop."""
+    """A managed object with its name. Use it on the broker's event loop."""
 
     __slots__ = ("kind", "name", "target")
 
@@ -96,7 +96,7 @@ class View(Generic[T]):
         """Return the value of an attribute.
 
         Raises:
-            AttributeNotFoundException: there is none of that name.
+            AttributeNotFoundException: there is no attribute of that name.
         """
         return self._attribute(attribute).get(self.target)
 
@@ -106,11 +106,11 @@ class View(Generic[T]):
         return {name: each[0].get(target) for name, each in self.kind.attributes.items()}
 
     def set(self, attribute: str, value: object) -> object:
-        """Set an attribute; return its former value.
+        """Set an attribute and return its previous value.
 
         Raises:
-            AttributeNotFoundException: there is none of that name, or it cannot be written.
-            InvalidArgumentException: the value has another type.
+            AttributeNotFoundException: there is no attribute of that name, or it is read-only.
+            InvalidArgumentException: the value has the wrong type.
         """
         found = self._attribute(attribute)
         if found.set is None:
@@ -128,12 +128,12 @@ class View(Generic[T]):
         """Invoke an operation and return its result once its changes are stored. Cancellable.
 
         Args:
-            operation: the name, or the name with parameter types as in `browse(java.lang.String)`.
-            arguments: as many as the operation has parameters; text is converted.
+            operation: the name, optionally with parameter types, as `browse(java.lang.String)`.
+            arguments: one per parameter; strings are converted.
 
         Raises:
-            OperationNotFoundException: there is none of that name with so many parameters.
-            InvalidArgumentException: an argument has another type.
+            OperationNotFoundException: there is no such operation with this number of parameters.
+            InvalidArgumentException: an argument has the wrong type.
             JMSException: the operation has failed.
         """
         found = self._operation(operation, len(arguments))

@@ -1,4 +1,4 @@
-"""The object names of ActiveMQ's beans. Source: BrokerMBeanSupport; activemq-edges 7."""
+"""The object names of ActiveMQ's MBeans. Source: BrokerMBeanSupport; activemq-edges 7."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Names:
         self._broker_name = broker_name
 
     def broker(self, **more: str) -> ObjectName:
-        """Return the broker's name, or one below it with `more` keys."""
+        """Return the broker's name, or one below it with additional keys."""
         keys = {"type": "Broker", "brokerName": self._broker_name(), **more}
         return ObjectName.of(DOMAIN, {key: encoded_part(value) for key, value in keys.items()})
 
     def destination(self, destination: Destination, **more: str) -> ObjectName:
-        """Return a destination's name, or one below it with `more` keys."""
+        """Return a destination's name, or one below it with additional keys."""
         return self.broker(
             destinationType=f"{'Temp' if destination.is_temporary else ''}"
             f"{'Topic' if destination.is_topic else 'Queue'}",
@@ -40,7 +40,7 @@ class Names:
     def subscription(
         self, subscription: Subscription, durable_key: SubscriptionKey | None
     ) -> ObjectName:
-        """Return a consumer's name; that of a durable subscription is the same while inactive."""
+        """Return a consumer's name; a durable subscription keeps its name while inactive."""
         if durable_key is not None:
             client_id, name = durable_key
             consumer = f"Durable({client_id}_{name})"
@@ -56,7 +56,7 @@ class Names:
         return self.subscription(subscription, getattr(subscription, "durable_key", None))
 
     def service(self, service: str, **more: str) -> ObjectName:
-        """Return the name of a part of the broker, such as `JobScheduler`."""
+        """Return the name of a service of the broker, such as `JobScheduler`."""
         return self.broker(service=service, **more)
 
     def slow_consumer_strategy(self, watched: WatchedStrategy) -> ObjectName:
@@ -71,7 +71,7 @@ class Names:
     def producer(
         self, destination: Destination | None, client_id: str, producer_id: str
     ) -> ObjectName:
-        """Return a producer's name; without a destination it is a dynamic one."""
+        """Return a producer's name, a dynamic one's if it has no destination."""
         keys = {"clientId": client_id, "producerId": producer_id}
         if destination is None:
             return self.broker(endpoint="dynamicProducer", **keys)
@@ -80,9 +80,9 @@ class Names:
     def network_connector(
         self, name: str, *, duplex: bool = False, bridge: str | None = None
     ) -> ObjectName:
-        """Return a network connector's name, or that of its bridge to the address `bridge`.
+        """Return the name of a network connector, or of its bridge to the address `bridge`.
 
-        `duplex`: another broker has the connector.
+        `duplex` means that the connector is another broker's.
         """
         return self.broker(
             connector="duplexNetworkConnectors" if duplex else "networkConnectors",
@@ -91,7 +91,7 @@ class Names:
         )
 
     def connector(self, connector_name: str, **more: str) -> ObjectName:
-        """Return a connector's name, or one below it with `more` keys."""
+        """Return a connector's name, or one below it with additional keys."""
         return self.broker(
             connector="clientConnectors", connectorName=connector_name.replace("://", "_//"), **more
         )

@@ -1,7 +1,7 @@
 """JMX object names and patterns: `domain:key=value,key=value`.
 
-In a pattern `*` stands for any characters and `?` for one, in the domain and in values; `,*` at the
-end allows further keys. (javax.management.ObjectName; activemq-edges 7)
+In the domain and the values of a pattern, `*` matches any characters and `?` matches one; `,*` at
+the end allows additional keys. (javax.management.ObjectName; activemq-edges 7)
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _ESCAPES: Final = str.maketrans(
 
 
 def encoded_part(text: str) -> str:
-    """Return a value of a key as ActiveMQ writes it. Source: JMXSupport.encodeObjectNamePart."""
+    """Encode the value of a key. Source: ActiveMQ JMXSupport.encodeObjectNamePart."""
     return text.translate(_ESCAPES)
 
 
 class ObjectName:
-    """The name of a view, or a pattern; equal if domain and keys are, in any order of the keys."""
+    """The name of a view, or a pattern; the order of keys is irrelevant for equality."""
 
     __slots__ = ("domain", "is_open", "keys", "text")
 
     def __init__(self, text: str) -> None:
-        """Read a name.
+        """Parse a name.
 
         Raises:
             MalformedObjectNameException: it is not `domain:key=value,...`.
@@ -42,7 +42,7 @@ class ObjectName:
             raise _malformed(text, "it is not domain:key=value")
         keys: dict[str, str] = {}
         self.is_open = False
-        """Whether a pattern allows further keys: it ends with `,*`."""
+        """Whether a pattern allows additional keys, because it ends with `,*`."""
         for part in rest.split(","):
             if part == "*" and not self.is_open:
                 self.is_open = True
@@ -57,7 +57,7 @@ class ObjectName:
 
     @classmethod
     def of(cls, domain: str, keys: Mapping[str, str]) -> ObjectName:
-        """Return the name with these keys, whose values are encoded already."""
+        """Return the name with these keys, whose values are already encoded."""
         return cls(f"{domain}:" + ",".join(f"{key}={value}" for key, value in keys.items()))
 
     @property
@@ -67,7 +67,7 @@ class ObjectName:
         return self.is_open or any("*" in value or "?" in value for value in values)
 
     def matches(self, name: ObjectName) -> bool:
-        """Whether this pattern, or name, matches `name`, which is not a pattern."""
+        """Return whether this name or pattern matches `name`, which is not a pattern."""
         if len(self.keys) > len(name.keys) or (
             not self.is_open and len(self.keys) != len(name.keys)
         ):
@@ -104,7 +104,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    # possessive groups: each `*` takes the first place where the part behind it fits
+    # atomic groups: each `*` ends at the first match of the part behind it
     parts = re.sub(r"\*+", "*", pattern).split("*")
     written = [re.escape(part).replace(r"\?", ".") for part in parts]
     if len(written) == 1:

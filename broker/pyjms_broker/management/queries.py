@@ -40,20 +40,20 @@ def query_destinations(
     page: int,
     size: int,
 ) -> str:
-    """Return a page of the destinations that a query selects, with all their attributes.
+    """Return a page of the destinations selected by a query, with all their attributes.
 
     Args:
-        tree: what the views share.
-        kind: the views' kind.
-        destinations: those to choose from.
-        query: JSON with `name` (a part of the name), `filter` (empty, nonEmpty, noConsumer or
+        tree: the context of the views.
+        kind: the kind of the views.
+        destinations: the candidates.
+        query: JSON with `name` (part of the name), `filter` (empty, nonEmpty, noConsumer or
             nonAdvisory), `sortColumn` (name, queueSize, consumerCount, enqueueCount or
             dequeueCount) and `sortOrder` (asc or desc); all are optional.
-        page: number of the page, from 1.
-        size: destinations of a page.
+        page: the number of the page, from 1.
+        size: the number of destinations per page.
 
     Raises:
-        InvalidArgumentException: the query cannot be read.
+        InvalidArgumentException: the query is invalid.
     """
     wanted = _read(query)
     is_one = _FILTERS.get(wanted["filter"], _FILTERS[""])
@@ -102,7 +102,7 @@ def _shown(kind: str, value: object) -> object:
 
 
 def _object_name(text: str) -> dict[str, object]:
-    """Return an object name as Jackson writes it."""
+    """Return an object name in Jackson's form."""
     name = ObjectName(text)
     pairs = sorted(name.keys.items())
     return {

@@ -1,9 +1,9 @@
-"""statisticsBrokerPlugin: clients ask for statistics with messages. (activemq-broker Z1 to Z4)
+"""statisticsBrokerPlugin: replies to clients' requests for statistics. (activemq-broker Z1 to Z4)
 
-A request is a message to one of the names below with a reply destination. It reaches no
-destination. The replies are sent with the rights and the flow control of the requester: the
-request is answered when its replies have room, so that requests cannot fill the memory. One
-request gets at most `MOST_REPLIES`.
+A request is a message to one of the names below, with a reply destination; it is not enqueued. The
+replies are sent with the rights and the flow control of the requester: the response to the request
+waits until its replies have space, so that requests cannot fill the memory. One request gets at
+most `MOST_REPLIES`.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ _Values = dict[str, object]
 
 @runtime_checkable
 class ManagedPlugin(Protocol):
-    """A broker plug-in whose filter reads the views of the broker."""
+    """A broker plug-in whose filter uses the management views."""
 
     def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
-        """Return the new outer end of the filter chain; called instead of `install_plugin`."""
+        """Return the new outermost filter; called instead of `install_plugin`."""
 
 
 class StatisticsBrokerPlugin:
-    """Answers requests for statistics. Source: ActiveMQ StatisticsBrokerPlugin."""
+    """Replies to requests for statistics. Source: ActiveMQ StatisticsBrokerPlugin."""
 
     def install_plugin(self, broker: Broker) -> Broker:
-        """Refuse: the filter needs the views.
+        """Raise an error, because the filter needs the management views.
 
         Raises:
-            IllegalStateException: always; a broker service calls `install_managed_plugin`.
+            IllegalStateException: always; broker services call `install_managed_plugin`.
         """
         raise IllegalStateException(
             "The statistics plug-in needs the management model of a broker service",

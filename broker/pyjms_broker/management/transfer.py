@@ -1,11 +1,11 @@
-"""Moves and copies of a queue's messages, and their removal.
+"""Moving, copying and removal of a queue's messages.
 
-What is moved goes through the whole chain, with its original destination set and the redelivery
-counter 0, and leaves its queue's store only after the copy is stored. A message that a consumer
-has is left where it is. (ActiveMQ BrokerSupport.resend, Queue.moveMatchingMessagesTo)
-
-No duplicate detection drops a copy: it has a new id, of which only the text is the former one, and
-no duplicate id. The target may have had the message before, and remember it.
+A moved message is sent through the whole filter chain, with its original destination set and the
+redelivery counter 0, and is removed from its queue's store only after the copy is stored. Messages
+that are dispatched to a consumer stay. (ActiveMQ BrokerSupport.resend,
+Queue.moveMatchingMessagesTo)
+Duplicate detection, which may know the message if the target had it before, does not drop a copy:
+the copy has a new id, of which only the text is the old one, and no duplicate id.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["UNLIMITED", "copy", "copy_matching", "find", "move", "move_matching"
 
 UNLIMITED: Final = (1 << 31) - 1
 _AT_ONCE: Final = 500
-"""Messages that are handled without letting the event loop run other tasks."""
+"""The number of messages that are handled before other tasks run."""
 
 
 def find(queue: Queue, message_id: str) -> MessageReference | None:
-    """Return the message with that id, None if the queue has none."""
+    """Return the message with this id; None if there is none."""
     return next((r for r in queue.messages() if str(r.message_id) == message_id), None)
 
 
@@ -67,7 +67,7 @@ def _send_copy(
 
 
 def _has(tree: ManagementContext, target: Destination, message_id: MessageId) -> bool:
-    """Return whether the target's store has the id now: stores may know messages by its text."""
+    """Return whether the target's store has the id, since stores may compare only its text."""
     known = tree.destinations().get(target)
     store = (
         known.base.store if known is not None and isinstance(known.base, Queue | Topic) else None
@@ -86,11 +86,11 @@ def _check_not_leased(queue: Queue) -> None:
 def move(
     tree: ManagementContext, queue: Queue, reference: MessageReference, target: Destination
 ) -> Completion | None:
-    """Move one message; done when the copy is stored. None: a consumer has it.
+    """Move one message; completed when the copy is stored. None if it is dispatched.
 
     Raises:
         InvalidDestinationException: the target is the same queue.
-        JMSException: the copy was refused; the message stays.
+        JMSException: the copy was refused; the message stays in its queue.
     """
     _check_target(queue, target)
     _check_not_leased(queue)
@@ -106,7 +106,7 @@ def move(
 def copy(
     tree: ManagementContext, queue: Queue, reference: MessageReference, target: Destination
 ) -> Completion:
-    """Send a copy of one message; done when it is stored.
+    """Send a copy of one message; completed when it is stored.
 
     Raises:
         InvalidDestinationException: the target is the same queue.
@@ -125,11 +125,12 @@ async def move_matching(
 ) -> int:
     """Move at most `maximum` matching messages; return their number once they are stored.
 
-    `target_of` returns None for a message that stays. A cancellation stops between two messages.
+    `target_of` returns None for a message that stays. A cancellation takes effect between two
+    messages.
 
     Raises:
         InvalidSelectorException: the selector is not valid.
-        JMSException: a copy was refused, or not stored; what was moved before it stays moved.
+        JMSException: a copy was refused, or not stored; messages before it are moved.
     """
 
     def free() -> Iterator[MessageReference]:
@@ -164,7 +165,7 @@ async def copy_matching(
 async def remove_matching(
     tree: ManagementContext, queue: Queue, selector: str | None, maximum: int
 ) -> int:
-    """Remove at most `maximum` matching messages that no consumer has; return their number.
+    """Remove at most `maximum` matching undispatched messages; return their number.
 
     Raises:
         InvalidSelectorException: the selector is not valid.
@@ -183,7 +184,7 @@ async def _in_pages(
     act: Callable[[MessageReference], Completion | None],
     maximum: int,
 ) -> int:
-    """Act on messages a page at a time; return on how many `act` has returned a completion."""
+    """Call `act` for messages, page by page; return the number of completions it returned."""
     count = 0
     while count < maximum:
         page = list(islice(candidates(), min(_AT_ONCE, maximum - count)))
@@ -192,5 +193,5 @@ async def _in_pages(
         if not done:
             break
         count += len(done)
-        await _clock.sleep(0)  # a long queue does not hold up the event loop
+        await _clock.sleep(0)  # a long queue must not block the event loop
     return count

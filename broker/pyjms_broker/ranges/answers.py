@@ -1,9 +1,9 @@
-"""Room for answers: they count as other messages do, and are not read before they have room.
+"""Admission of replies, which are read only once their destination has space.
 
-An answer waits while the reply destination has no room, its own limit or one of the broker's, as a
-send of a client would wait; but what it will contain is read from the store only then, so waiting
-answers need no memory. So that a reader can go on whose trim would free the memory that everybody
-waits for, an answer does not wait if its queue is empty: at most 32 queues have one such answer.
+A reply waits while the reply destination has no space, by its own limit or one of the broker's, as
+a client's send would. Its contents are read from the store only afterwards, so waiting replies need
+no memory. A reply to an empty queue does not wait, so that a reader whose trim would free the
+exhausted memory can continue; at most 32 queues have one such reply.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ logger = get_logger(__name__)
 
 _MAX_BEYOND: Final = 32
 _CHECK_INTERVAL: Final = 1.0
-"""Seconds until a waiting answer looks whether its queue has become empty."""
+"""Seconds until a waiting reply checks whether its queue has become empty."""
 _LOG_PERIOD: Final = 60.0
 
 
 def check_reply_destination(context: ConnectionContext, request: ActiveMQMessage) -> None:
-    """Refuse a request whose answer has no destination, or one that its client may not use.
+    """Check that a request has a reply destination that its client may use.
 
     Raises:
-        IllegalStateException: no destination, several, or one that is the broker's.
+        IllegalStateException: there is none, or it is a composite or reserved for the broker.
     """
     to = request.reply_to
     if to is None:
@@ -51,19 +51,19 @@ def check_reply_destination(context: ConnectionContext, request: ActiveMQMessage
 
 
 class AnswerRoom:
-    """Decides which answers may be sent now; the others wait."""
+    """Decides which replies may be sent now; the others wait."""
 
     def __init__(self, chain: Broker) -> None:
         self._chain = chain
         self._beyond: set[Queue] = set()
-        """Queues that got an answer although there was no room."""
+        """Queues that got a reply although there was no space."""
         self._next_log = 0.0
 
     async def wait_for(self, context: ConnectionContext, probe: ActiveMQMessage) -> None:
-        """Wait until an answer as `probe` has room in its destination, which is created.
+        """Wait until a reply like `probe` has space in its destination, which is created.
 
         Raises:
-            JMSException: the destination does not exist, and the client must not create it.
+            JMSException: the destination does not exist, and the client may not create it.
         """
         while (full := self._full(context, probe)) is not None:
             destination, usage = full
@@ -80,7 +80,7 @@ class AnswerRoom:
                 withdraw()
 
     def has_room(self, context: ConnectionContext, answer: ActiveMQMessage) -> bool:
-        """Return whether an answer may be sent now.
+        """Return whether a reply may be sent now.
 
         Raises:
             JMSException: as `wait_for`.

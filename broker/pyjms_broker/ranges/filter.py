@@ -1,7 +1,7 @@
 """The broker filter that intercepts range requests and replies to them.
 
-Each request runs in a task of its own, which is cancelled when its connection closes. It first
-waits for room for its answer; of one connection, one range is read at a time.
+Each request runs in its own task, which is cancelled when its connection closes. It first waits for
+space for its reply. For each connection, one range is read at a time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Client:
 
     tasks: set[_wakeup.BackgroundTask] = field(default_factory=set)
     reading: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held while a range is read for it."""
+    """Held while a range is read for the connection."""
 
 
 class RangesBroker(BrokerFilter):
@@ -102,7 +102,7 @@ class RangesBroker(BrokerFilter):
         return COMPLETED
 
     def requests_of(self, context: ConnectionContext) -> set[_wakeup.BackgroundTask]:
-        """Return the tasks of a connection's requests that are being served."""
+        """Return the tasks of a connection's current requests."""
         client = self._clients.get(context)
         return set() if client is None else set(client.tasks)
 
@@ -136,7 +136,7 @@ class RangesBroker(BrokerFilter):
         except JMSException as error:
             logger.warning("A request to %s failed", RANGES, exc_info=True)
             reply = _refusal("failed", str(error))
-        except Exception:  # a client that gets no answer waits for ever
+        except Exception:  # a client without a reply would wait forever
             logger.exception("A request to %s failed", RANGES)
             reply = _refusal("failed", "The broker failed; its log has the reason")
         self._reply(message, reply)
@@ -160,10 +160,10 @@ class RangesBroker(BrokerFilter):
                 reply = await execute(self._leases, context, fields)
                 if self._room.has_room(context, probe):
                     return reply
-                del reply  # what waits uses no memory: it is read again
+                del reply  # a waiting reply uses no memory: it is read again
 
     def _probe(self, request: ActiveMQMessage) -> ActiveMQMessage:
-        """Return an empty answer, to ask whether one has room."""
+        """Return an empty reply, to check for space."""
         assert request.reply_to is not None
         return self._replies.text({}, request.reply_to, None)
 

@@ -1,21 +1,21 @@
-"""The leases of queues: each queue has one reader at a time, for as long as its connection lives.
+"""The leases of queues: each queue has one reader at a time, while its connection is open.
 
 Theory of operation
 ===================
 
-A range reader stores its own offset, so it must be able to read the same messages again after
-a failure, by number. The number of a message is the arrival number that the store assigned to
-it. Four properties make numbers usable as offsets:
+A range reader stores its offset itself, so it must be able to read the same messages again by
+number after a failure. The number of a message is the arrival number assigned by the store. Four
+properties make numbers usable as offsets:
 
-- Exclusive: while a queue is leased, nothing is dispatched from it. A lease begins only when
-  consumers hold no messages of the queue; `wait` seconds are granted, then `in_flight` is raised.
-- Settled: every number below `next` is final. Either its message can be read, or it never will
-  be. To ensure this, everything that arrives during a lease is stored, and messages that were
-  only in memory are stored when the lease begins and get the highest numbers.
+- Exclusive: while a queue is leased, nothing is dispatched from it. A lease begins only when no
+  messages of the queue are dispatched; after `wait` seconds, `in_flight` is raised.
+- Settled: every number below `next` is final: its message can be read now, or never. To ensure
+  this, all messages that arrive during a lease are stored, and messages that were only in memory
+  are stored when the lease begins and get the highest numbers.
 - Repeatable: messages below the held number (`hold`) neither expire nor change until `trim`.
-- Durable: `hold` returns once the held number is synced to disk (`progress`), and with it
-  everything that was stored before. Volatile stores skip this; their epoch is new at each start.
-  A purge changes the epoch (written without waiting), so a reader notices that its offset is void.
+- Durable: `hold` returns once the held number, and everything stored before, is synced to disk
+  (`progress`). Volatile stores skip this; their epoch changes at each start.
+  A purge changes the epoch (written without waiting), so a reader sees that its offset is invalid.
 
 The states of a lease:
 
@@ -23,7 +23,7 @@ The states of a lease:
     state     event                            new state
     ========  ===============================  =========
     none      lease request                    opening
-    opening   consumers hold nothing, stored   open
+    opening   nothing dispatched, all stored   open
     opening   timeout, store failure           none
     opening   connection closed                none
     open      release request                  none
@@ -31,12 +31,12 @@ The states of a lease:
     open      lease request of the same owner  replaced
     ========  ===============================  =========
 
-A lease is found by its token. The owner of an open lease may lease the queue again, for example
-after a restart; the older token, unless it is reused, is then refused as `replaced` rather than
-as `unknown_token`, so the older process learns that another one runs the same query. The last
-1000 replaced tokens are remembered. Another owner, or any request while a lease is still opening,
-is refused as `leased`. Both indexes (by token, by queue) are updated before the first await:
-`open` gives the queue to the newest lease, and `close` by an older one has no effect.
+A lease is identified by its token. The owner of an open lease may lease the queue again, for
+example after a restart. The older token, unless it is reused, is then refused as `replaced` instead
+of `unknown_token`, so the older process learns that another one runs the same query. The last 1000
+replaced tokens are stored. Another owner, or any request while a lease is still opening, is refused
+as `leased`. Both indexes (by token, by queue) are updated before the first await: `open` gives the
+queue to the newest lease, and `close` by an older one has no effect.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Leases:
             self.end(lease)
 
     def inspect(self, fields: dict[str, Any]) -> tuple[QueueReading, Selector | None]:
-        """Return the reading of a queue without leasing it, and the selector.
+        """Return the reader of a queue without leasing it, and the selector.
 
         Raises:
             RangesError: bad_request.
@@ -165,10 +165,10 @@ class Leases:
         return reading, self._selector(fields.get("selector"))
 
     def check_access(self, access: Access, operation: str, fields: dict[str, Any]) -> None:
-        """Check that a client may read the queue that a request names, itself or by a lease.
+        """Check that a client may read the queue of a request, named directly or by a lease.
 
         Raises:
-            JMSSecurityException: it may not.
+            JMSSecurityException: the client may not.
             RangesError: there is no such lease, or no such queue.
         """
         if fields.get("queue") is not None:

@@ -1,4 +1,4 @@
-"""The operations of the range protocol, one function for each."""
+"""The operations of the range protocol, one function each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Fields = dict[str, Any]
 
 
 class Reply(NamedTuple):
-    """A JSON reply; with a body, a chunk and its properties."""
+    """A JSON reply or, with a body, a chunk with its properties."""
 
     values: Fields
     body: bytes | None = None

@@ -1,7 +1,7 @@
-"""The reading progress that outlives leases and restarts: each queue's held number and epoch.
+"""Reading progress that outlives leases and restarts: each queue's held number and epoch.
 
-A progress record is a message in the queue `PyJMS.Ranges.Marks`; the next record replaces it. It
-is synced to disk, so everything stored before it is safe too: after a crash, a number that was
+A progress record is a message in the queue `PyJMS.Ranges.Marks`, replaced by the next record. It is
+synced to disk, so everything stored before it is durable, too: after a crash, a number that was
 reported to a reader is never assigned to another message. Volatile stores keep no records.
 """
 
@@ -38,9 +38,9 @@ class Progress(NamedTuple):
     """The progress record of a queue."""
 
     held: int = 0
-    """Messages with lower numbers may be read again, so they must not expire."""
+    """The held number: messages below it may be read again, so they must not expire."""
     changes: int = 0
-    """How often the queue was purged since it was created."""
+    """The number of purges since the creation of the queue."""
 
 
 class ProgressRecords:
@@ -67,7 +67,7 @@ class ProgressRecords:
         return self._known.get(destination.physical_name, Progress())
 
     async def set(self, destination: Destination, progress: Progress) -> None:
-        """Store a record; it and everything stored before it are on disk when this returns.
+        """Store a record; it and everything stored before are on disk when this returns.
 
         Raises:
             JMSException: the store rejects it.
@@ -79,7 +79,7 @@ class ProgressRecords:
                 await wait_for(self._write(name, progress))
 
     def note(self, destination: Destination, progress: Progress) -> None:
-        """Store a record without waiting until it is on disk."""
+        """Store a record without waiting for the disk."""
         self._known[destination.physical_name] = progress
         if self._is_durable:
             self._write(destination.physical_name, progress)
@@ -94,13 +94,13 @@ class ProgressRecords:
     def _queue(self) -> Queue:
         queue = self._chain.add_destination(self._region.context, PROGRESS_RECORDS).base
         assert isinstance(queue, Queue)
-        queue.pause()  # its messages are never dispatched
+        queue.pause()  # so that its messages are never dispatched
         return queue
 
     def _read(self, reference: MessageReference) -> None:
         try:
             name, progress = _decode(reference)
-        except Exception:  # whatever is stored there, it must not keep the broker from starting
+        except Exception:  # no stored data may prevent a start
             logger.exception(
                 "%s contains message %s, which is not a progress record: it is ignored",
                 PROGRESS_RECORDS,

@@ -1,8 +1,8 @@
-"""The requests and replies of range reads: JSON texts, and chunks of messages as bytes.
+"""The requests and replies of range reads: JSON, and chunks of messages as bytes.
 
-A chunk is a BytesMessage: for each message its number (8 bytes), the size of its frame (4 bytes)
-and the loose OpenWire frame, a type byte and the body. Its properties: `next`, the number after
-the chunk; `last`, whether the range is complete; and `epoch`.
+A chunk is a BytesMessage that contains for each message its number (8 bytes), the size of its frame
+(4 bytes) and the loose OpenWire frame, a type byte and the body. Its properties are `next`, the
+number after the chunk; `last`, whether the range is complete; and `epoch`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RangesError(JMSException):
 
 
 class Request(NamedTuple):
-    """A request: its operation and all of its fields."""
+    """A request: its operation and all its fields."""
 
     operation: str
     fields: Mapping[str, Any]
@@ -97,7 +97,7 @@ def _refuse(constant: str) -> None:
 
 
 def _read_integer(digits: str) -> int:
-    """Return a number of 64 bits; stores cannot take a longer one."""
+    """Parse an integer of at most 64 bits, which is the limit of stores."""
     if len(digits) > _MAX_DIGITS or not -(2**63) <= (number := int(digits)) < 2**63:
         raise ValueError("a number has more than 64 bits")
     return number
@@ -113,12 +113,12 @@ def _bad_request(text: str) -> RangesError:
 
 
 def frame_message(stored: StoredMessage) -> bytes:
-    """Return a message as it is frame_message in a chunk."""
+    """Return a message's bytes in a chunk."""
     return _NUMBER.pack(stored.position.arrival) + encode_message(stored.message)
 
 
 class ReplyFactory:
-    """Creates the reply messages, each with a message id of its own."""
+    """Creates reply messages with unique message ids."""
 
     def __init__(self) -> None:
         self._producer_id = commands.ProducerId(IdGenerator().generate())
@@ -139,7 +139,7 @@ class ReplyFactory:
         destination: Destination,
         correlation_id: str | None,
     ) -> commands.ActiveMQBytesMessage:
-        """Return a reply that holds part of a range."""
+        """Return a reply with a part of a range."""
         message = commands.ActiveMQBytesMessage(
             content=body, marshalled_properties=encode_map(dict(properties))
         )

@@ -1,8 +1,8 @@
 """The reader attached to a queue that is, or was, read by number.
 
 While the queue is leased nothing is dispatched, and every arriving message is stored and becomes
-visible once it is stored. So all numbers below `next` are settled: a message can be read, or
-never will be. `leases` has the theory of operation.
+visible once it is stored. All numbers below `next` are therefore settled: their messages can be
+read now, or never. `leases` has the theory of operation.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _AFTER_ALL_WITHOUT_PRIORITY: Final = Position(0, 2**62)
 
 
 class QueueReading:
-    """The queue's `reader`, from its first lease on."""
+    """The `reader` of a queue, from its first lease on."""
 
     def __init__(
         self, queue: Queue, store: MessageStore, progress: ProgressRecords, epoch: int
     ) -> None:
-        """Start from the stored progress; `epoch` differs each time the queue is created."""
+        """Start with the stored progress; `epoch` differs for each creation of the queue."""
         self.is_leased = False
         self.next = 1
         """The number after the last settled one."""
@@ -93,7 +93,7 @@ class QueueReading:
 
     @property
     def epoch(self) -> int:
-        """Identifies the numbering; it changes when numbers lose their meaning."""
+        """The epoch of the numbering, which changes when numbers become invalid."""
         return self._epoch * _EPOCHS_APART + self.progress.changes
 
     message_count = DelegatedAttribute[int](
@@ -104,12 +104,12 @@ class QueueReading:
     )
 
     async def open(self, holder: object, wait: float) -> None:
-        """Give the queue to `holder` alone, waiting up to `wait` seconds for its consumers.
+        """Give the queue exclusively to `holder`, waiting up to `wait` seconds for consumers.
 
-        A previous holder loses it.
+        A previous holder loses the queue.
 
         Raises:
-            RangesError: in_flight, consumers still hold messages.
+            RangesError: in_flight, if consumers still have messages.
             JMSException: the store failed.
         """
         queue = self._queue
@@ -133,7 +133,7 @@ class QueueReading:
             raise
 
     def close(self, holder: object) -> None:
-        """Release the queue if `holder` has it."""
+        """Release the queue, if `holder` has it."""
         if self._holder is not holder:
             return
         self._holder = None
@@ -228,7 +228,7 @@ class QueueReading:
     def _store_all(self) -> None:
         """Store the messages that are only in memory; they get the highest numbers."""
         queue = self._queue
-        # each leaves memory or the temp store after the store has accepted it, which may fail
+        # each is removed from memory or the temp store only once the store has accepted it
         for reference in tuple(queue.references):
             if reference.position is None:
                 self._store_again(reference)

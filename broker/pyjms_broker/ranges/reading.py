@@ -1,4 +1,4 @@
-"""Read the messages of a queue's store in arrival order, whatever their priorities, by pages."""
+"""Reading of a queue's stored messages in arrival order, regardless of priority, by pages."""
 
 from __future__ import annotations
 

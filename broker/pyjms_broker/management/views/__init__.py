@@ -1,1 +1,1 @@
-"""The kinds of views, each a table of attributes and one of operations."""
+"""The kinds of views, each with a table of attributes and a table of operations."""

@@ -27,7 +27,7 @@ __all__ = ["BROKER"]
 _Broker: TypeAlias = Managed[ManagedBroker]
 _NAMES: Final = "[Ljavax.management.ObjectName;"
 _VERSION: Final = version(DISTRIBUTION)
-"""That of this process: an upgrade on the disk counts after a restart."""
+"""The version of this process: an upgrade on disk takes effect after a restart."""
 _FORCED: Final = 1.0
 """Seconds: removals by an operator are forced (activemq-broker D9)."""
 
@@ -41,7 +41,7 @@ def _total(name: str, field: str, description: str) -> Attribute[_Broker]:
 
 
 def _uptime_text(b: _Broker) -> str:
-    """Return the time as ActiveMQ writes it. Source: TimeUtils.printDuration."""
+    """Return the uptime in ActiveMQ's format. Source: TimeUtils.printDuration."""
     seconds = b.it.uptime
     if seconds < 60:
         return f"{seconds:.3f} seconds"

@@ -32,7 +32,7 @@ _Broker: TypeAlias = Managed[ManagedBroker]
 _FORCED: Final = 1.0
 """Seconds: removals by an operator are forced (activemq-broker D9)."""
 _POLL_INTERVAL: Final = 1000
-"""Milliseconds between two checks of the queues, unless the operator says otherwise."""
+"""The default time between two checks of the queues in milliseconds."""
 _session_numbers = itertools.count(1)
 
 
@@ -134,7 +134,7 @@ def _pattern(name: str, text: str) -> re.Pattern[str]:
 async def _stop_gracefully(
     b: _Broker, connectors: str, queues: str, timeout: int, interval: int
 ) -> None:
-    """Stop connectors, wait until queues are empty, and stop. Times are milliseconds."""
+    """Stop connectors, wait until queues are empty, and stop. Times are in milliseconds."""
     if timeout <= 0:
         raise InvalidArgumentException(
             "Parameter timeout of stopGracefully must be more than 0", hint="give milliseconds"
@@ -156,7 +156,7 @@ async def _stop_gracefully(
 def _refused(
     name: str, reason: str, hint: str, *parameters: Parameter, kind: str = "void"
 ) -> Operation[Any]:
-    """Return an operation of ActiveMQ that this broker refuses."""
+    """Return an operation of ActiveMQ that this broker always refuses."""
 
     def refuse(_b: _Broker, *_arguments: object) -> NoReturn:
         raise IllegalStateException(f"{name} is refused: {reason}", hint=hint)

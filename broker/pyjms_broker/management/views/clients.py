@@ -25,7 +25,7 @@ __all__ = ["CONNECTION", "CONNECTOR", "PRODUCER", "Client", "clients", "producer
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A JMS connection and the transport that it uses."""
+    """A JMS connection and its transport connection."""
 
     transport: BrokerConnection
     state: ConnectionState
@@ -53,7 +53,7 @@ def producers(client: Client) -> Iterator[ProducerExchange]:
 def producer_name(tree: ManagementContext, exchange: ProducerExchange) -> ObjectName:
     """Return the name of a producer's view."""
     info = exchange.info
-    assert info is not None, "only the broker's own exchanges have none"
+    assert info is not None, "only the broker's own exchanges have no info"
     client_id = exchange.context.client_id or "NOTSET"
     return tree.names.producer(info.destination, client_id, str(info.producer_id))
 

@@ -1,4 +1,4 @@
-"""Counters of the broker, and the attributes that it has like its destinations."""
+"""Counters of the broker, and attributes that it shares with destinations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def minimum(value: int) -> int:
-    """Return a minimum of statistics as ActiveMQ shows it: 0 before the first value."""
+    """Return a minimum of statistics as in ActiveMQ: 0 before the first value."""
     return 0 if value == NO_MINIMUM else value
 
 
@@ -42,7 +42,7 @@ def size_attributes(statistics: Callable[[T], DestinationStatistics]) -> tuple[A
 
 
 def totals(host: ManagedBroker) -> DestinationStatistics:
-    """Return the sums of all destinations, with the counters of those that were removed."""
+    """Return the sums over all destinations, including removed ones."""
     total = DestinationStatistics()
     region = host.region_broker
     total.add_counters(region.removed_statistics)
@@ -52,7 +52,7 @@ def totals(host: ManagedBroker) -> DestinationStatistics:
 
 
 def reset_statistics(host: ManagedBroker) -> None:
-    """Set the counters of all destinations to zero."""
+    """Reset the counters of all destinations."""
     region = host.region_broker
     region.removed_statistics.reset()
     for destination in region.destinations().values():

@@ -1,4 +1,4 @@
-"""Views of topics, and what those of queues share with them.
+"""Views of topics, and the common part of queues' views.
 
 (ActiveMQ DestinationView, TopicView; activemq-edges 7)
 """

@@ -1,7 +1,7 @@
 """The view of the broker's health. (ActiveMQ HealthView; activemq-edges 7)
 
-The checks, their ids and texts are ActiveMQ's: queues that have producers and no consumer, stores
-near their limits, and limits that the disk has no room for.
+The checks, their ids and texts are ActiveMQ's: queues with producers but without consumers, stores
+near their limits, and limits beyond the disk's free space.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["HEALTH"]
 _Health: TypeAlias = Managed[ManagedBroker]
 
 _NEARLY_FULL: Final = 90
-"""Percentage of a limit above which there is a warning."""
+"""The percentage of a limit above which there is a warning."""
 _MEGABYTE: Final = 1 << 20
 
 
@@ -58,7 +58,7 @@ def _limits(usage: DiskUsage, what: str, name: str) -> Iterator[HealthStatus]:
 
 def _disk(usage: DiskUsage, what: str, directory: Path) -> Iterator[HealthStatus]:
     if usage.limit == STORE_LIMIT or not usage.is_promised:
-        return  # the default, or what the disk had room for at the start: nobody has promised it
+        return  # the default, or lowered to the disk's size at the start: not a configured limit
     free = shutil.disk_usage(directory).free
     if usage.limit - usage.used > free:
         message = (

@@ -23,7 +23,7 @@ _VOID: Final = "void"
 
 
 def _time(milliseconds: int) -> str:
-    """Return a time as ActiveMQ writes it, in the broker's time zone. Source: JobSupport."""
+    """Return a time in ActiveMQ's format, in the broker's time zone. Source: JobSupport."""
     return datetime.fromtimestamp(milliseconds / 1000).astimezone().strftime(_FORMAT)
 
 
@@ -53,7 +53,7 @@ def _rows(jobs: Iterable[ScheduledJob]) -> list[dict[str, object]]:
 
 
 def _range(start: str, finish: str) -> tuple[int, int]:
-    """Return the milliseconds of two times; the second is included whole."""
+    """Return two times in milliseconds; all of the second one's second is included."""
     return _milliseconds(start), _milliseconds(finish) + 999
 
 

@@ -1,7 +1,6 @@
-"""The sessions of a connection. ActiveMQ has no views of them: these are part of the connection's.
+"""The sessions of a connection, as part of its view; ActiveMQ has no views of sessions.
 
-A session has no counters of its own: its figures are the sums of those of the producers and
-consumers that it has now.
+A session has no counters: its numbers are the sums over its current producers and consumers.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ _Connection: TypeAlias = Managed[Any]
 
 
 def _sessions(c: _Connection) -> Iterator[tuple[int, SessionState]]:
-    """Iterate over the sessions that the client has created, in their order."""
+    """Iterate over the sessions created by the client, in order."""
     for session_id, session in c.it.state.sessions.items():
-        if session_id.value >= 0:  # the negative one holds the connection's own consumers
+        if session_id.value >= 0:  # the negative one has the connection's advisory consumers
             yield session_id.value, session
 
 

@@ -184,7 +184,7 @@ _OPERATIONS: Final[tuple[Operation[Any], ...]] = (
 
 
 def _messages(c: _Durable) -> list[MessageReference]:
-    """Return what the subscription has not acknowledged: in flight, then what waits."""
+    """Return the unacknowledged messages: those in flight, then the waiting ones."""
     policy = c.tree.region.policy_map.entry_for(c.it.requested)
     limit = browse_limit(policy)
     found = list(islice(c.it.dispatched.values(), limit))
@@ -196,7 +196,7 @@ def _browse(c: _Durable) -> list[dict[str, object]]:
 
 
 def _remove_message(c: _Durable, message_id: str) -> None:
-    """Remove a message that waits; others, and unknown ones, are errors."""
+    """Remove a waiting message; any other message is an error."""
     subscription = c.it
     backlog = subscription.backlog
     for each in backlog.waiting(max(1, subscription.pending_count)):

@@ -17,7 +17,7 @@ _BYTES: Final = "[B"
 
 
 def _bytes(data: bytes | None) -> list[int]:
-    """Return bytes as Java's: from -128 to 127."""
+    """Return bytes as Java's signed bytes, from -128 to 127."""
     return [byte - 256 if byte > 127 else byte for byte in data or b""]
 
 
