@@ -1,1 +1,1 @@
-"""`pyjms broker`: the command line of the broker."""
+"""`pyjms broker`: the broker's command line."""

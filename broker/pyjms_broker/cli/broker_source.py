@@ -1,4 +1,4 @@
-"""The broker that ActiveMQ's broker URI describes: `broker:`, `properties:`, `xbean:`."""
+"""Create a broker from an ActiveMQ broker URI: `broker:`, `properties:` or `xbean:`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def service_from_uri(
 
     Args:
         uri: `broker:(tcp://host:port)/name?persistent=false`, `properties:FILE` or `xbean:FILE`.
-        given: values of placeholders in the XML, and attributes that override those of a
-            properties file: ActiveMQ's system properties.
-        ignore_unsupported: start the broker although not everything in the XML is supported.
+        given: values for placeholders in the XML, and attributes that override those of a
+            properties file, like ActiveMQ's system properties.
+        ignore_unsupported: start the broker even if the XML has unsupported elements.
 
     Raises:
-        ConfigurationException: the URI or the file is invalid, or something is not supported.
+        ConfigurationException: the URI or the file is invalid, or has unsupported elements.
     """
     scheme, mark, rest = uri.partition(":")
     if mark and scheme == "properties":
@@ -41,14 +41,14 @@ def service_from_uri(
 
 
 def store_directory_of(config: str) -> Path:
-    """Return the directory of the message store that a configuration names; blocking.
+    """Return the message store's directory in a configuration; blocking.
 
     Args:
-        config: `broker.yaml`, or ActiveMQ's: `activemq.xml`, `xbean:FILE`, `properties:FILE`,
-            `broker:(...)?...`.
+        config: `broker.yaml`, or an ActiveMQ configuration: `activemq.xml`, `xbean:FILE`,
+            `properties:FILE` or `broker:(...)?...`.
 
     Raises:
-        ConfigurationException: the file is invalid, or its broker has no store in a directory.
+        ConfigurationException: the file is invalid, or its broker's store has no directory.
     """
     scheme = config.partition(":")[0]
     if scheme in {"xbean", "properties", "broker"}:

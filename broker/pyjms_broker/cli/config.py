@@ -1,4 +1,4 @@
-"""`pyjms broker config`: ActiveMQ's XML configuration, converted into broker.yaml."""
+"""`pyjms broker config`: convert ActiveMQ's XML configuration to broker.yaml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pyjms broker create`: a directory with everything that one broker needs."""
+"""`pyjms broker create`: create a directory with everything that a broker needs."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def create(
 ) -> None:
     """Create a directory with the configuration of a broker, its users, and how to start it.
 
-    Prints the password of the user admin, which is nowhere else: the file has its hash. With
-    --amqconf the users are those of that file, and what it has that cannot be converted is named,
-    with exit code 1.
+    Prints the password of the user admin, which is not stored: the file has only its hash. With
+    --amqconf the users are those of that file; settings that cannot be converted are listed, and
+    the exit code is then 1.
     """
     from pyjms_broker.cli.terminal import ExitCode, one_line_errors
 
@@ -72,13 +72,13 @@ def _converted(source: Path, path: Path) -> Conversion:
 def create_instance(path: Path, *, force: bool = False, configuration: str | None = None) -> str:
     """Create the directory of a broker; blocking. Return the password of its user admin.
 
-    With `force` existing files are replaced, except the broker's data. `configuration` is the text
-    of broker.yaml, by default that of a server whose clients need a user and a password, with the
-    files of its users.
+    `force` replaces existing files, except the broker's data. `configuration` is the text of
+    broker.yaml; by default, clients need a user and a password, and the files of users are
+    created as well.
 
     Raises:
-        ConfigurationException: the directory is not empty and `force` is not set, or its name
-            has characters that configuration files would need to quote.
+        ConfigurationException: the directory is not empty and `force` is not set, or its path
+            has characters that would have to be quoted in configuration files.
         OSError: it cannot be written.
     """
     from pyjms_broker.cli.private_output import write_private

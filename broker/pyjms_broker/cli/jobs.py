@@ -1,6 +1,6 @@
-"""`pyjms broker jobs`: lists and removes scheduled messages of a running broker, also ActiveMQ's.
+"""`pyjms broker jobs`: list and remove scheduled messages of a running broker or ActiveMQ.
 
-It is a client that sends requests to ActiveMQ.Scheduler.Management. (activemq-broker S8)
+The commands send requests to ActiveMQ.Scheduler.Management as a client. (activemq-broker S8)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Job(NamedTuple):
     job_id: str
     destination: str
     due: str
-    """UTC; - for ActiveMQ, which does not report it."""
+    """UTC; `-` with ActiveMQ, which does not report it."""
     schedule: str
 
 

@@ -1,7 +1,7 @@
 """`pyjms broker journal`: inspect and verify a KahaDB journal, and rebuild its index.
 
-The commands that only read (inspect, verify, audit) take no lock and change nothing, so they can
-be used on a running broker's directory, too.
+The read-only commands (inspect, verify, audit) take no lock, so they also work on the directory of
+a running broker.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def inspect(
 
 @app.command()
 def verify(directory: Directory, index_directory: IndexDirectory = None) -> None:
-    """Check every batch's checksum, every record, and the index against the journal.
+    """Check the checksum of every batch, every record, and the index against the journal.
 
-    Reads only; the broker may be running. Prints a line with the location for each problem; with
-    problems, the exit code is 1.
+    Reads only; the broker may be running. Prints a line with the location of each problem; if
+    there are any, the exit code is 1.
     """
     from pyjms_broker.cli import journal_reports as reports
     from pyjms_broker.cli.terminal import ExitCode, one_line_errors, progress
@@ -114,8 +114,8 @@ def verify(directory: Directory, index_directory: IndexDirectory = None) -> None
 def rebuild(directory: Directory, index_directory: IndexDirectory = None) -> None:
     """Rebuild the index from the journal. No broker may be running on it.
 
-    As at a start of the broker, a torn end of the journal is cut off, transactions that were
-    neither committed nor prepared are rolled back, and ActiveMQ's index is renamed.
+    As when the broker starts, a torn end of the journal is cut off, transactions that were neither
+    committed nor prepared are rolled back, and ActiveMQ's index is renamed.
     """
     import anyio
 
@@ -214,7 +214,7 @@ def parse_location(text: str | None) -> Location | None:
 
 
 def destination_patterns(text: str | None) -> list[Destination] | None:
-    """Parse a destination or pattern; without queue:// or topic:// it means both kinds.
+    """Parse a destination or pattern; without queue:// or topic:// it matches both kinds.
 
     Raises:
         ConfigurationException: the name is empty.

@@ -18,7 +18,7 @@ from pyjms_broker.store.kahadb.tools.verification import Verification
 __all__ = ["show_audit", "show_record", "show_summary", "show_verification"]
 
 _MAX_NAMED: Final = 4
-"""Number of destinations named for each segment; the table below has all of them."""
+"""Maximum number of destinations listed for a segment; the table below it lists all."""
 
 
 def show_record(view: RecordView) -> None:

@@ -1,7 +1,7 @@
-"""The log lines of the command line: nothing that a client has named can forge or hide any.
+"""The log format of the command line: names chosen by clients cannot forge or hide log lines.
 
-The loggers of pyjms and of the broker escape the values of their records themselves; this formatter
-does it for those of all other libraries, too.
+The loggers of pyjms and the broker escape the values in their records themselves; this formatter
+does so for the records of all other libraries.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["LineFormatter"]
 class LineFormatter(logging.Formatter):
     """Formats a message as one line with its control characters escaped.
 
-    The lines of a traceback are indented, so that they cannot pass for log lines.
+    The lines of a traceback are indented, so that they cannot be mistaken for log lines.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         if record.exc_info:
-            record.exc_text = None  # of another formatter
+            record.exc_text = None  # may be cached by another formatter
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name

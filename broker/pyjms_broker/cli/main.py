@@ -1,6 +1,6 @@
-"""The typer application that entry point group `pyjms.cli` mounts as `pyjms broker`.
+"""The typer application that is mounted as `pyjms broker` (entry-point group `pyjms.cli`).
 
-A command's own imports are made when it runs, so that the help is quick.
+Each command imports its modules when it runs, so that the help is fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Secrets of configuration files: `pyjms broker passwd`, `encrypt` and `decrypt`, as ActiveMQ's."""
+"""Secrets in configuration files: `pyjms broker passwd`, `encrypt` and `decrypt`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Password: TypeAlias = Annotated[
 
 
 def passwd() -> None:
-    """Print a scrypt hash of a password, to be written into the configuration in its place.
+    """Print a scrypt hash of a password, which replaces the password in the configuration.
 
     It asks for the password, or reads one line of the standard input if that is not a terminal.
     """
@@ -113,7 +113,7 @@ def decrypt(
 
 
 def _environ(password: str | None) -> Mapping[str, str]:
-    """Return the variable with the password, of the option or of the environment; empty: none."""
+    """Return the variable with the password from the option or the environment; {} if none."""
     given = (password, *(os.environ.get(name) for name in PASSWORD_VARIABLES))
     first = next((each for each in given if each), None)
     return {} if first is None else {PASSWORD_VARIABLES[0]: first}

@@ -1,4 +1,4 @@
-"""Export from and import into a running broker, as a client."""
+"""Export from and import into a running broker as a client."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ async def export_broker(
 ) -> tuple[int, list[str]]:
     """Browse the queues, which may be patterns, and write their messages.
 
-    Returns the number of queues with messages, and the messages that could not be written. A
-    browser may return only a part of a long queue (max_browse_page_size, in ActiveMQ
+    Returns the number of queues with messages, and the problems of messages that could not be
+    written. A browser may return only part of a long queue (max_browse_page_size, in ActiveMQ
     maxBrowsePageSize).
 
     Raises:
@@ -71,10 +71,10 @@ async def import_into_broker(
     lines: Iterable[FileMessage | FileSubscription | BadLine],
     on_messages: Callable[[int], None] = lambda _count: None,
 ) -> Imported:
-    """Send a file's messages, persistent and in transactions, and create its subscriptions.
+    """Send a file's messages as persistent ones in transactions, and create its subscriptions.
 
-    The messages get new ids and timestamps and keep the rest of their time to live; expired ones
-    are left out.
+    The messages get new ids and timestamps but keep their remaining time to live; expired ones are
+    skipped.
 
     Raises:
         ConnectionFailedException: the broker cannot be reached, or the connection failed.
@@ -123,10 +123,10 @@ async def import_into_broker(
 
 
 async def _subscribe(factory: ConnectionFactory, line: FileSubscription, found: Imported) -> None:
-    """Create a durable subscription without consuming from it."""
+    """Create a durable subscription without consuming messages."""
     subscription = line.subscription
     topic = subscription.destination
-    assert isinstance(topic, Topic), "the file's subscriptions are of topics"
+    assert isinstance(topic, Topic), "durable subscriptions exist only on topics"
     try:
         async with await factory.create_connection() as connection:
             await connection.set_client_id(subscription.key.client_id)

@@ -1,4 +1,4 @@
-"""Messages to systemd: the broker is ready, the broker stops (`Type=notify`)."""
+"""Notify systemd that the broker is ready or stopping (`Type=notify`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ STOPPING: Final = "STOPPING=1"
 
 
 def notify(state: str) -> None:
-    """Send a state to the service manager that started this process; without one do nothing."""
+    """Send a state to the service manager that started this process, if there is one."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
     if address.startswith("@"):
-        address = "\0" + address[1:]  # Linux's abstract names
+        address = "\0" + address[1:]  # Linux's abstract socket namespace
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.connect(address)

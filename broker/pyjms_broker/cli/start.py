@@ -1,4 +1,4 @@
-"""`pyjms broker start`: creates a broker and runs it until a signal stops it."""
+"""`pyjms broker start`: create a broker and run it until a signal stops it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Source", "run", "serve"]
 logger = get_logger(__name__)
 
 DEFAULT_OPENWIRE = "127.0.0.1:61616"
-_ENVIRONMENT = "PYJMS_BROKER__"  # also in pyjms_broker.settings, whose import is slow
+_ENVIRONMENT = "PYJMS_BROKER__"  # repeated from pyjms_broker.settings, which is slow to import
 
 _GC_THRESHOLDS = (10_000, 20, 100)
 """Thresholds of Python's garbage collector (`gc.set_threshold`), far above its defaults."""
@@ -34,12 +34,12 @@ CLEAN, FAILED, REFUSED = 0, 1, 2
 
 @dataclass(frozen=True)
 class Source:
-    """Where the configuration comes from: at most one of a broker URI and a file."""
+    """The source of the configuration: a broker URI, a file, or neither."""
 
     uri: str | None = None
     config: Path | None = None
     define: list[str] | None = None
-    """NAME=VALUE of `-D`, for a broker URI."""
+    """The NAME=VALUE pairs of `-D`, for a broker URI."""
     properties: list[Path] | None = None
     ignore_unsupported: bool = False
 
@@ -47,7 +47,7 @@ class Source:
 def run(
     source: Source, *, data: Path | None, ephemeral: bool, openwire: str | None, name: str | None
 ) -> int:
-    """Run a broker until it stops; return the exit code: 0 stopped, 1 failed, 2 bad options."""
+    """Run a broker until it stops; return exit code 0 (stopped), 1 (failed) or 2 (bad options)."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -66,9 +66,9 @@ def run(
 
 
 def _tune_garbage_collection() -> None:
-    """Collect garbage less often: a backlog has very many objects, none of which are garbage."""
+    """Collect garbage less often: a backlog consists of many objects, none of them garbage."""
     gc.collect()
-    gc.freeze()  # modules are never garbage
+    gc.freeze()  # modules never become garbage
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
@@ -107,10 +107,10 @@ def make_service(
 
 
 def _configured(source: Source) -> BrokerService:
-    """Create the broker of the broker URI or of the file and the environment.
+    """Create the broker from the broker URI, or from the file and the environment.
 
     Raises:
-        ConfigurationException: they contradict each other, or are invalid.
+        ConfigurationException: the sources contradict each other or are invalid.
     """
     config = source.config
     if source.uri is not None:
@@ -134,9 +134,9 @@ def _configured(source: Source) -> BrokerService:
 async def serve(service: BrokerService) -> None:
     """Run `service` until SIGTERM or SIGINT, or until it stops by itself.
 
-    A signal also ends the wait for the store lock. A broker that loses its lock starts again, as
-    a slave, if `restart_allowed` is set. (activemq-persistence H2) SIGHUP has the configuration
-    read again, where the plug-in `runtime_configuration` does that.
+    A signal also ends the wait for the store lock. A broker that loses its lock restarts as a
+    slave if `restart_allowed` is set. (activemq-persistence H2) SIGHUP reloads the configuration
+    if the plug-in `runtime_configuration` is active.
     """
     stopping = False
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
@@ -170,7 +170,7 @@ async def serve(service: BrokerService) -> None:
 
 
 async def _update(service: BrokerService) -> None:
-    """Read the configuration again."""
+    """Reload the configuration."""
     configuration = service.configured.updates
     if configuration is None or not service.started:
         logger.warning(

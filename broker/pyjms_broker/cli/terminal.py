@@ -1,4 +1,4 @@
-"""Output of `pyjms broker`: that of `pyjms.cli.terminal`, with the command's name in errors."""
+"""Terminal output of `pyjms broker`: `pyjms.cli.terminal` with the command's name in errors."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ __all__ = [
 
 
 def one_line_errors(command: str) -> AbstractContextManager[None]:
-    """Print a known error as one line and exit: with code 2 on invalid input, otherwise 1."""
+    """Print a known error as one line and exit with code 2 for invalid input, otherwise 1."""
     return terminal.one_line_errors(f"broker {command}")

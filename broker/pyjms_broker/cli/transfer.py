@@ -1,8 +1,8 @@
-"""`pyjms broker export` and `import`: messages to a file and back.
+"""`pyjms broker export` and `import`: write messages to a file and read them back.
 
-From and into the directory of a stopped broker, messages are copied unchanged. With a running
-broker they are browsed and sent by a client. `pyjms_broker.service.transfer.message_file` documents
-the format.
+Between a file and the directory of a stopped broker, messages are copied unchanged. With a running
+broker, a client browses and sends them. `pyjms_broker.service.transfer.message_file` documents the
+format.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def export_messages(
 ) -> None:
     """Write messages to a file, with all headers, properties and bodies: JSON lines.
 
-    From a directory: all queues, and topics with their durable subscriptions; nothing in the
-    directory changes. From a running broker: what a browser gets of its queues.
+    From a directory: all queues, and topics with their durable subscriptions; the directory is not
+    changed. From a running broker: the messages of its queues that a browser receives.
     """
     from pyjms.errors import ConfigurationException
     from pyjms_broker.cli.terminal import one_line_errors
@@ -112,9 +112,9 @@ def import_messages(
 ) -> None:
     """Import the messages of a file into a stopped broker's directory, or send them to a broker.
 
-    In a directory, messages keep their ids and timestamps, and those that are stored already are
-    left out. A running broker gives them new ids and timestamps. Invalid lines are reported and
-    skipped, and the exit code is 1.
+    In a directory, messages keep their ids and timestamps, and those already stored are skipped.
+    Sent to a running broker, they get new ids and timestamps. Invalid lines are reported and
+    skipped; the exit code is then 1.
     """
     from pyjms.errors import ConfigurationException
     from pyjms_broker.cli.terminal import one_line_errors
@@ -140,7 +140,7 @@ def import_messages(
 
 
 def _refuse_archive(output: Path) -> None:
-    """ActiveMQ writes an archive in Apollo's format, which no broker reads any more."""
+    """Refuse ActiveMQ's archive in Apollo's format, which no current broker reads."""
     from pyjms.errors import ConfigurationException
 
     if output.name.lower().endswith((".tgz", ".tar.gz")):
@@ -194,7 +194,7 @@ def _opened(output: Path) -> Iterator[IO[str]]:
 def _reader_of(
     directory: Path | None, url: str | None, queues: list[Destination], topics: list[Destination]
 ) -> Callable[[MessageFileWriter], list[str]]:
-    """Check the options; return the function that writes the messages and returns the problems."""
+    """Check the options; return a function that writes the messages and returns the problems."""
     if url is not None:
         factory = _factory(url)
         from pyjms.jms.destination import Queue

@@ -1,12 +1,12 @@
-"""ActiveMQ's XML configuration, converted into that of this broker.
+"""Convert ActiveMQ's XML configuration to broker.yaml.
 
     conversion = convert_activemq_xml(Path("conf/activemq.xml"))
     print(conversion.yaml())
     for finding in conversion.findings: print(finding)
 
-What has a counterpart in broker.yaml is converted, everything else is a finding that names file,
-line, element and attribute: nothing is dropped in silence. The tables of elements and attributes
-are in `pyjms_broker.conversion.tables`.
+Elements and attributes with a counterpart in broker.yaml are converted. Every other one becomes a
+finding with file, line, element and attribute: nothing is dropped silently. The tables of elements
+and attributes are in `pyjms_broker.conversion.tables`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`<broker>`: its attributes and sections."""
+"""Convert `<broker>`: its attributes and sections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pyjms_broker.conversion.xml_reader import Element
 __all__ = ["convert_broker"]
 
 _ORDER: Final = {"plugins": -1, "sslContext": 1}
-"""Elements that others depend on, and those that change what others have created."""
+"""Elements converted first because others depend on them, or last because they change others."""
 _SPRING_HOOK: Final = "SpringContextHook"
 
 

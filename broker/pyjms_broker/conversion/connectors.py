@@ -1,4 +1,4 @@
-"""`<transportConnectors>` and `<sslContext>`."""
+"""Convert `<transportConnectors>` and `<sslContext>`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyjms_broker.service import BrokerService
 __all__ = ["convert_connectors", "convert_ssl"]
 
 _JKS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-"""First bytes of Java's own key stores, JKS and JCEKS."""
+"""First bytes of Java's own key-store formats, JKS and JCEKS."""
 _KEYTOOL: Final = (
     "keytool -importkeystore -srckeystore {0} -destkeystore {0}.p12 -deststoretype PKCS12"
 )
@@ -40,19 +40,19 @@ _CHILDREN_LOST: Final = {
     "messageAuthorizationPolicy": Lost("it is a Java object"),
     "brokerInfo": Lost("it is a Java object"),
     "server": Lost("it is a Java object"),
-    "taskRunnerFactory": Lost("it is about Java's threads"),
+    "taskRunnerFactory": Lost("it concerns Java's threads"),
 }
 
 
 def convert_connectors(has_ssl: bool, draft: Draft, element: Element, path: Path) -> None:
-    """Convert `<transportConnectors>`; a connector that cannot be is left out and named.
+    """Convert `<transportConnectors>`; omit and report connectors that cannot be converted.
 
     `has_ssl` says whether the broker has an `<sslContext>`.
     """
     is_open = not _has_users(draft, path)
     for each in element.read_children():
         if each.name != "transportConnector":
-            draft.findings.unsupported(each, "only <transportConnector> stands here")
+            draft.findings.unsupported(each, "only <transportConnector> is allowed here")
             continue
         uri = _supported_uri(draft, each, has_ssl)
         if uri is None:
@@ -75,7 +75,7 @@ def _is_local(uri: str) -> bool:
 
 
 def _supported_uri(draft: Draft, element: Element, has_ssl: bool) -> str | None:
-    """Return the URI without the options that are not supported; None if there is no connector."""
+    """Return the URI without unsupported options; None if the connector itself is unsupported."""
     text = element.attributes.get("uri", "")
     element.read_attributes.add("uri")
     try:
@@ -84,7 +84,7 @@ def _supported_uri(draft: Draft, element: Element, has_ssl: bool) -> str | None:
         _check(bare, has_ssl or "ssl.keyStore" in uri.options)
     except ConfigurationException as error:
         draft.findings.unsupported(element, error.reason, error.hint, attribute="uri")
-        element.is_named = True  # what else it says is lost with it
+        element.is_named = True  # its attributes and children need no findings
         return None
     kept = {}
     for name, value in uri.options.items():
@@ -102,10 +102,10 @@ def _supported_uri(draft: Draft, element: Element, has_ssl: bool) -> str | None:
 
 
 def _check(uri: TransportURI, has_certificate: bool) -> None:
-    """Let a connector read its options; the certificate may be elsewhere.
+    """Check the options by creating the connector; the certificate may be configured elsewhere.
 
     Raises:
-        ConfigurationException: there is no such connector, or it refuses an option.
+        ConfigurationException: the connector is unknown, or refuses an option.
     """
     try:
         BrokerService(persistent=False).add_connector(uri)
@@ -153,7 +153,7 @@ def _encrypted(draft: Draft, path: Path) -> Iterator[Path]:
 
 
 def _check_store(draft: Draft, element: Element, attribute: str, file: FilePath) -> bool:
-    """Return whether the broker can read a key store; name it if not."""
+    """Return whether the broker can read a key store; report it if not."""
     try:
         with file.open("rb") as opened:
             start = opened.read(4)

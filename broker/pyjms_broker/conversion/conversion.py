@@ -1,4 +1,4 @@
-"""The conversion of one file, and its result."""
+"""The conversion of one file and its result."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class Conversion:
     document: Document
     """The values of broker.yaml, with their lines in the XML."""
     findings: tuple[Finding, ...]
-    """What could not be converted, and notes, by file and line."""
+    """Unsupported elements and notes, by file and line."""
 
     @property
     def unsupported(self) -> tuple[Finding, ...]:
-        """What could not be converted."""
+        """The findings about settings that are lost."""
         return tuple(each for each in self.findings if each.is_unsupported)
 
     def settings(self) -> BrokerSettings:
         """Return the broker's settings.
 
         Raises:
-            ConfigurationException: the values contradict each other; with file and line.
+            ConfigurationException: the values contradict each other; the error has file and line.
         """
         return validated(self.document)
 
     def yaml(self) -> str:
-        """Return broker.yaml, with the findings as comments at its head."""
+        """Return broker.yaml, starting with the findings as comments."""
         source = self.document.origins[()].source
         head = [f"# Converted from {source} by pyjms broker config convert.", "#"]
         for title, findings in (
@@ -66,16 +66,16 @@ def convert_activemq_xml(
     properties: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Conversion:
-    """Convert ActiveMQ's configuration, an XML file of Spring; blocking.
+    """Convert ActiveMQ's configuration, a Spring XML file; blocking.
 
     Args:
-        path: the file; what it imports and the properties files that it names are read, too.
+        path: the file; its imports and properties files are also read.
         properties: values of placeholders such as `${activemq.data}`; they override all others.
         environ: the environment; `os.environ` by default.
 
     Raises:
-        ConfigurationException: the file cannot be read, is not XML, declares entities, or has not
-            exactly one broker.
+        ConfigurationException: the file cannot be read, is not XML, declares entities, or does not
+            have exactly one broker.
     """
     findings = Findings()
     conf = path.absolute().parent

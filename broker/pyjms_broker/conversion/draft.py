@@ -1,7 +1,6 @@
-"""The values of broker.yaml that a conversion has found so far, and where each came from.
+"""The values of broker.yaml collected so far, with the origin of each.
 
-Elements of activemq.xml are converted into the draft by its methods, as tables of handlers and
-`Spec`s say.
+The methods of `Draft` convert elements of activemq.xml according to tables of handlers and `Spec`s.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ __all__ = ["Draft", "Handler", "Path", "destination_of"]
 
 Path = tuple[str | int, ...]
 Handler = Callable[["Draft", Element, Path], None]
-"""Converts an element; the path is that of the section which contains it."""
+"""Converts an element; the path is the path of the section that contains it."""
 
 _DESTINATION_ATTRIBUTES: Final = ("physicalName", "topic", "queue", "destination")
 _TOPIC: Final = ("physicalName", "topic")
 
 
 class Draft:
-    """A growing document; `findings` names what is not in it."""
+    """A broker.yaml document under construction; `findings` has what is missing from it."""
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
@@ -41,7 +40,7 @@ class Draft:
         return Document(self._values, self._origins)
 
     def put(self, path: Path, value: object, element: Element) -> None:
-        """Set a value; sections that contain it are created."""
+        """Set a value, and create the sections that contain it."""
         level: Any = self._values
         for part in path[:-1]:
             level = level.setdefault(part, {}) if isinstance(level, dict) else level[part]
@@ -49,7 +48,7 @@ class Draft:
         self._origins[path] = element.origin
 
     def append(self, path: Path, value: object, element: Element) -> Path:
-        """Add a value to a list; return its path."""
+        """Append a value to a list; return its path."""
         items = self.get(path)
         if items is None:
             self.put(path, items := [], element)
@@ -69,7 +68,7 @@ class Draft:
         return level
 
     def drop(self, path: Path) -> None:
-        """Remove a value of a list."""
+        """Remove a value from a list."""
         *start, index = path
         assert isinstance(index, int)
         del self.get(tuple(start))[index]
@@ -84,7 +83,7 @@ class Draft:
         self._origins = kept
 
     def convert_attributes(self, element: Element, spec: Spec, path: Path) -> None:
-        """Set the keys below `path` from the attributes of `element`; name those without one."""
+        """Set the keys below `path` from the attributes of `element`; report those without a key."""
         if spec.type is not None:
             self.put((*path, "type"), spec.type, element)
         for name, text in element.attributes.items():
@@ -122,7 +121,7 @@ class Draft:
         self.put((*path, *key), value, element)
 
     def name_lost(self, element: Element, lost: Lost, attribute: str, text: str) -> None:
-        """Name an attribute without a counterpart; a note if this broker behaves that way."""
+        """Report an attribute without a counterpart; as a note if its value makes no difference."""
         if lost.same_as is not None and text.lower() == lost.same_as.lower():
             reason = f"this broker always behaves as with {text}"
             self.findings.note(element, reason, attribute=attribute)
@@ -132,7 +131,7 @@ class Draft:
     def convert_children(
         self, element: Element, handlers: Mapping[str, Handler | Lost], path: Path
     ) -> None:
-        """Call the handler of each child; name those that have none."""
+        """Call the handler of each child; report children without a handler."""
         for child in element.read_children():
             handler = handlers.get(child.name)
             if handler is None:
@@ -148,14 +147,14 @@ class Draft:
                 handler(self, child, path)
 
     def only_child(self, element: Element) -> Element | None:
-        """Return the element in a property such as `<persistenceAdapter>`; None: it is empty."""
+        """Return the only child of a property such as `<persistenceAdapter>`; None if empty."""
         inside = list(element.read_children())
         for further in inside[1:]:
             self.findings.unsupported(further, f"<{element.name}> has one element, this is another")
         return inside[0] if inside else None
 
     def append_for_destination(self, element: Element, path: Path, spec: Spec) -> Path:
-        """Append a section for an element that names a destination; return its path."""
+        """Append a section for an element with a destination; return the section's path."""
         here = self.append(path, {}, element)
         name = destination_of(element)
         if name is not None:
@@ -164,7 +163,7 @@ class Draft:
         return here
 
     def name_unread(self, element: Element) -> None:
-        """Name everything in `element` that no part of the conversion has looked at."""
+        """Report everything in `element` that the conversion has not read."""
         if element.is_named:
             return
         unsupported = self.findings.unsupported
@@ -187,7 +186,7 @@ class Draft:
 
 
 def destination_of(element: Element) -> str | None:
-    """Return the name or pattern of `queue=`, `topic=` or `physicalName=` in broker.yaml's form."""
+    """Return the destination of `queue=`, `topic=` or `physicalName=` as written in broker.yaml."""
     for attribute in _DESTINATION_ATTRIBUTES:
         name = element.attributes.get(attribute)
         if name:

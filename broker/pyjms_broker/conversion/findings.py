@@ -1,4 +1,4 @@
-"""What the conversion could not take over, and what it took over differently."""
+"""Findings of a conversion: settings that are lost or expressed differently."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Finding:
 
     origin: Origin
     subject: str
-    """`<transportConnector uri>`: the element, and the attribute if it is about one."""
+    """The element, with the attribute if there is one: `<transportConnector uri>`."""
     reason: str
     hint: str = ""
     is_unsupported: bool = True
-    """Whether something is lost; False: a note, the broker does the same without it."""
+    """Whether a setting is lost; False for a note: the broker behaves the same without it."""
 
     def __str__(self) -> str:
         kind = "not converted" if self.is_unsupported else "note"
@@ -42,11 +42,11 @@ class Findings:
     def unsupported(
         self, element: Element, reason: str, hint: str = "", *, attribute: str = ""
     ) -> None:
-        """Name what is lost: an element, or one of its attributes."""
+        """Add a finding about a lost element or attribute."""
         self._add(element, attribute, reason, hint, is_unsupported=True)
 
     def note(self, element: Element, reason: str, hint: str = "", *, attribute: str = "") -> None:
-        """Name what is not in broker.yaml and makes no difference, or is expressed otherwise."""
+        """Add a note about an element or attribute that is not needed, or expressed differently."""
         self._add(element, attribute, reason, hint, is_unsupported=False)
 
     def _add(

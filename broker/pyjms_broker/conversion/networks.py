@@ -1,4 +1,4 @@
-"""`<networkConnectors>`."""
+"""Convert `<networkConnectors>`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["convert_networks"]
 
 
 def convert_networks(draft: Draft, element: Element, path: Path) -> None:
-    """Convert `<networkConnectors>`; one that cannot be converted is left out and named."""
+    """Convert `<networkConnectors>`; omit and report those that cannot be converted."""
     for each in element.read_children():
         if each.name not in ("networkConnector", "multicastNetworkConnector"):
-            draft.findings.unsupported(each, "only <networkConnector> stands here")
+            draft.findings.unsupported(each, "only <networkConnector> is allowed here")
             continue
         text = each.attributes.get("uri", "")
         each.read_attributes.add("uri")
@@ -30,7 +30,7 @@ def convert_networks(draft: Draft, element: Element, path: Path) -> None:
             read_remotes(text)
         except JMSException as error:
             draft.findings.unsupported(each, error.reason, error.hint, attribute="uri")
-            each.is_named = True  # what else it says is lost with it
+            each.is_named = True  # its attributes and children need no findings
             continue
         here = draft.append((*path, "network_connectors"), {"uri": text}, each)
         draft.convert_attributes(each, NETWORK_CONNECTOR, here)

@@ -1,4 +1,4 @@
-"""`<persistenceAdapter>`, `<persistenceFactory>`: the store."""
+"""Convert the store: `<persistenceAdapter>` and `<persistenceFactory>`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PROPERTIES: Final = {
     "url": ("url", "jdbcUrl"),
     "driver": ("driverClassName", "driverClass"),
 }
-"""Properties of the DataSource classes in use, by meaning."""
+"""Property names of common DataSource classes, by meaning."""
 _DERBY: Final = (
     "the embedded database of Java becomes an SQLite file in the store's directory; messages are "
     "not taken over"
@@ -91,7 +91,7 @@ def _multi(draft: Draft, element: Element, path: Path) -> None:
 def _filters(draft: Draft, element: Element, path: Path) -> None:
     for each in element.read_children():
         if each.name != "filteredKahaDB":
-            draft.findings.unsupported(each, "only <filteredKahaDB> stands here")
+            draft.findings.unsupported(each, "only <filteredKahaDB> is allowed here")
             continue
         here = draft.append((*path, "filtered_kahadb"), {}, each)
         draft.convert_attributes(each, FILTERED_KAHADB, here)
@@ -145,7 +145,7 @@ def _data_source(draft: Draft, element: Element, path: Path) -> None:
             draft.findings.unsupported(
                 bean,
                 "options of the JDBC driver in the URL are left out",
-                "psycopg has options of its own: data_source: postgresql+psycopg://...?sslmode=...",
+                "psycopg has different options: data_source: postgresql+psycopg://...?sslmode=...",
                 attribute="url",
             )
         for name in bean.attributes.keys() - bean.read_attributes:
@@ -159,7 +159,7 @@ def _data_source(draft: Draft, element: Element, path: Path) -> None:
 
 
 def _postgresql(values: Mapping[str, str]) -> str:
-    """Return SQLAlchemy's URL of a PostgreSQL database."""
+    """Return the SQLAlchemy URL of a PostgreSQL database."""
     location = values.get("url", "")
     if location.startswith(_POSTGRESQL):
         location, _, _options = location.removeprefix(_POSTGRESQL).partition("?")

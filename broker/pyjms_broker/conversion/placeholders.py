@@ -1,4 +1,4 @@
-"""`${activemq.data}` and other placeholders of Spring in ActiveMQ's configuration."""
+"""Resolve Spring placeholders such as `${activemq.data}` in ActiveMQ's configuration."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _DIRECTORIES: Final = ("home", "base", "conf", "data")
 class Placeholders:
     """Values of placeholders.
 
-    In this order: those given by the caller, those of properties files, environment variables of
-    the same name, and for ActiveMQ's directories the variables of its scripts (ACTIVEMQ_BASE) or
-    the usual places: `activemq.conf` is the directory of the XML file, `activemq.base` its parent
-    if its name is `conf`, `activemq.data` is `data` in that.
+    Order of lookup: values given by the caller, properties files, environment variables of the
+    same name. For ActiveMQ's directories then the variables of its scripts (ACTIVEMQ_BASE) or the
+    usual places: `activemq.conf` is the directory of the XML file, `activemq.base` is its parent if
+    the directory is named `conf`, and `activemq.data` is `data` in `activemq.base`.
     """
 
     def __init__(self, given: Mapping[str, str], environ: Mapping[str, str], conf: Path) -> None:
@@ -45,7 +45,7 @@ class Placeholders:
         """Return `text` with its placeholders replaced.
 
         Raises:
-            ConfigurationException: one has no value, is encrypted, or refers to itself.
+            ConfigurationException: a placeholder has no value, is encrypted, or refers to itself.
         """
         for _ in range(_MAX_ROUNDS):
             replaced = _PLACEHOLDER.sub(lambda match: self._value(match[1]), text)
@@ -54,7 +54,7 @@ class Placeholders:
             text = replaced
             if len(text) > _MAX_LENGTH:
                 break
-        raise ConfigurationException("its placeholders refer to each other without end")
+        raise ConfigurationException("its placeholders refer to each other endlessly")
 
     def _value(self, inner: str) -> str:
         name, mark, default = inner.partition(":")

@@ -1,4 +1,4 @@
-"""`<plugins>`: broker plug-ins, users and rights."""
+"""Convert `<plugins>`: broker plug-ins, users and rights."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _plugin(
 def _users(draft: Draft, element: Element, path: Path) -> None:
     for each in element.read_children():
         if each.name != "authenticationUser":
-            draft.findings.unsupported(each, "only <authenticationUser> stands here")
+            draft.findings.unsupported(each, "only <authenticationUser> is allowed here")
             continue
         missing = [name for name in ("username", "password") if not each.attributes.get(name)]
         if missing:
@@ -116,7 +116,7 @@ def _redelivery_policy(draft: Draft, element: Element, path: Path) -> None:
 
 
 def _jaas(conf: FilePath, draft: Draft, element: Element, path: Path) -> None:
-    """Convert a plug-in whose users are in `login.config` beside the XML."""
+    """Convert a plug-in whose users are in `login.config` next to the XML file."""
     _plugin(PLUGINS[element.name], {}, draft, element, path)
     file = conf / "login.config"
     draft.put((*path, len(draft.get(path)) - 1, "login_config"), str(file), element)

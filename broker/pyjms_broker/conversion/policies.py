@@ -1,4 +1,4 @@
-"""`<destinationPolicy>`, and the virtual destinations of `<destinationInterceptors>`."""
+"""Convert `<destinationPolicy>` and the virtual destinations of `<destinationInterceptors>`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _entry(draft: Draft, element: Element, path: Path) -> None:
 def _strategy(
     known: Mapping[str, Spec | str], key: str, draft: Draft, element: Element, path: Path
 ) -> None:
-    """Convert a strategy: a section with a type, or a word. One that is not known is a finding."""
+    """Convert a strategy to a section with a type, or to a word; report an unknown one."""
     strategy = draft.only_child(element)
     if strategy is None:
         return

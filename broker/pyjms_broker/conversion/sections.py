@@ -1,4 +1,4 @@
-"""What becomes of the attributes of an element: the keys of a section, as a `Spec` says."""
+"""Rules (`Spec`) for converting the attributes of an element to keys of a section."""
 
 from __future__ import annotations
 
@@ -27,33 +27,34 @@ class Lost(NamedTuple):
     reason: str
     hint: str = ""
     same_as: str | None = None
-    """The value with which this broker does the same; None: there is none."""
+    """The value that matches this broker's behaviour; None if there is none."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What becomes of the attributes of an element.
+    """The conversion rules for the attributes of an element.
 
-    An attribute that no table names becomes the key of its name in snake_case, if `model` has it.
+    An attribute in none of the tables becomes the key with its name in snake_case, if `model` has
+    that key.
     """
 
     model: type[BaseModel] | None = None
     type: str | None = None
     """The section's `type`."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Attribute to key, with dots for sections, where the name alone does not say it."""
+    """Attribute to key (dots separate sections), where the key is not the name in snake_case."""
     values: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """Attribute to value to what broker.yaml has instead, where they differ."""
+    """Attribute to a mapping from its values to those of broker.yaml, where they differ."""
     no_effect: Mapping[str, str] = field(default_factory=dict)
-    """Attributes that make no difference here, and why."""
+    """Attributes that this broker does not need, with the reason."""
     lost: Mapping[str, Lost] = field(default_factory=dict)
     """Attributes that cannot be converted."""
     handled: frozenset[str] = frozenset()
-    """Attributes that code reads."""
+    """Attributes that are converted by code."""
 
     @property
     def names(self) -> list[str]:
-        """The attributes that the tables name, except those with other values only."""
+        """The attributes in the tables, except those that only have different values."""
         return [*self.keys, *self.no_effect, *self.lost]
 
     def key_of(self, name: str) -> tuple[str, ...]:
@@ -61,11 +62,11 @@ class Spec:
         return tuple(self.keys.get(name, snake_case(name)).split("."))
 
     def setting_of(self, key: tuple[str, ...]) -> FieldInfo | None:
-        """Return the setting with that key; None if there is none."""
+        """Return the setting of a key; None if there is none."""
         return None if self.model is None else _field(self.model, key)
 
     def value_of(self, name: str, text: str, setting: FieldInfo) -> object:
-        """Return the value of an attribute as broker.yaml writes it.
+        """Return the value of an attribute as written in broker.yaml.
 
         Raises:
             ValidationError: the setting cannot have that value.
@@ -93,7 +94,7 @@ def _adapter(setting: FieldInfo) -> TypeAdapter[Any]:
 
 
 def _converted(text: str, setting: FieldInfo) -> object:
-    """Return the value as broker.yaml writes it: milliseconds with their unit, numbers as such."""
+    """Return the value as written in broker.yaml: durations with a unit, numbers as numbers."""
     kinds = get_args(setting.annotation) or (setting.annotation,)
     if _is_duration(setting):
         return _duration(text)

@@ -1,8 +1,8 @@
-"""The Spring part of ActiveMQ's XML: files, imports, beans, references, properties.
+"""Resolve the Spring part of ActiveMQ's XML: imports, beans, references and properties.
 
-What is left is a tree of ActiveMQ's own elements with their attributes, whichever of Spring's
-forms it was written in: `<kahaDB directory="x"/>`, `<bean class="...KahaDBPersistenceAdapter">`
-with `<property name="directory" value="x"/>`, or `#kaha` with a bean of that id.
+The result is a tree of ActiveMQ's own elements and attributes, independent of the Spring syntax
+used: `<kahaDB directory="x"/>`, `<bean class="...KahaDBPersistenceAdapter">` with
+`<property name="directory" value="x"/>`, or `#kaha` with a bean of that id.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REFERENCES: Final = re.compile(r"\s*#[\w.-]+\s*(?:,\s*#[\w.-]+\s*)*")
 
 
 def file_path(text: str, directory: Path) -> Path:
-    """Return the path that a Spring resource names: `file:conf/x`, `classpath:x`, `x`."""
+    """Return the path of a Spring resource: `file:conf/x`, `classpath:x` or `x`."""
     for prefix in ("file:", "classpath:", "url:"):
         text = text.removeprefix(prefix)
     if text.startswith("//"):
@@ -38,7 +38,7 @@ def file_path(text: str, directory: Path) -> Path:
 
 
 class SpringFiles:
-    """A file with what it imports: the `<broker>`, and the beans that it refers to."""
+    """A file and its imports: the `<broker>` and the beans that it refers to."""
 
     def __init__(self, findings: Findings, placeholders: Placeholders) -> None:
         self._findings = findings
@@ -49,10 +49,10 @@ class SpringFiles:
         self._read: set[Path] = set()
 
     def load(self, path: Path) -> Element:
-        """Read a file and its imports; return the broker's element, resolved.
+        """Read a file and its imports; return the resolved `<broker>` element.
 
         Raises:
-            ConfigurationException: the file cannot be read, or has not exactly one broker.
+            ConfigurationException: the file cannot be read, or does not have exactly one broker.
         """
         self._read_file(path)
         for element in self._top_level:
@@ -70,7 +70,7 @@ class SpringFiles:
         return broker
 
     def _read_file(self, path: Path, importing: Element | None = None) -> bool:
-        """Read one file; return whether it has anything of a broker."""
+        """Read one file; return whether it contributes to the broker."""
         resolved = path.absolute()
         if resolved in self._read:
             return True
@@ -137,7 +137,7 @@ class SpringFiles:
                 self._findings.unsupported(element, error.reason, error.hint)
 
     def _name_of(self, element: Element) -> str:
-        """Return ActiveMQ's element name; for a bean, that of its class."""
+        """Return the name of ActiveMQ's element; for a bean, the one of its class."""
         if element.name != "bean":
             return element.name
         known = _ACTIVEMQ_CLASS.fullmatch(_class(element))
@@ -146,7 +146,7 @@ class SpringFiles:
         return CLASS_ELEMENTS.get(known[1], known[1][:1].lower() + known[1][1:])
 
     def _resolved(self, element: Element, within: tuple[Element, ...]) -> Element:
-        """Return a copy without Spring's own forms; `within` is what contains it."""
+        """Return a copy without Spring syntax; `within` has the elements that contain it."""
         if element in within or len(within) > 64:
             raise ConfigurationException(f"{element.origin}: <{element.name}> contains itself")
         inside = (*within, element)
@@ -155,7 +155,7 @@ class SpringFiles:
         )
         for name, text in element.attributes.items():
             if element.name == "bean" and name == "class" and made.name != "bean":
-                continue  # it is the name now
+                continue  # already used as the element's name
             if name != "id":
                 self._add_attribute(made, name, text, inside)
         for child in element.children:

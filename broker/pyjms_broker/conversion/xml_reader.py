@@ -1,6 +1,6 @@
-"""Reads XML that is not trusted: no entities, no external files, bounded size and depth.
+"""Parse untrusted XML: no entities, no external files, bounded size and depth.
 
-Every element knows its file and line, for messages about it.
+Each element records its file and line for error messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _XSI: Final = "http://www.w3.org/2001/XMLSchema-instance|"
 
 @dataclass(eq=False)
 class Element:
-    """An element; names are without their namespace."""
+    """An element; names have no namespace."""
 
     name: str
     namespace: str
@@ -32,23 +32,23 @@ class Element:
     origin: Origin
     children: list[Element] = field(default_factory=list)
     text: str = ""
-    """The text between the tags, without the spaces around it."""
+    """The text between the tags, without surrounding whitespace."""
     is_read: bool = False
-    """Whether the conversion has looked at the element itself."""
+    """Whether the conversion has read the element itself."""
     is_named: bool = False
-    """Whether a finding is about the whole element, with what is in it."""
+    """Whether a finding covers the whole element and its contents."""
     read_attributes: set[str] = field(default_factory=set)
-    """Attributes that the conversion has used, or that a finding names."""
+    """Attributes that the conversion has read, or that have a finding."""
 
     def read_children(self) -> Iterator[Element]:
-        """Yield the children, and mark them as read."""
+        """Yield the children and mark them as read."""
         for child in self.children:
             child.is_read = True
             yield child
 
     @property
     def is_plain_text(self) -> bool:
-        """Whether the element has text and nothing else."""
+        """Whether the element contains only text."""
         return bool(self.text) and not self.attributes and not self.children
 
     def child(self, name: str) -> Element | None:
@@ -90,12 +90,12 @@ def parse_xml(data: bytes, source: str) -> Element:
             source=source,
             line=error.lineno,
         ) from error
-    assert builder.root is not None  # expat reports a document without an element
+    assert builder.root is not None  # expat rejects a document without an element
     return builder.root
 
 
 class _Builder:
-    """Builds the tree from expat's events, and refuses what could do harm."""
+    """Builds the tree from expat's events, and rejects dangerous constructs."""
 
     def __init__(self, source: str) -> None:
         self.root: Element | None = None

@@ -1,1 +1,1 @@
-"""Cursors: the messages of a destination that wait for dispatch, in order."""
+"""Cursors: the pending messages of a destination, in order of dispatch."""

@@ -16,16 +16,16 @@ __all__ = ["MAX_EXPIRED_PER_TURN", "PAGING_RETRY_DELAY", "PendingCursor", "log_p
 logger = get_logger(__name__)
 
 MAX_EXPIRED_PER_TURN: Final = 500
-"""Expired messages that are processed before other tasks of the event loop run."""
+"""Maximum number of expired messages processed in one turn of the event loop."""
 PAGING_RETRY_DELAY: Final = 5.0
-"""Seconds until messages are paged in again after the store failed to read them."""
+"""Seconds until paging is retried after the store failed to read messages."""
 
 
 class PendingCursor(Protocol):
-    """Pending messages in order, each of them once. No method blocks.
+    """Pending messages in order, without duplicates. No method blocks.
 
-    A cursor over stores may represent more messages than memory holds: `len` counts all, the
-    other methods concern those in memory. Source: ActiveMQ PendingMessageCursor and PendingList.
+    A cursor over stores may have more messages than are in memory: `len` counts all, the other
+    methods apply to those in memory. Source: ActiveMQ PendingMessageCursor and PendingList.
     """
 
     @property
@@ -35,12 +35,12 @@ class PendingCursor(Protocol):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[MessageReference]:
-        """Iterate over the messages in memory in order, without removing them."""
+        """Iterate over the messages in memory, in order, without removing them."""
 
     def __contains__(self, reference: object) -> bool: ...
 
     def append(self, reference: MessageReference) -> None:
-        """Add the message behind those of its priority."""
+        """Add the message after those of its priority."""
 
     def append_front(self, reference: MessageReference) -> None:
         """Add the message before those of its priority."""
@@ -48,7 +48,7 @@ class PendingCursor(Protocol):
     def requeue(self, references: list[MessageReference]) -> None:
         """Return messages that `pop` removed, in the order of their broker sequence numbers.
 
-        They come behind messages returned earlier with lower numbers, and before all others.
+        They are placed after earlier returned messages with lower numbers, and before all others.
         """
 
     def pop(self) -> MessageReference:
@@ -60,14 +60,14 @@ class PendingCursor(Protocol):
         """
 
     def remove(self, reference: MessageReference) -> bool:
-        """Remove this message; return whether it was there."""
+        """Remove a message; return whether it was in the cursor."""
 
     def clear(self) -> None:
         """Remove all messages."""
 
 
 def log_paging_failure(owner: object, error: Exception, retry: BackgroundTask | None) -> None:
-    """Log the error of a store, unless the next attempt is due already."""
+    """Log a store error, unless the next attempt is already scheduled."""
     if retry is None or retry.done:
         logger.error(
             "%s: paging in messages failed, next attempt in %g s",

@@ -1,6 +1,6 @@
-"""Pending messages in memory: in order of arrival, or by priority.
+"""Pending messages in memory, in order of arrival or by priority.
 
-All operations are O(1) except `requeue`, which scans the messages returned before.
+All operations are O(1) except `requeue`, which scans the messages returned earlier.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class PrioritizedPendingList:
         return next((level.first() for level in reversed(self._levels) if level), None)
 
     def count_above(self, priority: int) -> int:
-        """Return how many messages have a higher priority."""
+        """Return the number of messages with a higher priority."""
         return sum(map(len, self._levels[priority + 1 :]))
 
     def remove(self, reference: MessageReference) -> bool:

@@ -1,4 +1,4 @@
-"""Sources: where messages beyond a cursor's memory wait, in a spool or a separate list.
+"""Sources of messages outside a cursor's head: a spool or a separate list.
 
 A source counts its messages and reads the next ones back in order. The sources over stores are in
 `pyjms_broker.cursor.store_source`. (activemq-broker M8; FilePendingMessageCursor)
@@ -25,23 +25,23 @@ _SEARCH_PAGE: Final = 16
 
 
 def level_of(priority: int) -> int:
-    """Return a priority as one of 0 to 9."""
+    """Limit a priority to 0 to 9."""
     return min(max(priority, 0), HIGHEST_PRIORITY)
 
 
 class MessageSource(Protocol):
-    """Messages of one kind (persistent, non-persistent) that wait outside the cursor's head."""
+    """Messages of one kind (persistent or non-persistent) outside the cursor's head."""
 
     holds_in_memory: bool
-    """Whether the messages it accepts stay in memory."""
+    """Whether accepted messages stay in memory."""
 
     def __len__(self) -> int: ...
 
     def begin(self) -> None:
-        """Prepare for `add`: all messages up to now are in the cursor."""
+        """Prepare for `add`: all earlier messages are in the cursor."""
 
     def add(self, reference: MessageReference) -> bool:
-        """Accept the message, behind the others; return False if the cursor must hold it."""
+        """Append the message and return True; return False if the cursor must hold it."""
 
     def read(self, limit: int) -> list[MessageReference]:
         """Remove and return at most `limit` messages, in order.
@@ -51,17 +51,17 @@ class MessageSource(Protocol):
         """
 
     def count_above(self, priority: int) -> int:
-        """Return how many messages are known to have a higher priority than `priority`."""
+        """Return the known number of messages with a priority above `priority`."""
 
     def remove(self, reference: MessageReference) -> bool:
-        """Drop a message; return whether it was here."""
+        """Drop a message; return whether it was in this source."""
 
     def clear(self) -> None:
         """Drop all messages."""
 
 
 class SpoolSource:
-    """Messages in the temp store: one spool, or one for each priority."""
+    """Messages in the temp store: one spool, or one per priority."""
 
     holds_in_memory = False
 
@@ -86,7 +86,7 @@ class SpoolSource:
         return sum(map(len, self._spools))
 
     def begin(self) -> None:
-        """Do nothing: a spool needs no position."""
+        """Do nothing: a spool does not depend on positions."""
 
     def add(self, reference: MessageReference) -> bool:
         self._spools[level_of(reference.priority) if self._prioritized else 0].append(reference)
@@ -97,13 +97,13 @@ class SpoolSource:
         for spooled in self.pop(limit):
             try:
                 references.append(self._page_in(spooled))
-            except Exception:  # damage that could be decoded, such as another destination's name
+            except Exception:  # damage that decoding did not detect, such as a wrong destination
                 logger.exception("Message %s of the temp store is lost", spooled.message.message_id)
                 self._on_lost(1)
         return references
 
     def pop(self, limit: int) -> list[SpooledMessage]:
-        """Remove and return at most `limit` messages, of one priority if prioritized.
+        """Remove and return at most `limit` messages, all of one priority if prioritized.
 
         Raises:
             JMSException: they cannot be read.
@@ -137,7 +137,7 @@ class SpoolSource:
 
 
 class MemorySource:
-    """Messages that no store accepts: they wait in memory, outside the cursor's head."""
+    """Messages that no store accepts, kept in memory outside the cursor's head."""
 
     holds_in_memory = True
 
@@ -148,7 +148,7 @@ class MemorySource:
         return len(self._pending)
 
     def begin(self) -> None:
-        """Do nothing: a list needs no position."""
+        """Do nothing: a list does not depend on positions."""
 
     def add(self, reference: MessageReference) -> bool:
         self._pending.append(reference)

@@ -63,8 +63,8 @@ __all__ = ["MOST_CACHED", "UNLIMITED", "PrioritizedSpillingCursor", "SpillingCur
 logger = get_logger(__name__)
 
 MOST_CACHED: Final = 20_000
-"""Pending messages in memory above which new stored ones stay in the store, even if memory is
-free."""
+"""Pending messages in memory above which new stored messages stay in the store, even with free
+memory."""
 
 UNLIMITED: Final = sys.maxsize
 
@@ -90,12 +90,12 @@ class SpillingCursor:
 
         Args:
             name: of the destination or subscription, for the log.
-            source_of: returns the source for a message; one that was added.
-            is_memory_short: whether memory is short for a message, so that it and the following
-                ones go to their sources.
+            source_of: returns the source for a message, among those added.
+            is_memory_short: whether memory is short for a message, so that it and those after it
+                go to their sources.
             on_spilled: called with each message that is no longer held in memory.
-            page_size: how many messages are read from a source at once.
-            most_cached: how many messages the head may have before stored ones spill.
+            page_size: number of messages read from a source at once.
+            most_cached: number of messages in the head above which stored ones spill.
 
         """
         self._name = name
@@ -143,7 +143,7 @@ class SpillingCursor:
         return len(self._head) + self.paged_out_count
 
     def __bool__(self) -> bool:
-        # True also while a source is being read, so that a new message does not overtake it
+        # also True while a source is being read, so that a new message does not overtake it
         return self.is_spilling or bool(self._head)
 
     def __iter__(self) -> Iterator[MessageReference]:
@@ -198,7 +198,7 @@ class SpillingCursor:
         return removed
 
     def remove_paged_out(self, reference: MessageReference) -> bool:
-        """Remove a message from its source, not from the store; return whether it was there."""
+        """Remove a message from its source, but not from the store; return whether it was there."""
         if not self.is_spilling:
             return False
         removed = self._source_of(reference).remove(reference)
@@ -215,7 +215,7 @@ class SpillingCursor:
     def read_ahead(self, count: int) -> None:
         """Read from the sources until the head has `count` messages or memory is short.
 
-        An empty head gets a page in any case.
+        An empty head is filled with a page even if memory is short.
 
         Raises:
             JMSException: a source cannot be read and the head is empty.
@@ -260,20 +260,20 @@ class SpillingCursor:
             self.is_spilling = False
 
     def _log_failure(self, text: str, error: Exception) -> None:
-        """Log the error, unless a source has failed before and has not been read since."""
+        """Log the error, unless an earlier failure is still unresolved."""
         if not self._is_failing:
             self._is_failing = True
             logger.error(text, self._name, exc_info=error)
 
 
 class PrioritizedSpillingCursor(SpillingCursor):
-    """Messages by priority: more urgent ones are read from their sources first.
+    """Messages by priority: those of a higher priority are read from their sources first.
 
     (activemq-broker Q19)
     """
 
     _must_wait = False
-    """Whether more urgent messages could not be read: they wait until the head is empty."""
+    """Whether messages of a higher priority could not be read; retried when the head is empty."""
 
     def _make_head(self) -> FifoPendingList | PrioritizedPendingList:
         return PrioritizedPendingList()
@@ -295,7 +295,7 @@ class PrioritizedSpillingCursor(SpillingCursor):
                 self._must_wait = True
 
     def _read_urgent(self, source: MessageSource) -> None:
-        """Read the messages of a source that are more urgent than the first one in the head."""
+        """Read the messages of a source with a higher priority than the first in the head."""
         head = self._head
         while (first := head.first()) is not None:
             urgent = source.count_above(level_of(first.priority))

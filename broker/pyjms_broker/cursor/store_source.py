@@ -1,7 +1,7 @@
-"""Stored messages that are not in memory: they are only counted, and paged in from the store.
+"""Stored messages that are not in memory: only counted, and paged in from the store.
 
-Reading again after a failure begins where the last good read ended, so nothing is skipped and
-nothing comes twice. (activemq-broker M8; QueueStorePrefetch, TopicStorePrefetch)
+After a failure, reading resumes where the last successful read ended, so no message is skipped or
+read twice. (activemq-broker M8; QueueStorePrefetch, TopicStorePrefetch)
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["NextMessages", "PrioritizedStoreSource", "StoreSource"]
 logger = get_logger(__name__)
 
 NextMessages = Callable[[Position | None, int, Positions], list[StoredMessage]]
-"""`next_messages` of a store, or of a durable subscription in it."""
+"""The method `next_messages` of a store, or of a durable subscription in it."""
 
 
 class StoreSource:
-    """Stored messages in order of arrival: all up to `paged_to` are or were in memory."""
+    """Stored messages in order of arrival; those up to `paged_to` are or were in memory."""
 
     holds_in_memory = False
 
@@ -38,9 +38,9 @@ class StoreSource:
     ) -> None:
         """Create a source that pages with `next_messages`.
 
-        `page_in` creates a reference of a stored message. `recovered` messages are in the store
-        already, none of them in memory. Positions in `excluded`, which changes over time, are not
-        read: only the store still has these messages, and they will be removed from it.
+        `page_in` creates the reference of a stored message. `recovered` is the number of messages
+        already in the store, none of them in memory. Positions in `excluded`, which changes over
+        time, are not read: these messages exist only in the store and will be removed from it.
         """
         self.paged_to: Position | None = None
         self._visible_to: Position | None = None
@@ -68,7 +68,7 @@ class StoreSource:
     def add(self, reference: MessageReference) -> bool:
         position = reference.position
         if position is None or not self.is_paged_out(position):
-            return False  # later messages are visible or were paged in already
+            return False  # later messages are visible or already paged in
         self._count += 1
         return True
 
@@ -99,11 +99,11 @@ class StoreSource:
 
     @property
     def first_after(self) -> Position | None:
-        """The position behind which all messages that are not in memory lie."""
+        """The position after which all messages are outside memory."""
         return self.paged_to
 
     def count_above(self, priority: int) -> int:
-        """Return 0: the priority does not matter here."""
+        """Return 0: this source ignores priorities."""
         return 0
 
     def remove(self, reference: MessageReference) -> bool:
@@ -122,7 +122,7 @@ class StoreSource:
 
 
 class PrioritizedStoreSource(StoreSource):
-    """Stored messages by priority: pages are read from the start, without those in memory."""
+    """Stored messages by priority; pages are read from the start, skipping those in memory."""
 
     def __init__(
         self,
@@ -131,9 +131,9 @@ class PrioritizedStoreSource(StoreSource):
         excluded: Positions,
         recovered: int = 0,
     ) -> None:
-        """Create a source; `excluded` are the positions not to be read, all in memory included."""
+        """Create a source that skips the positions in `excluded`, including all in memory."""
         super().__init__(next_messages, page_in, recovered, excluded)
-        self._by_priority = [0] * (HIGHEST_PRIORITY + 1)  # of the added messages
+        self._by_priority = [0] * (HIGHEST_PRIORITY + 1)  # counts the added messages
 
     @property
     def first_after(self) -> Position | None:
@@ -161,4 +161,4 @@ class PrioritizedStoreSource(StoreSource):
             level = level_of(stored.message.priority)
             counts[level] = max(0, counts[level] - 1)
         for level in range(level_of(page[-1].message.priority) + 1, len(counts)):
-            counts[level] = 0  # all above the last one's priority have been read
+            counts[level] = 0  # all above the last message's priority have been read

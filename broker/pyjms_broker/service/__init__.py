@@ -1,7 +1,7 @@
 """The broker as a service: its attributes, its filter chain, start and stop.
 
-Importing this package makes `vm://` known to clients of the process, with a factory that creates
-the brokers that do not run yet.
+Importing this package registers `vm://` for clients in this process, with a factory that creates
+brokers that are not running yet.
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ __all__ = [
 ]
 
 registry.set_factory(create_for_vm, check_options)
-# spares vm:// the scan of installed packages, and works where pyjms is not installed
+# vm:// needs no scan of installed packages, and works where pyjms is not installed
 transports.register("vm", vm_transport)
 transports.register("peer", peer_transport)

@@ -1,4 +1,4 @@
-"""The broker's attributes: each is declared once, here.
+"""The broker's attributes, each declared only here.
 
 The two tables below are base classes of `BrokerService`, which gets its signature from them, and of
 the settings models (`pyjms_broker.settings.model`), from which config/broker.yaml and
@@ -23,12 +23,12 @@ from pyjms_broker.region.flow import system_usage as usage
 __all__ = ["DEFAULT_DATA_DIRECTORY", "BrokerAttributes", "SystemUsageAttributes", "uri_attributes"]
 
 DEFAULT_DATA_DIRECTORY: Final = Path("activemq-data")
-_LIMITS: Final = DestinationLimits()  # of its class, compiled, defaults cannot be read
+_LIMITS: Final = DestinationLimits()  # a compiled class does not expose its defaults
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BrokerAttributes:
-    """What a broker is and does."""
+    """General attributes of a broker."""
 
     broker_name: Annotated[
         str,
@@ -232,7 +232,7 @@ class BrokerAttributes:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SystemUsageAttributes:
-    """How much memory and disk space the broker may use."""
+    """Limits of the broker's memory and disk space."""
 
     memory_limit: int | str = attribute(
         usage.MAIN_MEMORY_LIMIT,
@@ -271,7 +271,7 @@ class SystemUsageAttributes:
 
 
 def uri_attributes() -> dict[str, tuple[str, Callable[[str], object]]]:
-    """Return the attributes that URIs can set: ActiveMQ's name to ours and how it is read."""
+    """Return the attributes that URIs can set: ActiveMQ's name to our name and its parser."""
     return {
         attribute.uri_name: (name, _reader_of(kind, attribute))
         for table in (BrokerAttributes, SystemUsageAttributes)

@@ -1,4 +1,4 @@
-"""Everything a broker is configured with: its attributes, and the objects that it is made of."""
+"""The configuration of a broker: its attributes, and the objects that it is built from."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ logger = get_logger(__name__)
 
 
 class Configured:
-    """What a broker was made of by its settings, for changes while it runs."""
+    """The settings of a broker and the objects created from them, for changes while it runs."""
 
     def __init__(self) -> None:
         self.settings: ServiceConfiguration | None = None
-        """What `BrokerService.from_settings` was given."""
+        """The settings passed to `BrokerService.from_settings`."""
         self.filters: list[Broker] = []
         """The filters of `plugins`, once the broker has started."""
         self.connectors: list[tuple[ConnectorConfiguration, TransportConnector]] = []
         self.updates: RuntimeUpdates | None = None
-        """Reads the settings again; None without the plug-in `runtime_configuration`."""
+        """Reloads the settings; None without the plug-in `runtime_configuration`."""
 
     def use(self, settings: ServiceConfiguration, add: Callable[..., TransportConnector]) -> None:
-        """Note the settings, and add their connectors by `add_connector` of the broker."""
+        """Record the settings, and add their connectors with the broker's `add_connector`."""
         self.settings = settings
         for connector in settings.connectors:
             self.add_connector(connector, add)
@@ -57,9 +57,9 @@ class Configured:
     def add_connector(
         self, connector: ConnectorConfiguration, add: Callable[..., TransportConnector]
     ) -> TransportConnector:
-        """Add a connector by `add_connector` of the broker."""
+        """Add a connector with the broker's `add_connector`."""
         made = add(connector.transport_uri(), name=connector.name)
-        made.allow_link_stealing |= connector.allow_link_stealing  # the URI may say so, too
+        made.allow_link_stealing |= connector.allow_link_stealing  # the URI may also set it
         if connector.discovery_uri is not None:
             made.announcer.uri = TransportURI.parse(connector.discovery_uri)
         made.audit_network_producers = connector.audit_network_producers
@@ -76,7 +76,7 @@ class Configured:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
-    """The broker attributes, and the objects that only code can pass.
+    """The broker attributes, and the objects that can only be passed in code.
 
     See `pyjms_broker.service.attributes`.
     """
@@ -97,7 +97,7 @@ class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
 
 
 class ConnectorConfiguration(Protocol):
-    """A connector as broker.yaml describes it."""
+    """The description of a connector in broker.yaml."""
 
     @property
     def name(self) -> str | None: ...
@@ -118,21 +118,21 @@ class ConnectorConfiguration(Protocol):
     def update_cluster_clients(self) -> bool: ...
 
     def cluster_attributes(self) -> ClusterAttributes:
-        """Return what its clients learn of other brokers."""
+        """Return the attributes that control what its clients learn about other brokers."""
 
 
 class NetworkConnectorConfiguration(Protocol):
-    """A network connector as broker.yaml describes it."""
+    """The description of a network connector in broker.yaml."""
 
     @property
     def uri(self) -> str: ...
 
     def attributes(self) -> NetworkConnectorAttributes:
-        """Return the rest."""
+        """Return the attributes other than the URI."""
 
 
 class ServiceConfiguration(Protocol):
-    """A whole broker as broker.yaml describes it."""
+    """The description of a whole broker in broker.yaml."""
 
     @property
     def connectors(self) -> Sequence[ConnectorConfiguration]:
@@ -143,4 +143,4 @@ class ServiceConfiguration(Protocol):
         """The connectors to other brokers."""
 
     def keywords(self) -> dict[str, Any]:
-        """Return the rest as keyword arguments of BrokerService, policies as a PolicyMap."""
+        """Return the other settings as keyword arguments of BrokerService (policies: PolicyMap)."""

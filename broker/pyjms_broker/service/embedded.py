@@ -1,4 +1,4 @@
-"""The broker that `vm://name` creates when none of that name runs. (activemq-broker B14)"""
+"""Create the broker for `vm://name` if none of that name is running. (activemq-broker B14)"""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ async def create_for_vm(
 ) -> BrokerService:
     """Create and start the broker `name`; `broker_config` is a broker URI that describes it.
 
-    `options` are the URL's `broker.<attribute>`; they override the broker URI's.
+    `options` are the `broker.<attribute>` options of the URL; they override those of the broker
+    URI.
 
     Raises:
-        ConfigurationException: an option or the URI is wrong.
+        ConfigurationException: an option or the URI is invalid.
         JMSException: the broker cannot start.
     """
     if broker_config is not None and broker_config.startswith("peer:"):

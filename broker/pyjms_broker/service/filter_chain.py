@@ -42,7 +42,7 @@ __all__ = [
 def create_region(
     config: BrokerConfiguration, broker_id: BrokerId, stores: BrokerStores, usage: SystemUsage
 ) -> RegionBroker:
-    """Create the inner end of the chain, with the store that is open."""
+    """Create the innermost broker of the chain, with the opened store."""
     rate = config.maximum_selector_steps_per_second
     region = RegionBroker(
         stores.store,
@@ -71,7 +71,7 @@ def create_region(
 
 
 def intercept_destinations(region: RegionBroker, config: BrokerConfiguration) -> None:
-    """Have the virtual destinations of `config` apply, from now on, to all destinations."""
+    """Apply the virtual destinations of `config` to all destinations from now on."""
     interceptor = VirtualDestinationInterceptor(region, virtual_destinations_of(config))
     region.destination_interceptor = interceptor
     region.queue_consumer_added = interceptor.queue_consumer_added
@@ -85,12 +85,12 @@ def build_filter_chain(
     advisories: AdvisoryProducer,
     management: Management,
 ) -> Broker:
-    """Put the filters around the region; the last one in the list below sees every call first.
+    """Wrap the region in the filters; the last one in the list below sees every call first.
 
-    The filters of plug-ins are noted in `config.configured`.
+    The filters of plug-ins are recorded in `config.configured`.
 
-    Plug-ins are outside everything that a message may be changed by, and inside the guard that
-    refuses calls once the broker stops. (activemq-broker B1)
+    Plug-ins are outside all filters that may change a message, and inside the guard that refuses
+    calls once the broker stops. (activemq-broker B1)
     """
     config.configured.filters.clear()
     filters: list[tuple[bool, Callable[[Broker], Broker]]] = [
@@ -119,7 +119,7 @@ def build_filter_chain(
         ),
         (True, lambda inner: RangesBroker(inner, region)),
         (True, lambda inner: CompositeDestinationBroker(inner, region)),
-        # outside that: a message scheduled for several destinations is one job
+        # outside that filter: a message scheduled for several destinations is one job
         (True, lambda inner: _scheduler(inner, region, config, stores)),
         (
             True,
@@ -176,13 +176,13 @@ def _scheduler(
     from pyjms_broker.scheduler.filter import SchedulerBroker  # noqa: PLC0415 - few brokers have one
 
     store = stores.job_store
-    assert store is not None, "it is opened with the other stores"
+    assert store is not None, "opened with the other stores"
     usage = region.system_usage.job_scheduler
     return SchedulerBroker(inner, region, store, usage, config.max_scheduler_repeat_allowed)
 
 
 def virtual_destinations_of(config: BrokerConfiguration) -> list[VirtualDestination]:
-    """Return the virtual destinations that the broker's attributes ask for."""
+    """Return the virtual destinations that the broker's attributes enable."""
     virtual = config.virtual_destinations
     if virtual is None:
         virtual = (VirtualTopic(),) if config.use_virtual_topics else ()

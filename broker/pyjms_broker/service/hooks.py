@@ -1,4 +1,4 @@
-"""Functions that a broker calls when it starts and stops.
+"""Hooks: functions that a broker calls when it starts and stops.
 
 (ActiveMQ BrokerService.addPreShutdownHook, addShutdownHook; activemq-broker B9)
 """
@@ -17,11 +17,11 @@ __all__ = ["Hook", "run_hooks", "run_stop_hooks"]
 logger = get_logger(__name__)
 
 Hook: TypeAlias = Callable[[], Awaitable[object] | object]
-"""A function without arguments, `def` or `async def`, on the broker's loop: it must not block."""
+"""A function without arguments, `def` or `async def`. It runs on the event loop: do not block."""
 
 
 async def run_hooks(hooks: Iterable[Hook]) -> None:
-    """Call hooks one after the other; the first error is raised."""
+    """Call the hooks in order; raise the first error."""
     for hook in hooks:
         result = hook()
         if inspect.isawaitable(result):
@@ -29,12 +29,12 @@ async def run_hooks(hooks: Iterable[Hook]) -> None:
 
 
 async def run_stop_hooks(hooks: Iterable[Hook], broker_name: str, timeout: float | None) -> None:
-    """Call hooks one after the other; an error of one is logged, and the next is called.
+    """Call the hooks in order; an error is logged, and the next hook is called.
 
     Args:
         hooks: the functions.
         broker_name: for the log.
-        timeout: seconds that each has, None for no limit; an `async def` is then cancelled.
+        timeout: seconds after which an `async def` is cancelled, per hook; None: no limit.
     """
     for hook in hooks:
         try:

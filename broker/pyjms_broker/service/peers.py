@@ -1,12 +1,12 @@
-"""`peer://group/name?options`: a broker in the client's process, joined to those of its group.
+"""`peer://group/name?options`: a broker in the client's process, networked with its group.
 
-Each client of a group has a broker of its own in its process, which clients of the same process
-and name share. The brokers find each other by multicast and forward to each other, so that a
-message is sent without waiting for another machine. Source: ActiveMQ PeerTransportFactory.
+Each client of a group has a broker in its own process, which clients with the same broker name in
+that process share. The brokers discover each other by multicast and forward messages, so sending
+never waits for another machine. Source: ActiveMQ PeerTransportFactory.
 
-The port of such a broker is open to this machine only, unless `allowAnonymousRemote=true` is among
-the options: brokers of other machines are found then, and everybody who reaches the port may read
-and send everything. (activemq-edges U2)
+The broker's port is open only to this machine, unless `allowAnonymousRemote=true` is set: brokers
+on other machines are then discovered, and anyone who can reach the port can read and send all
+messages. (activemq-edges U2)
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from pyjms_broker.service.uri import check_options, keywords_from
 __all__ = ["create_peer", "peer_transport"]
 
 _LOCAL: Final = "interface=127.0.0.1"
-"""Option of the agent of a broker that only this machine can reach."""
+"""Option of the discovery agent for a broker that only this machine can reach."""
 
 
 def peer_transport(uri: TransportURI) -> RequestTransport:
     """Return a client's transport for `peer://group/name?options`, not started.
 
-    The options are those of the broker, as in `broker:(...)?name=value`; `persistent` is false
-    unless given. Without a name the broker gets one that no other has.
+    The options are those of the broker, as in `broker:(...)?name=value`; `persistent` defaults to
+    false. Without a name, the broker gets a unique one.
 
     Raises:
-        ConfigurationException: there is no group, or an option is unknown or has a bad value.
+        ConfigurationException: the group is missing, or an option is unknown or invalid.
     """
     group, _, name = uri.location.partition("/")
     if not group or "/" in name:
@@ -54,7 +54,7 @@ async def create_peer(name: str, config: str) -> BrokerService:
     """Create and start the broker that a `peer:` URL describes.
 
     Raises:
-        JMSException: it cannot start.
+        JMSException: the broker cannot start.
     """
     uri = TransportURI.parse(config)
     group = uri.location.partition("/")[0]

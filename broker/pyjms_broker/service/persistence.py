@@ -1,6 +1,6 @@
-"""Which store a broker has, and where it is kept.
+"""Factories for a broker's store.
 
-Stores are imported when one is created: a broker in memory needs none of them.
+The store's module is imported when it is created: a broker in memory needs none.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ __all__ = ["KahaDBPersistenceFactory", "PersistenceFactory"]
 
 
 class PersistenceFactory(Protocol):
-    """Creates a broker's store, a new one at each start."""
+    """Creates a new store each time the broker starts."""
 
     @property
     def directory_name(self) -> str | None:
-        """The name of its directory in the broker's; None for a store without files."""
+        """The name of the store's directory in the broker's; None for a store without files."""
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Create the store in `directory`, closed; the name distinguishes brokers that share it.
+        """Create the closed store in `directory`; the name distinguishes brokers that share it.
 
         Raises:
             ConfigurationException: the settings contradict each other, or an extra is missing.
@@ -29,12 +29,12 @@ class PersistenceFactory(Protocol):
 
 
 class KahaDBPersistenceFactory:
-    """Creates a KahaDB store with its defaults."""
+    """Creates a KahaDB store with default settings."""
 
     directory_name: str | None = "KahaDB"
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Create the store in `directory`, closed."""
+        """Create the closed store in `directory`."""
         from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter  # noqa: PLC0415 - see above
         from pyjms_broker.store.kahadb.settings import KahaDBSettings  # noqa: PLC0415
 

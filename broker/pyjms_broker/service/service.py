@@ -1,7 +1,8 @@
 """BrokerService: one broker, embedded or as a server.
 
-Create it, add connectors, `async with` it. It belongs to the event loop that started it. Attributes
-are ActiveMQ's with ActiveMQ's defaults, in snake_case. (activemq-broker 1.1 to 1.3)
+Create it, add connectors, and start it with `async with`. Use it only on the event loop that
+started it. Attributes are ActiveMQ's with ActiveMQ's defaults, in snake_case. (activemq-broker 1.1
+to 1.3)
 """
 
 from __future__ import annotations
@@ -58,23 +59,23 @@ class BrokerService(BrokerConfiguration):
     """A broker with its connectors, started and stopped as one.
 
     Args:
-        broker_name: the name; see `pyjms_broker.service.attributes` for it and for all attributes
+        broker_name: the name; `pyjms_broker.service.attributes` documents it and all attributes
             that are also in config/broker.yaml.
-        store_directory: directory of this broker's store; by default in its subdirectory of
-            `data_directory`, such as `activemq-data/localhost/KahaDB`.
+        store_directory: directory of this broker's store; by default below `data_directory`,
+            such as `activemq-data/localhost/KahaDB`.
         persistence: creates the store; KahaDB with its defaults by default.
-        persistence_adapter: your own store instead; `persistent` then has no effect.
-        io_exception_handler: what happens when the store fails.
+        persistence_adapter: a custom store instead; `persistent` then has no effect.
+        io_exception_handler: the reaction to a failure of the store.
         virtual_destinations: replace the default virtual topics `VirtualTopic.>`.
             (activemq-broker V8)
-        policies: how destinations behave, by name.
+        policies: the behaviour of destinations, by name pattern.
         plugins: objects with `install_plugin(broker)`, or filter classes, whose filters are put
             around the chain; the last one is the outermost. (activemq-broker B1)
         destinations: created at start.
         web: the configuration of the web server (docs/http.md); None: no web server.
-        startup_hooks: functions that are called when all connectors are open; an error ends the
-            start. pre_shutdown_hooks: before anything closes; shutdown_hooks: when everything is
-            closed. Each of these may take as long as the timeout of `stop`; errors are logged.
+        startup_hooks: functions called when all connectors are open; an error aborts the start.
+            pre_shutdown_hooks: called before anything closes; shutdown_hooks: after everything has
+            closed. Each of these has the timeout of `stop`; errors are logged.
     """
 
     def __post_init__(self) -> None:
@@ -88,7 +89,7 @@ class BrokerService(BrokerConfiguration):
         self.plugins = tuple(self.plugins)
         self.destinations = tuple(self.destinations)
         self.restart_requested = False
-        """Whether the caller should start the broker again: it lost its store's lock.
+        """Whether the caller should restart the broker, because it lost its store's lock.
 
         (activemq-persistence H2)
         """
@@ -97,14 +98,14 @@ class BrokerService(BrokerConfiguration):
             self.unfinished_frames_limit, self.frame_read_timeout, _clock.now
         )
         self.unsent_budget = UnsentBudget(self.unsent_frames_limit, self.frame_write_timeout)
-        """The memory for long messages that clients have not read yet: `used` of `limit` bytes."""
+        """The memory budget for long messages that clients have not read: `used` and `limit`."""
         self.broker_id = BrokerId(IdGenerator().generate())
         self.connections = ConnectionRegistry()
         self.connectors: list[TransportConnector] = []
         self.networks = Networks(self)
         self.stores = BrokerStores(self, self.system_usage)
         self.management = Management(self)
-        """The views of everything in the broker. See docs/management.md."""
+        """The management views of the broker. See docs/management.md."""
         self.website = Website(self)
         self._started_at: float | None = None
         self._broker: Broker | None = None
@@ -117,10 +118,10 @@ class BrokerService(BrokerConfiguration):
 
     @classmethod
     def from_uri(cls, uri: str) -> BrokerService:
-        """Create the broker that `broker:(tcp://h:p,...)/name?persistent=false` describes.
+        """Create a broker from a URI such as `broker:(tcp://h:p,...)/name?persistent=false`.
 
         Raises:
-            ConfigurationException: the URI cannot be read, or contains something unsupported.
+            ConfigurationException: the URI is invalid, or has an unsupported component.
         """
         described = read_broker_uri(uri)
         keywords: dict[str, Any] = dict(described.keywords)
@@ -133,7 +134,7 @@ class BrokerService(BrokerConfiguration):
 
     @classmethod
     def from_settings(cls, settings: ServiceConfiguration) -> BrokerService:
-        """Create the broker that a configuration file describes (`pyjms_broker.settings`).
+        """Create a broker from the settings of a configuration file (`pyjms_broker.settings`).
 
         Raises:
             ConfigurationException: no connector is known for a URI's scheme.
@@ -146,7 +147,7 @@ class BrokerService(BrokerConfiguration):
 
     @property  # type: ignore[misc]  # dataclasses allow a property for a field, mypy does not
     def broker_name(self) -> str:
-        """The name, with `_` for characters that names may not have. Set it before the start."""
+        """The name, with forbidden characters replaced by `_`. Set it before the start."""
         return self._broker_name
 
     @broker_name.setter
@@ -164,7 +165,7 @@ class BrokerService(BrokerConfiguration):
 
     @property
     def region_broker(self) -> RegionBroker:
-        """The inner end of the filter chain, for statistics and for tests.
+        """The innermost broker of the filter chain, for statistics and tests.
 
         Raises:
             IllegalStateException: the broker has not been started.
@@ -173,14 +174,14 @@ class BrokerService(BrokerConfiguration):
 
     @property
     def store_failed(self) -> bool:
-        """Whether the message store or the job store has failed for good.
+        """Whether the message store or the job store has failed permanently.
 
         (activemq-persistence K24)
         """
         return self.stores.failed
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """Return the highest stored sequence number of a producer, -1 if it is unknown.
+        """Return the highest stored sequence number of a producer; -1 if it is unknown.
 
         (activemq-broker T27)
         """
@@ -188,7 +189,7 @@ class BrokerService(BrokerConfiguration):
 
     @property
     def slave(self) -> bool:
-        """Whether the broker waits for another one's lock. (activemq-persistence H3, H4)"""
+        """Whether the broker waits for a lock held by another. (activemq-persistence H3, H4)"""
         return self.stores.is_slave
 
     @property
@@ -198,7 +199,7 @@ class BrokerService(BrokerConfiguration):
 
     @property
     def uptime(self) -> float:
-        """Seconds since the store was opened and the broker has started, 0 before."""
+        """Seconds since the start, after the store was opened; 0 before."""
         return 0.0 if self._started_at is None else _clock.now() - self._started_at
 
     @property
@@ -208,7 +209,7 @@ class BrokerService(BrokerConfiguration):
 
     @property
     def data_path(self) -> Path:
-        """The directory of all brokers' data."""
+        """The data directory of all brokers."""
         return Path(self.data_directory)
 
     def stop_soon(self) -> None:
@@ -217,21 +218,21 @@ class BrokerService(BrokerConfiguration):
 
     @property
     def vm_uri(self) -> str:
-        """The URI that clients in this process connect to."""
+        """The URI for clients in this process."""
         return f"vm://{self.broker_name}"
 
     @property
     def connect_uri(self) -> str:
-        """The URI of JMS clients: that of the first connector for them, or `vm://` without one."""
+        """The URI for JMS clients: that of the first connector for them, otherwise `vm://`."""
         uris = (each.connect_uri for each in self.connectors if each.serves_openwire)
         return next(uris, self.vm_uri)
 
     def add_connector(
         self, uri: str | TransportURI, *, name: str | None = None
     ) -> TransportConnector:
-        """Add a connector, such as `tcp://127.0.0.1:61616`; port 0 is any free one.
+        """Add a connector, such as `tcp://127.0.0.1:61616`; with port 0, a free port is chosen.
 
-        It is started with the broker. On a running broker, `await connector.start()`.
+        It is started with the broker. If the broker is running, call `await connector.start()`.
 
         Raises:
             ConfigurationException: the URI cannot be read, or no connector is known for
@@ -245,24 +246,25 @@ class BrokerService(BrokerConfiguration):
     def add_network_connector(
         self, uri: str, attributes: NetworkConnectorAttributes | None = None
     ) -> NetworkConnector:
-        """Add a connector to other brokers; it starts with this one, or by its `start`.
+        """Add a network connector to other brokers. It starts with this broker, or by its `start`.
 
         Raises:
-            JMSException: the URI cannot be read, or there is one of that name.
+            JMSException: the URI cannot be read, or a network connector of that name exists.
         """
         return self.networks.add(uri, attributes)
 
     async def start(self) -> None:
         """Open the store, the regions, the destinations, then the connectors.
 
-        Waits while another broker has the store's lock; no connector is open meanwhile, and `stop`
-        ends the wait. A second call is ignored. A failure stops everything and is raised.
+        Waits while another broker holds the store's lock; meanwhile no connector is open, and
+        `stop` ends the wait. A second call is ignored. After an error everything is stopped, and
+        the error is raised.
         (activemq-broker B7; activemq-persistence H3, H4)
 
         Raises:
             ConfigurationException: an option of the store or of a connector is wrong.
-            IllegalStateException: a broker of that name runs in this process already, or this
-                one was stopped meanwhile, or was stopped before and may not be restarted, or
+            IllegalStateException: a broker of that name is already running in this process, or
+                this broker was stopped meanwhile, was stopped before and may not be restarted, or
                 was started before this process was forked.
             ResourceAllocationException: an address cannot be bound.
             JMSException: the store cannot be opened.
@@ -297,8 +299,8 @@ class BrokerService(BrokerConfiguration):
     async def stop(self, timeout: float | None = _STOP_TIMEOUT) -> None:
         """Close the connectors, then the regions and the stores. Idempotent; not cancellable.
 
-        Connections have `timeout` seconds in total to read what is queued for them, None for no
-        limit. A start that is still in progress is cancelled. (activemq-broker B9)
+        Clients have `timeout` seconds in total to read the commands queued for them (None: no
+        limit). A start that is still in progress is cancelled. (activemq-broker B9)
         """
         if self._state is BrokerState.RUNNING:
             await self._end(timeout)
@@ -319,13 +321,13 @@ class BrokerService(BrokerConfiguration):
         logger.info("Broker %s stopped", self.broker_name)
 
     def forked(self) -> None:
-        """Do not run, in a child process: the broker is its parent's."""
+        """Mark the broker as inherited by a forked process, where it must not run."""
         if self._state is not BrokerState.CREATED:
             self._state = BrokerState.INHERITED
         self._stopped = None
 
     async def wait_until_stopped(self) -> None:
-        """Wait until the broker has stopped, for whatever reason; at once if it is not running."""
+        """Wait until the broker has stopped for any reason; return at once if it is not running."""
         if self._stopped is not None:
             await self._stopped.wait()
 

@@ -1,11 +1,11 @@
-"""How the broker reacts to failures of its store. (activemq-persistence K24)
+"""The broker's reaction to failures of its store. (activemq-persistence K24)
 
     RUNNING  --space or database missing-->  SUSPENDED  --available again-->  RUNNING
     any      --any other error----------->   FAILED (final)
 
-While the store is SUSPENDED senders wait; with `stop_start_connectors` the connectors are closed,
-so that clients fail over to another broker. When it has FAILED the broker stops, unless
-`ignore_all_errors` is set. Which errors mean which state is decided by the store.
+While the store is SUSPENDED, senders wait; with `stop_start_connectors` the connectors are closed,
+so that clients fail over to another broker. When the store has FAILED, the broker stops unless
+`ignore_all_errors` is set. The store decides which state an error leads to.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["IOExceptionHandler", "StoreMonitor"]
 logger = get_logger(__name__)
 
 _RETRY_DELAY: Final = 1.0
-"""Seconds until connectors that could not be opened or closed are tried again."""
+"""Seconds until opening or closing connectors is retried."""
 
 
 @dataclass(frozen=True)
 class IOExceptionHandler:
-    """What the broker does when its store fails. Source: ActiveMQ DefaultIOExceptionHandler."""
+    """The reaction to a failed store. Source: ActiveMQ DefaultIOExceptionHandler."""
 
     ignore_all_errors: bool = attribute(
         False, "Whether the broker keeps running without its store."
@@ -58,7 +58,7 @@ class MonitoredBroker(Protocol):
 
 
 class StoreMonitor:
-    """Is notified of a store's state and acts. Belongs to the broker's event loop."""
+    """Reacts to changes of a store's state. Use only on the broker's event loop."""
 
     def __init__(self, broker: MonitoredBroker, handler: IOExceptionHandler) -> None:
         self._broker = broker
@@ -87,7 +87,7 @@ class StoreMonitor:
             self._open_or_close()
 
     async def close(self) -> None:
-        """Neither open nor close connectors from now on: they are being stopped."""
+        """Stop opening and closing connectors, because the broker stops them."""
         await end_tasks(self._connectors)
 
     def _failed(self, name: str, error: Exception | None) -> None:
@@ -103,7 +103,7 @@ class StoreMonitor:
     async def _stop_broker(self) -> None:
         try:
             await self._broker.stop()
-        finally:  # with a broken store the stop may fail, too
+        finally:  # with a failed store, stopping may fail as well
             if self._handler.system_exit_on_shutdown:
                 signal.raise_signal(signal.SIGTERM)
 
@@ -117,7 +117,7 @@ class StoreMonitor:
             )
 
     async def _follow_state(self) -> None:
-        """Open or close the connectors as the store's state says, however often it changes."""
+        """Open or close the connectors according to the store's state until both agree."""
         failed = False
         while failed or self._open is (self._state is StoreState.SUSPENDED):
             self._open = self._state is not StoreState.SUSPENDED
@@ -125,7 +125,7 @@ class StoreMonitor:
             try:
                 for connector in self._broker.connectors:
                     await (connector.start() if self._open else connector.stop())
-            except Exception as error:  # another program may have the port for a moment
+            except Exception as error:  # another program may be using the port temporarily
                 failed = True
                 logger.error(
                     "Broker %s: connectors could not be %s, retrying: %s", name, done, error

@@ -1,8 +1,7 @@
 """The stores of one broker: messages, non-persistent overflow, and scheduled jobs.
 
-They are created and opened at each start, and closed at each stop, in an order that the other
-direction reverses: messages first (which waits for the store's lock), then the temp store, then the
-job store.
+They are created and opened at each start: the message store first (which waits for its lock), then
+the temp store, then the job store. Each stop closes them in reverse order.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _T = TypeVar("_T")
 
 
 def started(part: _T | None) -> _T:
-    """Return a part that the broker has once it is started.
+    """Return a component that exists once the broker has started.
 
     Raises:
         IllegalStateException: it has not been started.
@@ -45,45 +44,45 @@ def started(part: _T | None) -> _T:
 
 
 PROGRESS_INTERVAL: Final = 5.0
-"""Seconds between two log lines about a long replay."""
+"""Seconds between log lines about a long replay."""
 
 StateListener = Callable[[StoreState, "Exception | None"], None]
 
 
 @runtime_checkable
 class LockedStore(Protocol):
-    """A store that one broker at a time has."""
+    """A store that only one broker may use at a time."""
 
     on_lock_lost: Callable[[], None] | None
     """Called when another broker has taken over the store."""
 
     @property
     def is_slave(self) -> bool:
-        """Whether it waits for another broker."""
+        """Whether the store waits for another broker's lock."""
 
 
 @runtime_checkable
 class ReplayedStore(Protocol):
-    """A store that reads its journal at the start."""
+    """A store that replays its journal at the start."""
 
     on_progress: Callable[[int, object], None] | None
-    """Called from time to time with the number of records read and the location."""
+    """Called periodically with the number of records read and the location."""
 
 
 class BrokerStores:
     """Creates, opens and closes the stores of a broker."""
 
     def __init__(self, configuration: BrokerConfiguration, usage: SystemUsage) -> None:
-        """Create the stores that `configuration` describes at the time of each `open`."""
+        """Remember the configuration, which is evaluated at each `open`."""
         self._configuration = configuration
         self._usage = usage
         self.temp_store: TempStore | None = None
-        """For non-persistent messages when memory is short; None: they stay in memory.
+        """The store for non-persistent messages when memory is short; None: they stay in memory.
 
         (activemq-persistence K2)
         """
         self.job_store: JobSchedulerStore | None = None
-        """For scheduled messages; None: the broker has no scheduler."""
+        """The store for scheduled messages; None: the broker has no scheduler."""
         self._store: PersistenceAdapter | None = None
         self._last_progress = 0.0
 
@@ -98,7 +97,7 @@ class BrokerStores:
 
     @property
     def failed(self) -> bool:
-        """Whether a store can no longer promise anything. (activemq-persistence K24)"""
+        """Whether a store has failed permanently. (activemq-persistence K24)"""
         return any(
             store is not None and store.state is StoreState.FAILED
             for store in (self._store, self.job_store)
@@ -112,7 +111,7 @@ class BrokerStores:
 
     @property
     def directory(self) -> Path | None:
-        """The message store's directory; None in memory, and for an adapter that was given."""
+        """The message store's directory; None in memory, and with a custom adapter."""
         config = self._configuration
         name = None if config.persistence is None else config.persistence.directory_name
         if config.persistence_adapter is not None or not config.persistent or name is None:
@@ -128,7 +127,7 @@ class BrokerStores:
     async def open(
         self, on_state: StateListener, on_lock_lost: Callable[[], None]
     ) -> PersistenceAdapter:
-        """Create the stores and open them; waits for the lock.
+        """Create the stores and open them, after waiting for the lock.
 
         Args:
             on_state: called when the message store's state changes, or the job store fails.
@@ -165,15 +164,15 @@ class BrokerStores:
         return store
 
     async def _open_temp_store(self) -> None:
-        # imported when it is needed: an embedded broker in memory starts without
+        # imported only when needed: an embedded broker in memory does not need it
         from pyjms_broker.store.temp import TempStore  # noqa: PLC0415
 
         store = TempStore(self._broker_directory / "tmp_storage")
-        self.temp_store = store  # `close` finds it, should its start fail
+        self.temp_store = store  # so that `close` closes it if its start fails
         await store.start()
 
     async def _open_job_store(self, is_volatile: bool, on_state: StateListener) -> None:
-        # imported when it is needed, as above
+        # imported only when needed, as above
         from pyjms_broker.store.jobs import (  # noqa: PLC0415
             KahaDBJobSchedulerStore,
             MemoryJobSchedulerStore,
@@ -201,7 +200,7 @@ class BrokerStores:
         await store.start()
 
     def log_contents(self, region: RegionBroker) -> None:
-        """Log where the messages are kept and how many there are."""
+        """Log where the messages are stored and their number."""
         config = self._configuration
         if config.persistence_adapter is None and self.directory is None:
             logger.info("Broker %s keeps its messages in memory", config.broker_name)

@@ -1,4 +1,4 @@
-"""Broker URIs, `broker:(tcp://h:p,...)/name?attribute=value`, and attributes in them.
+"""Broker URIs, `broker:(tcp://h:p,...)/name?attribute=value`, and their attributes.
 
 `vm://name?broker.persistent=false` sets the same attributes.
 (activemq-broker 1.2, B12, B14, B16)
@@ -28,33 +28,33 @@ __all__ = [
 logger = get_logger(__name__)
 
 WITHOUT_EFFECT = frozenset({"useJmx", "useShutdownHook", "dedicatedTaskRunner", "startAsync"})
-"""Attributes of ActiveMQ's broker that have no effect here; accepted, and logged."""
+"""Attributes of ActiveMQ's broker without effect in this broker: accepted, and logged."""
 
 _NETWORK: Final = "network"
 _NOT_SUPPORTED = {"proxy": "proxy connectors"}
 
 known_options: Callable[[], dict[str, tuple[str, Callable[[str], object]]]]
 known_options = functools.cache(uri_attributes)
-"""Return the known options: ActiveMQ's name to our keyword and how the text is read."""
+"""Return the known options: ActiveMQ's name to our keyword and the parser of the value."""
 
 
 @dataclass(frozen=True)
 class BrokerURI:
-    """What a broker URI describes."""
+    """The contents of a broker URI."""
 
     keywords: Mapping[str, object]
     """Keyword arguments of BrokerService."""
     connectors: tuple[TransportURI, ...]
     networks: tuple[str, ...] = ()
-    """The URIs of network connectors: components `network:static:(tcp://b:61616)`."""
+    """The URIs of network connectors, from components such as `network:static:(tcp://b:61616)`."""
 
 
 def read_broker_uri(text: str) -> BrokerURI:
-    """Read a broker URI.
+    """Parse a broker URI.
 
     Raises:
-        ConfigurationException: it is not a `broker:` URI, has an unknown attribute, or a
-            component that this broker has no connector for.
+        ConfigurationException: it is not a `broker:` URI, or has an unknown attribute or a
+            component for which this broker has no connector.
     """
     uri = parse_broker_uri(text)
     keywords = keywords_from(uri.options)
@@ -78,7 +78,7 @@ def read_broker_uri(text: str) -> BrokerURI:
 
 
 def keywords_from(options: Mapping[str, str]) -> dict[str, object]:
-    """Convert URI options into keyword arguments of BrokerService.
+    """Convert URI options to keyword arguments of BrokerService.
 
     Raises:
         ConfigurationException: an option is unknown, or its value cannot be read.
@@ -90,7 +90,7 @@ def keywords_from(options: Mapping[str, str]) -> dict[str, object]:
 
 
 def check_options(options: Mapping[str, str]) -> dict[str, object]:
-    """Do as `keywords_from` does, without logging.
+    """Do the same as `keywords_from`, without logging.
 
     Raises:
         ConfigurationException: an option is unknown, or its value cannot be read.

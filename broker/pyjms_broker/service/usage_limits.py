@@ -1,4 +1,4 @@
-"""The limits of memory and disk space, which may be percentages. (activemq-broker M0)"""
+"""Apply and check the limits of memory and disk space. (activemq-broker M0)"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 logger = get_logger(__name__)
 
 _SHARE_OF_MEMORY: Final = 0.7
-"""What a memory limit that is too high becomes, of the memory there is."""
+"""The share of the available memory to which a memory limit that is too high is lowered."""
 
 _CGROUP_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -37,7 +37,7 @@ _CGROUP_LIMITS: Final = (
 
 
 def system_usage_of(config: BrokerConfiguration) -> SystemUsage:
-    """Return the broker's usages; percentages become bytes.
+    """Return the broker's usages; percentages are converted to bytes.
 
     Raises:
         ConfigurationException: a limit is neither a number of bytes nor a percentage.
@@ -63,8 +63,8 @@ def change_limits(
     """Set attributes of `SystemUsageAttributes` while the broker runs.
 
     Raises:
-        ConfigurationException: a limit cannot be read, or is too high and may not be lowered; the
-            earlier ones stay.
+        ConfigurationException: a limit is invalid, or is too high and may not be lowered; the
+            previous limits remain.
     """
     before = {name: getattr(config, name) for name in values}
     try:
@@ -108,9 +108,9 @@ def _bytes_of(name: str, limit: int | str, whole: Callable[[], int]) -> int:
 
 
 def available_memory() -> int:
-    """Return how many bytes of memory this process may use.
+    """Return the number of bytes of memory that this process may use.
 
-    That is the machine's memory, or the limit of the process or of its container.
+    This is the machine's memory, or the limit of the process or its container.
     """
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     limits += [soft for soft in (resource.getrlimit(resource.RLIMIT_AS)[0],) if soft > 0]
@@ -118,14 +118,14 @@ def available_memory() -> int:
         try:
             text = file.read_text(encoding="ascii").strip()
         except OSError:
-            continue  # the machine has the other version of control groups, or none
-        if text.isdigit():  # else it is max
+            continue  # another version of control groups is in use, or none
+        if text.isdigit():  # otherwise it is "max"
             limits.append(int(text))
     return min(limits)
 
 
 def disk_size(directory: Path) -> int:
-    """Return the size in bytes of the file system that `directory` is on, or will be."""
+    """Return the size in bytes of the file system that contains, or will contain, `directory`."""
     return shutil.disk_usage(_existing(directory)).total
 
 
@@ -137,10 +137,10 @@ def _existing(directory: Path) -> Path:
 
 
 def check_memory(config: BrokerConfiguration, usage: SystemUsage) -> None:
-    """Lower a memory limit that is above the memory to 70 % of it. (activemq-broker B11)
+    """Lower a memory limit that exceeds the memory to 70 % of it. (activemq-broker B11)
 
     Raises:
-        ConfigurationException: it is, and `adjust_usage_limits` is false.
+        ConfigurationException: the limit is too high, and `adjust_usage_limits` is false.
     """
     available = available_memory()
     if usage.memory.limit > available:
@@ -152,13 +152,13 @@ def check_memory(config: BrokerConfiguration, usage: SystemUsage) -> None:
 
 
 def check_disk(config: BrokerConfiguration, usage: SystemUsage) -> None:
-    """Lower limits of stores that their disk has no room for to what is usable.
+    """Lower limits of stores that exceed the usable disk space.
 
-    Usable is what the store has already and what is free. A default is lowered without a warning:
-    nobody has promised it. (activemq-broker B11)
+    Usable are the space that the store occupies already and the free space. A default limit is
+    lowered without a warning. (activemq-broker B11)
 
     Raises:
-        ConfigurationException: a limit that was set is too high, and may not be lowered.
+        ConfigurationException: an explicit limit is too high and may not be lowered.
     """
     data = Path(config.data_directory)
     store = Path(config.store_directory or data)

@@ -1,4 +1,4 @@
-"""The broker's web server, for a broker that is configured with one (`web`)."""
+"""The web server of a broker that is configured with `web`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ logger = get_logger(__name__)
 class Website:
     """Starts and stops the web server with the broker.
 
-    It listens before the store is open, so that health checks of a slave, and of a broker that
-    replays its journal, are answered.
+    It listens before the store is open, so that it can answer health checks while the broker is a
+    slave or replays its journal.
     """
 
     def __init__(self, host: WebHost) -> None:
@@ -31,21 +31,21 @@ class Website:
 
     @property
     def url(self) -> str | None:
-        """The site's URL; None: it is not served."""
+        """The URL of the web server; None if there is none."""
         return None if self._server is None else self._server.url
 
     async def start(self, configuration: WebConfiguration | None) -> None:
-        """Listen, if the broker is configured so.
+        """Start the web server, if one is configured.
 
         Raises:
-            ConfigurationException: a setting is wrong, or the extra `web` is not installed.
+            ConfigurationException: a setting is invalid, or the extra `web` is not installed.
             ResourceAllocationException: the address cannot be bound.
         """
         self._server = None
         if configuration is None or not configuration.enabled:
             return
         try:
-            # imported when it is needed: few embedded brokers have a web server
+            # imported only when needed: few embedded brokers have a web server
             from pyjms_broker.web.server import WebServer  # noqa: PLC0415
         except ImportError as error:
             raise ConfigurationException(
@@ -57,16 +57,16 @@ class Website:
         await server.start()
 
     def check(self) -> None:
-        """Check who can reach the site, and log where it is, once the broker's users are known.
+        """Refuse a public web server without users, and log its URL; call it when users are known.
 
         Raises:
-            ConfigurationException: other machines can, and the broker has no users.
+            ConfigurationException: other machines can reach it, and the broker has no users.
         """
         if self._server is not None:
             self._server.check_exposure()
             logger.info("Web server started: %s", self._server.url)
 
     async def stop(self) -> None:
-        """End all requests, and free the port. Idempotent."""
+        """End all requests and close the port. Idempotent."""
         if self._server is not None:
             await self._server.stop()

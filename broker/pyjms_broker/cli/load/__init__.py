@@ -1,1 +1,1 @@
-"""`pyjms broker producer` and `consumer`: many test messages, and how long they took."""
+"""`pyjms broker producer` and `consumer`: send or receive test messages, and measure the time."""

@@ -24,12 +24,12 @@ Report = Callable[[str], None]
 """Called with each line to print."""
 
 _PAUSE = 3.0
-"""Seconds that a consumer waits for a message before it waits again."""
+"""Receive timeout in seconds, after which a consumer waits again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Production:
-    """What each producer sends."""
+    """The workload of each producer."""
 
     destination: Destination
     count: int
@@ -37,7 +37,7 @@ class Production:
     sleep: float = 0
     """Seconds between two messages."""
     batch: int = 0
-    """Messages of a transaction; 0: no transactions."""
+    """Messages per transaction; 0: no transactions."""
     parallel: int = 1
     time_to_live: float | None = None
     """Seconds."""
@@ -47,7 +47,7 @@ class Production:
     group: str | None = None
 
     def message(self, number: int) -> Message:
-        """Return the message with that number, from 0."""
+        """Return message `number`, counted from 0."""
         message: Message
         if self.text is not None:
             message = TextMessage(self.text)
@@ -61,7 +61,7 @@ class Production:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """What each consumer receives."""
+    """The workload of each consumer."""
 
     destination: Destination
     count: int
@@ -69,7 +69,7 @@ class Consumption:
     """Seconds between two messages."""
     mode: AcknowledgeMode = AcknowledgeMode.AUTO
     batch: int = 10
-    """Messages that are acknowledged or committed together, where the mode has that."""
+    """Messages acknowledged or committed together, in the modes that allow it."""
     parallel: int = 1
     durable: bool = False
     verbose: bool = False
@@ -81,7 +81,7 @@ async def produce(
     report: Report,
     on_messages: Callable[[int], None],
 ) -> None:
-    """Send the messages of all producers. Cancellable.
+    """Run all producers until they have sent their messages. Cancellable.
 
     Raises:
         JMSException: the broker cannot be reached, or refused a message.
@@ -112,7 +112,7 @@ async def consume(
     report: Report,
     on_messages: Callable[[int], None],
 ) -> None:
-    """Receive the messages of all consumers, however long none arrives. Cancellable.
+    """Run all consumers until they have received their messages, without a timeout. Cancellable.
 
     Raises:
         JMSException: the broker cannot be reached, or refused a request.
@@ -144,7 +144,7 @@ async def consume(
             on_messages(1)
             if consumption.sleep:
                 await _clock.sleep(consumption.sleep)
-        await consumer.close()  # the others get what it has prefetched
+        await consumer.close()  # the other consumers get the messages it has prefetched
         return received
 
     await _in_parallel(factory, consumption.parallel, "consumer", "Consumed", one, report)
@@ -171,7 +171,7 @@ async def _in_parallel(
         async def guarded(name: str) -> None:
             try:
                 await timed(connection, name)
-            except Exception as error:  # the first is raised, as without a task group
+            except Exception as error:  # the first is raised alone, not in an ExceptionGroup
                 failures.append(error)
                 group.cancel_scope.cancel()
 

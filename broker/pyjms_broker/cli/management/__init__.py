@@ -1,1 +1,1 @@
-"""Commands that manage a running broker, through its management views."""
+"""Commands that manage a running broker through its management views."""

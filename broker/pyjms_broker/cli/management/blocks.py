@@ -1,4 +1,4 @@
-"""Blocks of `Attribute = value`, as ActiveMQ's commands print objects."""
+"""Print objects as blocks of `Attribute = value`, like ActiveMQ's commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["plain", "print_block"]
 
 
 def print_block(values: Mapping[str, object], *, as_json: bool) -> None:
-    """Print an object: as one JSON object, or as lines with a blank line behind them."""
+    """Print an object: as one JSON object, or as lines followed by a blank line."""
     if as_json:
         json_line({name: plain(value) for name, value in values.items()})
         return
@@ -22,7 +22,7 @@ def print_block(values: Mapping[str, object], *, as_json: bool) -> None:
 
 
 def plain(value: object) -> object:
-    """Return a value without Jolokia's wrapping of object names."""
+    """Return a value with Jolokia's object-name wrappers removed."""
     if isinstance(value, Mapping):
         if value.keys() == {"objectName"}:
             return value["objectName"]

@@ -81,8 +81,8 @@ def stop(
 ) -> None:
     """Stop a running broker, and wait until it has stopped.
 
-    The broker closes its connectors, gives connections the time to read what is queued for them,
-    and closes its store. The exit code is 1 if it does not stop within --timeout.
+    The broker closes its connectors, gives clients time to read the commands queued for them, and
+    closes its store. The exit code is 1 if it does not stop within --timeout.
     """
     for name in _chosen(client, names, all_=all_):
         _execute(client, name, "stop", "stopped", timeout)

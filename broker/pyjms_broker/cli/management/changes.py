@@ -1,4 +1,4 @@
-"""`pyjms broker purge` and `move`: messages of queues of a running broker."""
+"""`pyjms broker purge` and `move`: remove or move messages of queues of a running broker."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ def move(
 
 
 def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
-    """Show queues with their sizes, and ask; exits if the answer is no.
+    """Show queues with their sizes and ask for confirmation; exit if the answer is no.
 
     Raises:
-        ConfigurationException: nobody can be asked, because the standard input is not a terminal.
+        ConfigurationException: the standard input is not a terminal.
     """
     import sys
 

@@ -1,4 +1,4 @@
-"""What the commands need of a running broker: its management views, by name."""
+"""The interface through which the commands access a broker's management views, by name."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Final, Protocol, TypeAlias
 __all__ = ["DEFAULT_URL", "Attributes", "ManagementClient"]
 
 DEFAULT_URL: Final = "http://localhost:8161/api/jolokia"
-"""Where a broker's web server is, unless an option says otherwise."""
+"""Default URL of a broker's web server."""
 
 Attributes: TypeAlias = Mapping[str, object]
 
 
 class ManagementClient(Protocol):
-    """Access to the management views of one broker. All calls block.
+    """Access to the management views of one broker. All methods block.
 
-    All raise JMSException: the broker cannot be reached, refuses the login or the request, or has
+    All raise JMSException if the broker cannot be reached, refuses the login or the request, or has
     no such view, attribute or operation.
     """
 
     @property
     def url(self) -> str:
-        """Where the broker is, for messages."""
+        """The broker's URL, for output and errors."""
 
     def search(self, pattern: str) -> list[str]:
-        """Return the names of the views that a pattern matches, sorted."""
+        """Return the sorted names of the views that match a pattern."""
 
     def read(self, name: str, *attributes: str) -> Attributes:
-        """Return attributes of one view; all unless named."""
+        """Return the named attributes of a view; all if none is named."""
 
     def read_all(self, pattern: str, *attributes: str) -> dict[str, Attributes]:
-        """Return attributes of all views that a pattern matches, by name; {} if there is none."""
+        """Return attributes by view name for all views that match a pattern; {} if none does."""
 
     def write(self, name: str, attribute: str, value: object) -> object:
-        """Set an attribute; return its former value."""
+        """Set an attribute; return its previous value."""
 
     def execute(self, name: str, operation: str, *arguments: object) -> object:
         """Invoke an operation; return its result once its changes are stored."""

@@ -1,4 +1,4 @@
-"""The management views of a broker over HTTP: a client of Jolokia, also of ActiveMQ's.
+"""Access to management views over HTTP: a Jolokia client, which also works with ActiveMQ.
 
 (activemq-edges JX3)
 """
@@ -27,7 +27,7 @@ __all__ = ["JolokiaClient"]
 
 _PATH: Final = "/api/jolokia"
 _TIMEOUT: Final = 300.0
-"""Seconds without an answer: a purge or a move of a long queue takes its time."""
+"""Response timeout in seconds, long enough to purge or move a long queue."""
 _NOT_FOUND: Final = 404
 _LONGEST_REASON: Final = 300
 
@@ -35,21 +35,21 @@ _LONGEST_REASON: Final = 300
 class JolokiaClient:
     """Access to the management views of the broker at a URL; see `ManagementClient`.
 
-    Each call is a request on a connection of its own. Threads may share it.
+    Each call opens a new connection. Thread-safe.
 
     Args:
         url: `http://host:port` or `https://`, with or without the path `/api/jolokia`.
         credentials: sent with HTTP Basic.
-        timeout: seconds to connect, and to wait for an answer.
+        timeout: seconds to connect, and to wait for the response.
     """
 
     def __init__(
         self, url: str, credentials: Credentials | None = None, timeout: float = _TIMEOUT
     ) -> None:
-        """Read the URL; does not connect.
+        """Parse the URL; does not connect.
 
         Raises:
-            ConfigurationException: it is not a URL of HTTP.
+            ConfigurationException: it is not an HTTP URL.
         """
         try:
             parts = urlsplit(url)
@@ -72,24 +72,24 @@ class JolokiaClient:
         self.url = f"{parts.scheme}://{parts.netloc}{self._path}"
         self._headers = {
             "Content-Type": "application/json",
-            "Origin": f"{parts.scheme}://{parts.netloc}",  # Jolokia's strict checking demands it
+            "Origin": f"{parts.scheme}://{parts.netloc}",  # required by Jolokia's strict checking
         }
         if credentials is not None and credentials.user is not None:
             pair = f"{credentials.user}:{credentials.password or ''}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair).decode('ascii')}"
 
     def search(self, pattern: str) -> list[str]:
-        """Return the names of the views that a pattern matches, sorted."""
+        """Return the sorted names of the views that match a pattern."""
         found = self._value({"type": "search", "mbean": pattern})
         return sorted(map(str, found)) if isinstance(found, list) else []
 
     def read(self, name: str, *attributes: str) -> Attributes:
-        """Return attributes of one view; all unless named."""
+        """Return the named attributes of a view; all if none is named."""
         found = self._value(_read(name, attributes))
         return found if isinstance(found, Mapping) else {}
 
     def read_all(self, pattern: str, *attributes: str) -> dict[str, Attributes]:
-        """Return attributes of all views that a pattern matches, by name; {} if there is none."""
+        """Return attributes by view name for all views that match a pattern; {} if none does."""
         if not ObjectName(pattern).is_pattern:
             found = self._value(_read(pattern, attributes), missing={})
             return {pattern: found} if isinstance(found, Mapping) and found else {}
@@ -99,7 +99,7 @@ class JolokiaClient:
         return {str(name): values for name, values in sorted(found.items())}
 
     def write(self, name: str, attribute: str, value: object) -> object:
-        """Set an attribute; return its former value."""
+        """Set an attribute; return its previous value."""
         return self._value({"type": "write", "mbean": name, "attribute": attribute, "value": value})
 
     def execute(self, name: str, operation: str, *arguments: object) -> object:

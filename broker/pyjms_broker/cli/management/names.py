@@ -1,4 +1,4 @@
-"""Names of views: the brokers, and destinations by name or pattern."""
+"""Find the views of brokers, and of destinations by name or pattern."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ DOMAIN: Final = "org.apache.activemq"
 
 
 def pattern(**keys: str) -> str:
-    """Return a pattern of views below any broker; values are encoded already."""
+    """Return a pattern for views of any broker; values must be encoded already."""
     return f"{DOMAIN}:" + ",".join(
         f"{key}={value}" for key, value in {"type": "Broker", "brokerName": "*", **keys}.items()
     )
 
 
 def brokers(client: ManagementClient, *attributes: str) -> dict[str, Attributes]:
-    """Return attributes of the brokers at a URL, by the name of the view.
+    """Return attributes of the brokers at a URL, by view name.
 
     Raises:
-        JMSException: there is none, or it cannot be read.
+        JMSException: there is no broker, or it cannot be read.
     """
     found = client.read_all(pattern(), *attributes)
     if not found:
@@ -34,30 +34,30 @@ def brokers(client: ManagementClient, *attributes: str) -> dict[str, Attributes]
 
 
 def broker_of(name: str) -> str:
-    """Return the broker's name in the name of a view."""
+    """Return the broker's name from the name of a view."""
     return ObjectName(name).keys.get("brokerName", "")
 
 
 def find_destinations(
     client: ManagementClient, names: Sequence[str], kind: str, *attributes: str
 ) -> dict[str, Attributes]:
-    """Return attributes, Name among them, of destinations, by the name of the view.
+    """Return attributes of destinations, always including Name, by view name.
 
     Args:
-        client: of the broker.
-        names: with `*` for any characters, or with `queue://` or `topic://` before them.
+        client: access to the broker.
+        names: may contain `*` for any characters, and start with `queue://` or `topic://`.
         kind: `Queue` or `Topic`.
-        attributes: what to read.
+        attributes: names of the attributes to read.
 
     Raises:
-        ConfigurationException: a name is of another kind.
-        JMSException: there is no destination for a name.
+        ConfigurationException: a name has the prefix of the other kind.
+        JMSException: no destination matches a name.
     """
     found: dict[str, Attributes] = {}
     for name in names:
         bare = _bare(name, kind)
         key = encoded_part(bare).replace("&ast;", "*")
-        if bare == ">" or bare.endswith(".>"):  # ActiveMQ's pattern of names
+        if bare == ">" or bare.endswith(".>"):  # ActiveMQ's wildcard
             key = f"{key[:-1]}*"
         wanted = pattern(destinationType=kind, destinationName=key)
         matching = client.read_all(wanted, "Name", *attributes)

@@ -1,4 +1,4 @@
-"""The options of commands for a running broker, and the client that they describe."""
+"""The options of commands for a running broker, and the client created from them."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _Command: TypeAlias = Callable[Concatenate[ManagementClient, ...], None]
 
 
 def management_command(name: str) -> Callable[[_Command], Callable[..., None]]:
-    """Make a function of a client and of options the command `name` of a running broker.
+    """Make a function that takes a client and options the command `name` for a running broker.
 
-    The command has the options that name the broker, too. Known errors are printed as one line.
+    The command also gets the options that select the broker. Known errors are printed as one line.
     """
 
     def decorate(command: _Command) -> Callable[..., None]:
@@ -73,7 +73,7 @@ def management_command(name: str) -> Callable[[_Command], Callable[..., None]]:
 
 
 def _web_url(jmx_url: str) -> str:
-    """Return where the web server of the broker of a JMX URL should be."""
+    """Guess the URL of the broker's web server from a JMX URL."""
     host = re.search(r"//([\w.-]+|\[[\da-f:]+\]):\d+/", jmx_url)
     return f"http://{host[1]}:8161" if host else DEFAULT_URL
 
@@ -87,11 +87,11 @@ def _connect(
     jmx_local: JmxLocal = False,
     pid: Pid = None,
 ) -> ManagementClient:
-    """Return the client for the options; does not connect.
+    """Create the client for the options; does not connect.
 
     Raises:
-        ConfigurationException: the URL cannot be read, there is no password, or an option of
-            ActiveMQ names a process of Java.
+        ConfigurationException: the URL is invalid, the password is missing, or an ActiveMQ option
+            for Java processes (JMX) is given.
     """
     given = {"--jmxurl": jmx_url, "--jmxlocal": jmx_local, "--pid": pid}
     for name in (name for name, value in given.items() if value):

@@ -1,4 +1,4 @@
-"""`pyjms broker query`: the attributes of all views that ActiveMQ's filters choose."""
+"""`pyjms broker query`: print the attributes of views selected by ActiveMQ's filters."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _TYPES: Final[dict[str, tuple[Mapping[str, str], str]]] = {
     "TempQueue": ({"destinationType": "TempQueue"}, "destinationName"),
     "TempTopic": ({"destinationType": "TempTopic"}, "destinationName"),
 }
-"""By the types of -Q, the keys of a view's name, and the key that the name after `=` is for."""
+"""By type of -Q: the keys of a view's name, and the key whose value follows `=`."""
 
 
 class QueryCommand(TyperCommand):
-    """Reads ActiveMQ's -Qtype=name and -xQtype=name as options of the usual form."""
+    """Rewrites ActiveMQ's -Qtype=name and -xQtype=name as options of the usual form."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments of the command."""
+        """Parse the command's arguments."""
         return super().parse_args(ctx, list(_split(args)))
 
 

@@ -1,4 +1,4 @@
-"""`pyjms broker retry`: dead letters back to their original destinations."""
+"""`pyjms broker retry`: send dead letters back to their original destinations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def retry(
 
 @dataclass(slots=True)
 class _Outcome:
-    """What was retried."""
+    """The result of a retry."""
 
     sent: int = 0
     problems: list[str] = field(default_factory=list)
@@ -82,16 +82,16 @@ def _dead_letter_queues(
 
 
 def _has_dead_letters(values: Attributes) -> bool:
-    """Whether it has had some since the start, or has the name of such a queue, as after it."""
+    """Whether it has received dead letters since the start, or has a dead-letter queue's name."""
     return bool(values.get("DLQ")) or str(values["Name"]).startswith(DEFAULT_DEAD_LETTER_QUEUE)
 
 
 def _dead_letters(
     client: ManagementClient, name: str, selector: str | None
 ) -> Iterator[Mapping[str, object]]:
-    """Iterate over the messages of a queue: the broker returns a page of them at a time.
+    """Iterate over the messages of a queue, which the broker returns page by page.
 
-    The next page has other messages only if those of this one are removed meanwhile.
+    The next page has new messages only if those of the previous one have been removed.
     """
     seen: set[str] = set()
     while True:

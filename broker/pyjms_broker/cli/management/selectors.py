@@ -26,7 +26,7 @@ _WILDCARD: Final = re.compile(r"([^=<>]*)=\s*('.*[*?].*')", re.DOTALL)
 
 
 def as_selector(texts: Iterable[str]) -> str | None:
-    """Return the selector that all of `texts` together are; None if there is none.
+    """Return `texts` combined into one selector; None if there are none.
 
     A comma means AND. `*` and `?` in a quoted value that follows `=` are wildcards.
     Source: ActiveMQ AmqMessagesUtil, PurgeCommand.convertToSQL92. (activemq-edges CL5)

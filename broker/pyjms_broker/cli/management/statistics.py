@@ -1,4 +1,4 @@
-"""`pyjms broker dstat` and `bstat`: the counters of destinations and of the broker."""
+"""`pyjms broker dstat` and `bstat`: print the counters of destinations and of the broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["COLUMNS", "bstat", "dstat"]
 
 
 class Kind(StrEnum):
-    """Which destinations `dstat` lists."""
+    """The kinds of destinations that `dstat` lists."""
 
     QUEUES = "queues"
     TOPICS = "topics"
@@ -32,7 +32,7 @@ COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("Memory %", "MemoryPercentUsage"),
     ("Inflight #", "InFlightCount"),
 )
-"""The columns of `dstat` as ActiveMQ has them, with their attributes."""
+"""The columns of `dstat`, as in ActiveMQ, with their attributes."""
 
 _NAME_WIDTH: Final = 50
 _WIDTH: Final = 12
@@ -88,7 +88,7 @@ def _destinations(client: ManagementClient, type_: str, *attributes: str) -> lis
 
 
 def _line(name: object, cells: list[object] | list[str]) -> str:
-    """Return a line in ActiveMQ's widths; a long name is not cut, but keeps its columns apart."""
+    """Return a line with ActiveMQ's column widths; a long name is followed by a space, not cut."""
     from pyjms_broker.cli.terminal import safe_text
 
     return f"{safe_text(name):<{_NAME_WIDTH}}" + "".join(

@@ -1,4 +1,4 @@
-"""Waiting until a broker has stopped, or has started again."""
+"""Wait until a broker has stopped or restarted."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _INTERVAL: Final = 0.1
 def wait_until_changed(
     client: ManagementClient, name: str, since: float, *, running: bool, timeout: float
 ) -> bool:
-    """Wait until a broker has stopped, or has started again; False: not in time.
+    """Wait until a broker has stopped or restarted; return False if the time was exceeded.
 
     Args:
-        client: of the broker.
-        name: of the broker's view.
+        client: access to the broker.
+        name: the name of the broker's view.
         since: the time before the request (`_clock.now`).
-        running: whether it is to run again.
+        running: wait until the broker has restarted, not only stopped.
         timeout: seconds.
     """
     return anyio.run(_wait, client, name, since, running, timeout)
@@ -42,7 +42,7 @@ async def _wait(
             found = await anyio.to_thread.run_sync(
                 partial(_uptime, client, name), abandon_on_cancel=True
             )
-            if running:  # an uptime that began before the request is that of the former run
+            if running:  # an uptime that began before the request belongs to the previous run
                 changed = found is not None and found <= _clock.now() - since
             else:
                 changed = found is None
@@ -52,7 +52,7 @@ async def _wait(
 
 
 def _uptime(client: ManagementClient, name: str) -> float | None:
-    """Return the uptime of the running broker in seconds; None: it does not run."""
+    """Return the broker's uptime in seconds; None if it is not running."""
     try:
         found = client.read_all(name, "UptimeMillis").get(name, {}).get("UptimeMillis")
     except JMSException:  # nothing listens, or it is starting or stopping

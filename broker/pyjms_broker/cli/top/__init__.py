@@ -1,1 +1,1 @@
-"""`pyjms broker top`: a broker's destinations in the terminal, live."""
+"""`pyjms broker top`: a live view of a broker's destinations in the terminal."""

@@ -1,4 +1,4 @@
-"""The screen of `pyjms broker top`. Needs textual."""
+"""The screen of `pyjms broker top`. Requires textual."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _LEFT: Final = ("name", "kind")
 
 
 def run(sampler: Sampler, first: Sample, interval: float) -> None:
-    """Show a broker until the user ends it."""
+    """Show a broker until the user quits."""
     TopApp(sampler, first, interval).run()
 
 
 class TopApp(App[None]):
-    """A broker's destinations, read again at each interval; what fails is said, and tried again."""
+    """A broker's destinations, refreshed at each interval; errors are shown and retried."""
 
     CSS = """
     #summary, #status { height: auto; padding: 0 1; }
@@ -65,7 +65,7 @@ class TopApp(App[None]):
         self._detail: str | None = None
 
     def compose(self) -> ComposeResult:
-        """Make the parts of the screen."""
+        """Create the widgets."""
         yield Static(id="summary")
         yield Input(placeholder="a part of the name; enter keeps it, escape clears it", id="filter")
         yield DataTable[Text](id="destinations", cursor_type="row", zebra_stripes=True)
@@ -75,7 +75,7 @@ class TopApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Show the first sample, and read on."""
+        """Show the first sample and start the refresh timer."""
         for title, field in COLUMNS:
             self._table.add_column(title, key=field)
         for title in CONSUMER_COLUMNS:
@@ -93,7 +93,7 @@ class TopApp(App[None]):
         return self.query_one("#consumers", DataTable)
 
     def _read(self) -> None:
-        """Read a sample in a thread, unless the one before has not been answered."""
+        """Read a sample in a thread, unless the previous read is still running."""
         if not self._held and not self._is_reading:
             self._is_reading = True
             self.run_worker(self._read_in_thread, thread=True)
@@ -149,7 +149,7 @@ class TopApp(App[None]):
         table.border_title = Text(f"consumers of {safe_text(name)}").markup
 
     def _chosen(self) -> str | None:
-        """Return the view of the destination that has the cursor."""
+        """Return the view of the destination under the cursor."""
         table = self._table
         if not table.is_valid_row_index(table.cursor_row):
             return None
@@ -168,13 +168,13 @@ class TopApp(App[None]):
         self._choose(self._choice.of_next_kind())
 
     def action_hold(self) -> None:
-        """Stop reading, or go on."""
+        """Pause or resume reading."""
         self._held = not self._held
         self._show()
         self._read()
 
     def action_filter(self) -> None:
-        """Ask for a part of the names."""
+        """Open the name filter."""
         field = self.query_one("#filter", Input)
         field.display = True
         field.focus()
@@ -191,15 +191,15 @@ class TopApp(App[None]):
         self._table.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter by what is typed."""
+        """Apply the filter as it is typed."""
         self._choose(self._choice.matching(event.value))
 
     def on_input_submitted(self) -> None:
-        """Keep the filter, and go back to the table."""
+        """Keep the filter and return to the table."""
         self._table.focus()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Show the consumers of the destination."""
+        """Show the consumers of the selected destination."""
         self._detail = event.row_key.value
         self._show()
         self._read()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["top"]
 
 _PATIENCE: Final = 10.0
-"""Seconds that an answer may take."""
+"""Response timeout in seconds."""
 
 
 def top(
@@ -55,7 +55,7 @@ def top(
         run = _application()
         credentials = read_credentials(user, password_file, password)
         sampler = Sampler(JolokiaClient(url, credentials, timeout=_PATIENCE))
-        first = sampler.sample()  # what cannot work is an error before the screen is taken
+        first = sampler.sample()  # report errors before the screen is taken over
         run(sampler, first, interval)
 
 

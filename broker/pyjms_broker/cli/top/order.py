@@ -1,4 +1,4 @@
-"""Which destinations `pyjms broker top` shows, in which order, and the cells of its tables."""
+"""The selection, order and table cells of the destinations in `pyjms broker top`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyjms_broker.cli.top.sampling import ConsumerRow, DestinationRow
 __all__ = ["COLUMNS", "CONSUMER_COLUMNS", "MOST", "Choice", "cells", "consumer_cells"]
 
 MOST: Final = 500
-"""Destinations that are shown."""
+"""Maximum number of destinations shown."""
 COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("Name", "name"),
     ("Type", "kind"),
@@ -26,7 +26,7 @@ COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("Dequeued", "dequeued"),
     ("Memory %", "memory"),
 )
-"""The titles of the columns, with the fields of a row."""
+"""The titles of the columns, with the fields of a row that they show."""
 CONSUMER_COLUMNS: Final = (
     *("Client ID", "In flight", "Pending", "Prefetch", "Dequeued", "Slow", "Selector"),
 )
@@ -36,33 +36,33 @@ _TEXTS: Final = ("name", "kind")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which destinations, and their order."""
+    """The selected destinations and their order."""
 
     column: int = 2
     descending: bool = True
     kind: str = "all"
     text: str = ""
-    """A part of the name, in any case."""
+    """Part of the name, case-insensitive."""
 
     def sorted_by_next(self) -> Choice:
-        """Return this choice, sorted by the next column: texts from A, numbers from the largest."""
+        """Return this choice sorted by the next column: texts ascending, numbers descending."""
         column = (self.column + 1) % len(COLUMNS)
         return replace(self, column=column, descending=COLUMNS[column][1] not in _TEXTS)
 
     def reversed(self) -> Choice:
-        """Return this choice in the opposite order."""
+        """Return this choice in reverse order."""
         return replace(self, descending=not self.descending)
 
     def of_next_kind(self) -> Choice:
-        """Return this choice of all destinations, queues, or topics, in turn."""
+        """Return this choice with the next kind: all destinations, queues, topics."""
         return replace(self, kind=_KINDS[(_KINDS.index(self.kind) + 1) % len(_KINDS)])
 
     def matching(self, text: str) -> Choice:
-        """Return this choice of destinations whose names contain the text."""
+        """Return this choice with only destinations whose names contain the text."""
         return replace(self, text=text)
 
     def of(self, rows: Sequence[DestinationRow]) -> list[DestinationRow]:
-        """Return the rows that are chosen, sorted; those of equal value by name."""
+        """Return the selected rows, sorted; rows with equal values by name."""
         wanted = self.text.lower()
         found = [
             row
@@ -89,19 +89,19 @@ def _value(field: str) -> Callable[[DestinationRow], Any]:
 
 
 def cells(row: DestinationRow) -> tuple[str, ...]:
-    """Return the cells of a destination, as text."""
+    """Return the cells of a destination as text."""
     return tuple(cell_text(getattr(row, field)) for _, field in COLUMNS)
 
 
 def consumer_cells(row: ConsumerRow) -> tuple[str, ...]:
-    """Return the cells of a consumer, as text."""
+    """Return the cells of a consumer as text."""
     numbers = (row.in_flight, row.pending, row.prefetch, row.dequeued)
     slow = "slow" if row.is_slow else ""
     return (cell_text(row.client_id), *map(cell_text, numbers), slow, cell_text(row.selector))
 
 
 def cell_text(value: object) -> str:
-    """Return a value as text: rates with one digit, `-` for what is not known yet."""
+    """Return a value as text: rates with one decimal, `-` for an unknown value."""
     if value is None:
         return "-"
     if isinstance(value, float):

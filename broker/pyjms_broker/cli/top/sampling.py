@@ -1,4 +1,4 @@
-"""What `pyjms broker top` shows: counters of a broker and its destinations, with their rates."""
+"""The data of `pyjms broker top`: counters of a broker and its destinations, with rates."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class DestinationRow(DestinationCounters):
     """A queue or a topic.
 
     Args:
-        view: the name of its view.
+        view: the name of the management view.
         kind: `queue` or `topic`.
-        enqueue_rate: messages a second since the sample before; None in the first one.
+        enqueue_rate: messages per second since the previous sample; None in the first.
     """
 
     view: str
@@ -62,26 +62,26 @@ class ConsumerRow:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A broker at one time."""
+    """The state of a broker at one time."""
 
     broker: Attributes
     destinations: tuple[DestinationRow, ...]
     consumers: tuple[ConsumerRow, ...]
-    """Of the destination that was asked for."""
+    """The consumers of the requested destination."""
 
     def rate(self, attribute: str) -> float | None:
-        """Return the sum of a rate over all destinations; None if there is none yet."""
+        """Return the sum of a rate over all destinations; None in the first sample."""
         found = [getattr(row, attribute) for row in self.destinations]
         known = [each for each in found if each is not None]
         return sum(known) if known else None
 
 
 class Sampler:
-    """Reads samples of the first broker at a URL. Its calls block; one thread at a time.
+    """Reads samples of the first broker at a URL. Blocking; not thread-safe.
 
     Args:
-        client: of the broker.
-        now: monotonic seconds.
+        client: access to the broker.
+        now: returns monotonic seconds.
     """
 
     def __init__(self, client: ManagementClient, now: Callable[[], float] = _clock.now) -> None:
@@ -92,14 +92,14 @@ class Sampler:
 
     @property
     def url(self) -> str:
-        """Where the broker is."""
+        """The broker's URL."""
         return self._client.url
 
     def sample(self, consumers_of: str | None = None) -> Sample:
-        """Read the counters, and the consumers of the destination with this view.
+        """Read the counters, and the consumers of the destination with the given view.
 
         Raises:
-            JMSException: the broker cannot be reached, or refuses.
+            JMSException: the broker cannot be reached, or refuses the request.
         """
         view, broker = next(iter(brokers(self._client, *_BROKER).items()))
         name = ObjectName(view).keys["brokerName"]
@@ -122,7 +122,7 @@ class Sampler:
         self, view: str, kind: str, values: Attributes, seconds: float | None
     ) -> DestinationRow:
         enqueued, dequeued = number(values, "EnqueueCount"), number(values, "DequeueCount")
-        before = self._counters.get(view, (0, 0))  # a destination that is new began with 0
+        before = self._counters.get(view, (0, 0))  # a new destination started at 0
         return DestinationRow(
             view=view,
             name=str(values.get("Name")),
@@ -153,13 +153,13 @@ class Sampler:
 
 
 def number(values: Mapping[str, object], attribute: str) -> int:
-    """Return an attribute that is a number; 0 where a broker has none."""
+    """Return a numeric attribute; 0 if the broker does not have it."""
     found = values.get(attribute)
     return found if isinstance(found, int) else 0
 
 
 def _rate(more: int, seconds: float | None) -> float | None:
-    """Return how many there were a second; counters that were reset begin at 0."""
+    """Return the rate per second; a counter that was reset starts at 0."""
     if not seconds:
         return None
     return max(more, 0) / seconds

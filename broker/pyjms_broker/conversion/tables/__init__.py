@@ -1,1 +1,1 @@
-"""The tables of the conversion: ActiveMQ's elements and attributes, and what becomes of them."""
+"""The conversion tables: ActiveMQ's elements and attributes, and their counterparts."""

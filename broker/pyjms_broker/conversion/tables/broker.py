@@ -1,4 +1,4 @@
-"""Attributes of `<broker>`, its connectors and its limits."""
+"""Conversion of the attributes of `<broker>`, its connectors and its limits."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = [
     "USAGES",
 ]
 
-_THREADS: Final = "it is about Java's threads; this broker has one event loop"
-_JMX: Final = "there is no JMX; views are offered by other means (docs/management.md)"
+_THREADS: Final = "it concerns Java's threads; this broker has one event loop"
+_JMX: Final = "there is no JMX; the views are available by other means (docs/management.md)"
 _PAIR: Final = Lost(
     "pairs of master and slave without a shared store were removed from ActiveMQ",
     "let both brokers share the store: its lock decides which one is the master",
@@ -70,7 +70,7 @@ BROKER: Final = Spec(
             "durable subscriptions are always kept in memory", same_as="true"
         ),
         "monitorConnectionSplits": Lost(
-            "a connection id that comes twice is always refused", same_as="false"
+            "a duplicate connection id is always refused", same_as="false"
         ),
         "passiveSlave": _PAIR,
         "waitForSlave": _PAIR,
@@ -108,7 +108,7 @@ BROKER_LOST: Final[dict[str, Lost]] = {
     "jmsBridgeConnectors": Lost(
         "there are no bridges to other JMS providers", "write a listener that sends on"
     ),
-    "services": Lost("Java services cannot run here", "run them in a program of their own"),
+    "services": Lost("Java services cannot run here", "run them in a separate program"),
     "messageAuthorizationPolicy": Lost(
         "it is a Java object", "write a broker plug-in (docs/extending.md)"
     ),
@@ -135,8 +135,8 @@ CONNECTOR: Final = Spec(
     handled=frozenset({"uri"}),
     no_effect={
         "enableStatusMonitor": _THREADS,
-        "disableAsyncDispatch": "what consumers get never waits for another consumer",
-        "warnOnRemoteClose": "a closed connection is logged in any case",
+        "disableAsyncDispatch": "dispatch to a consumer never waits for another consumer",
+        "warnOnRemoteClose": "a closed connection is always logged",
         "displayStackTrace": "errors are logged in one line",
     },
     lost={
@@ -168,20 +168,20 @@ SSL: Final = Spec(
 
 SYSTEM_USAGE: Final = Spec(
     SystemUsageSettings,
-    no_effect={"name": "a name has no meaning here"},
+    no_effect={"name": "the name has no effect"},
     lost={"checkLimitsLogLevel": Lost("the level of log lines about limits is fixed")},
 )
 
-_PERCENT: Final = "a percentage of another size than that of the memory or disk"
+_PERCENT: Final = "a percentage of something other than the memory or disk"
 _USAGE_LOST: Final = {
     "total": Lost(_PERCENT, "write the limit in bytes: limit"),
     "portion": Lost("the limit is not shared with a parent", "write the limit in bytes: limit"),
     "usagePortion": Lost("the limit is not shared with a parent", same_as="1.0"),
 }
 _USAGE_NO_EFFECT: Final = {
-    "name": "a name has no meaning here",
+    "name": "the name has no effect",
     "pollingTime": "waiting senders are woken, nothing is polled",
-    "percentUsageMinDelta": "listeners of the usage do not exist here",
+    "percentUsageMinDelta": "this broker has no usage listeners",
 }
 
 
@@ -201,13 +201,13 @@ USAGES: Final = {
     "tempUsage": ("temp_limit", _usage("temp_limit", "percentLimit")),
     "jobSchedulerUsage": ("job_scheduler_limit", _usage("job_scheduler_limit", "percentLimit")),
 }
-"""Elements of `<systemUsage>`: the key of their limit, and their attributes."""
+"""Elements of `<systemUsage>`: the key of the limit, and the rules for their attributes."""
 
 IO_EXCEPTION_HANDLER: Final = Spec(
     IOExceptionHandlerSettings,
     no_effect={
-        "noSpaceMessage": "a full disk is known by its error number, not by a text",
-        "sqlExceptionMessage": "the database's errors are known by their type, not by a text",
+        "noSpaceMessage": "a full disk is recognized by its error number, not by a text",
+        "sqlExceptionMessage": "database errors are recognized by their type, not by a text",
     },
     lost={
         "ignoreNoSpaceErrors": Lost(

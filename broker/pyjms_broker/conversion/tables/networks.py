@@ -1,4 +1,4 @@
-"""What becomes of the attributes of `<networkConnector>`. (activemq-edges 9)"""
+"""Conversion of the attributes of `<networkConnector>`. (activemq-edges 9)"""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NETWORK_CONNECTOR: Final = Spec(
     keys={"networkTTL": "network_ttl", "messageTTL": "message_ttl", "consumerTTL": "consumer_ttl"},
     handled=frozenset({"uri"}),
     no_effect={
-        "dispatchAsync": "what consumers get never waits for another consumer",
-        "brokerName": "it is that of the broker",
-        "brokerURL": "it is that of the broker",
+        "dispatchAsync": "dispatch to a consumer never waits for another consumer",
+        "brokerName": "the broker's own is used",
+        "brokerURL": "the broker's own is used",
         "localUri": "the broker is reached within the process",
         "gcDestinationViews": _STAYS,
         "gcSweepTime": _STAYS,
@@ -27,7 +27,7 @@ NETWORK_CONNECTOR: Final = Spec(
     lost={"useBrokerNameAsIdSees": Lost(_NOT_BUILT, same_as="true")},
 )
 NETWORK_LOST: Final[dict[str, Lost]] = {
-    "durableDestinations": Lost("the stored durable subscriptions say it"),
+    "durableDestinations": Lost("the stored durable subscriptions determine it"),
     "sslContext": Lost(_NOT_BUILT, "name certificates by options of the ssl:// URI (docs/tls.md)"),
     "bridgeFactory": Lost("it is a Java object"),
     "connectionFilter": Lost("it is a Java object"),

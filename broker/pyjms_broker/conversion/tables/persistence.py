@@ -1,4 +1,4 @@
-"""Stores: `<persistenceAdapter>` and `<persistenceFactory>`."""
+"""Conversion of the stores: `<persistenceAdapter>` and `<persistenceFactory>`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _WITHOUT_EFFECT: Final = {
     "enableSubscriptionStatistics": "they are always counted",
     "stopOnError": "a lock that cannot be checked always counts as lost",
     "failoverProducersAuditDepth": "one number is kept for each producer",
-    "brokerName": "the broker has its name already",
+    "brokerName": "the name of the broker is used",
 }
 _SYNCS: Final = {"enableJournalDiskSyncs": {"true": "always", "false": "never"}}
 _KEYS: Final = {
@@ -69,7 +69,7 @@ FILTERED_STORE: Final = Spec(
     {**_WITHOUT_EFFECT, "directory": "the store's directory is named after its destinations"},
     _LOST,
 )
-"""The `<kahaDB>` inside a `<filteredKahaDB>`."""
+"""The `<kahaDB>` in a `<filteredKahaDB>`."""
 FILTERED_KAHADB: Final = Spec(
     FilteredKahaDBSection,
     lost={
@@ -104,7 +104,7 @@ _JDBC_KEYS: Final = {
     "useDatabaseLock": "use_lock",
 }
 _JDBC_NO_EFFECT: Final = {
-    "brokerName": "the broker has its name already",
+    "brokerName": "the name of the broker is used",
     "changeAutoCommitAllowed": "the driver's transactions are used",
     "stopOnError": "a lock that cannot be checked always counts as lost",
 }
@@ -121,8 +121,8 @@ JOURNALED_JDBC: Final = Spec(
     {},
     {
         **_JDBC_NO_EFFECT,
-        "useDedicatedTaskRunner": "it is about Java's threads",
-        "journalThreadPriority": "it is about Java's threads",
+        "useDedicatedTaskRunner": "it concerns Java's threads",
+        "journalThreadPriority": "it concerns Java's threads",
         "useQuickJournal": "the journal has one format",
     },
     {**_JDBC_LOST, "journalArchiveDirectory": Lost("journal files are deleted, not archived")},
@@ -138,14 +138,14 @@ JDBC_CHILDREN_LOST: Final = {
     "taskRunnerFactory": Lost(_JAVA),
 }
 
-_LOCKER_NO_EFFECT: Final = {"name": "a name has no meaning here"}
+_LOCKER_NO_EFFECT: Final = {"name": "the name has no effect"}
 _LOCKER_LOST: Final = {
     "directory": Lost("the lock is in the store's directory"),
     "createTablesOnStartup": Lost(
         "it is a setting of the store here", "set persistence.create_tables_on_startup"
     ),
     "queryTimeout": Lost("it is a setting of the store here", "set persistence.query_timeout"),
-    "handleStartException": Lost("a lock that cannot be got is tried again", same_as="false"),
+    "handleStartException": Lost("a lock that cannot be acquired is retried", same_as="false"),
 }
 
 
@@ -158,7 +158,7 @@ LOCKERS: Final = {
     "database-locker": (_locker(JDBCPersistenceSettings), "database"),
     "lease-database-locker": (_locker(JDBCPersistenceSettings), "lease"),
 }
-"""Elements of `<locker>`: their attributes, which are keys of the store, and its key `locker`."""
+"""Elements of `<locker>`: rules for their attributes (keys of the store), and its key `locker`."""
 
 _REMOVED: Final = "ActiveMQ removed this store"
 OLD_STORES: Final = {

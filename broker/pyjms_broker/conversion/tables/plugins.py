@@ -1,4 +1,4 @@
-"""Broker plug-ins: `<plugins>`."""
+"""Conversion of broker plug-ins: `<plugins>`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 PLUGIN_NO_EFFECT: Final = {
     "adminConnectionContext": "the broker acts in its own name",
-    "discoverLoginConfig": "login.config beside the file is read",
+    "discoverLoginConfig": "login.config next to the file is read",
 }
 
 

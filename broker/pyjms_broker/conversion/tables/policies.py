@@ -1,4 +1,4 @@
-"""`<policyEntry>` with its strategies, and virtual destinations."""
+"""Conversion of `<policyEntry>` with its strategies, and of virtual destinations."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _FIXED_SIZED: Final = Spec(
     lost={"useSharedBuffer": Lost("each topic has its own buffer", same_as="false")},
 )
 _DEAD_LETTERS: Final = {"sharedDeadLetterStrategy": Spec(SharedDeadLetterSettings, "shared")}
-_SLOW_NO_EFFECT: Final = {"name": "a name has no meaning here"}
+_SLOW_NO_EFFECT: Final = {"name": "the name has no effect"}
 
 STRATEGIES: Final[dict[str, dict[str, Spec]]] = {
     "deadLetterStrategy": {
@@ -87,7 +87,7 @@ STRATEGIES: Final[dict[str, dict[str, Spec]]] = {
             "discarding",
             no_effect=dict.fromkeys(
                 ("processExpired", "processNonPersistent", "expiration", "enableAudit"),
-                "discarded messages are not kept",
+                "discarded messages are not stored",
             ),
         ),
     },
@@ -125,7 +125,7 @@ STRATEGIES: Final[dict[str, dict[str, Spec]]] = {
         "timedSubscriptionRecoveryPolicy": Spec(TimedRecoverySettings, "timed"),
     },
 }
-"""Elements that are a section with a `type`, by the property that they are in."""
+"""Elements converted to a section with a `type`, by the property that contains them."""
 
 CHOICES: Final[dict[str, dict[str, str]]] = {
     "dispatchPolicy": {
@@ -146,7 +146,7 @@ CHOICES: Final[dict[str, dict[str, str]]] = {
         "fileDurableSubscriberCursor": "storeDurableSubscriberCursor",
     },
 }
-"""Elements that are a word in broker.yaml, by the property that they are in."""
+"""Elements converted to a word, by the property that contains them."""
 
 CHOICES_NOTES: Final = dict.fromkeys(
     ("fileQueueCursor", "fileDurableSubscriberCursor"),
@@ -155,7 +155,7 @@ CHOICES_NOTES: Final = dict.fromkeys(
 CHOICES_LOST: Final[dict[str, Lost]] = {
     "clientIdFilterDispatchPolicy": Lost("messages cannot be dispatched by client id"),
     "priorityNetworkDispatchPolicy": Lost(
-        "subscriptions by two ways are suppressed by the network connector",
+        "duplicate subscriptions of a network are suppressed by the network connector",
         "keep suppress_duplicate_topic_subscriptions of network_connectors",
     ),
     "queryBasedSubscriptionRecoveryPolicy": Lost(
@@ -169,7 +169,7 @@ CHOICES_LOST: Final[dict[str, Lost]] = {
 }
 
 _CONCURRENT: Final = {
-    "concurrentSend": "copies are sent by one task",
+    "concurrentSend": "copies are sent one after the other",
     "copyMessage": "messages are copied as far as they are changed",
     "transactedSend": "all copies are stored together with the message",
 }

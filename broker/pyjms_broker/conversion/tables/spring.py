@@ -1,4 +1,4 @@
-"""Spring's own beans beside the `<broker>`."""
+"""Spring's own beans next to the `<broker>`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLACEHOLDER_CLASSES: Final = frozenset(
         "org.jasypt.spring6.properties.EncryptablePropertyPlaceholderConfigurer",
     }
 )
-"""Classes whose `location` and `locations` are properties files."""
+"""Classes whose `location` and `locations` name properties files."""
 
 CLASS_ELEMENTS: Final = {
     "BrokerService": "broker",
@@ -33,7 +33,7 @@ CLASS_ELEMENTS: Final = {
     "ActiveMQQueue": "queue",
     "ActiveMQTopic": "topic",
 }
-"""ActiveMQ's classes whose element is not the class's name with a small first letter."""
+"""ActiveMQ's classes whose element name is not the class name with a lower-case initial."""
 
 _CONSOLE: Final = (
     "it configures ActiveMQ's web console, whose server is a part of Java",
@@ -41,7 +41,7 @@ _CONSOLE: Final = (
 )
 _CAMEL: Final = (
     "routes of Apache Camel run in Java",
-    "run them in a program of their own that connects to the broker, or write a listener",
+    "run them in a separate program that connects to the broker, or write a listener",
 )
 _JASYPT: Final = (
     "encrypted properties are not decrypted",
@@ -57,6 +57,6 @@ TOP_LEVEL: Final[tuple[tuple[str, str, str], ...]] = (
         "it makes log lines available by JMX",
         "the log is written to the standard error stream",
     ),
-    ("commandAgent", "commands by messages do not exist here", "use `pyjms broker`"),
+    ("commandAgent", "the broker takes no commands in messages", "use `pyjms broker`"),
 )
-"""Part of a class, element or file name; why it is not converted; what to do instead."""
+"""Part of a class, element or file name; the reason why it is not converted; the remedy."""

@@ -1,4 +1,4 @@
-"""Export from a store's directory to a message file. Reads only, through a snapshot. Blocks."""
+"""Export from a store's directory to a message file: read-only, through a snapshot; blocking."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Exported:
     destinations: int = 0
     problems: list[str] = field(default_factory=list)
     prepared: int = 0
-    """Prepared transactions: the file has the messages they acknowledge, not those they add."""
+    """Prepared transactions; the file has the messages they acknowledge, not those they add."""
 
 
 def message_count(snapshot: Snapshot, is_selected: Callable[[Destination], bool]) -> int:
@@ -106,7 +106,7 @@ def _pending(
 
 
 def _prepared(snapshot: Snapshot, is_selected: Callable[[Destination], bool]) -> int:
-    """Return the number of prepared transactions that concern the selected destinations."""
+    """Return the number of prepared transactions that affect the selected destinations."""
     return sum(
         transaction.prepared
         and any(

@@ -1,4 +1,4 @@
-"""Import from a message file into a store's directory; ids, timestamps and headers are kept."""
+"""Import from a message file into a store's directory, keeping ids, timestamps and headers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["BATCH", "BATCH_BYTES", "Imported", "import_into_folder", "why_not_im
 BATCH: Final = 1000
 """Maximum number of messages in a transaction."""
 BATCH_BYTES: Final = 16 << 20
-"""Size of messages from which a transaction is committed."""
+"""Total message size above which a transaction is committed."""
 
 
 @dataclass
@@ -35,9 +35,9 @@ class Imported:
     messages: int = 0
     subscriptions: int = 0
     duplicates: int = 0
-    """Messages whose id the store has already."""
+    """Messages whose id is already in the store."""
     unwanted: int = 0
-    """Messages of topics without a durable subscription, which would never be delivered."""
+    """Messages of topics without a durable subscription, which nobody would receive."""
     expired: int = 0
     problems: list[BadLine] = field(default_factory=list)
 
@@ -64,14 +64,14 @@ class _Batch:
 
     @property
     def is_full(self) -> bool:
-        """Whether it should be committed."""
+        """Whether the batch should be committed."""
         return len(self.references) >= BATCH or self._size >= BATCH_BYTES
 
     def add(self, found: FileMessage, known: Iterable[SubscriptionKey]) -> None:
-        """Add a message; `known` subscriptions that are not listed with it have acknowledged it."""
+        """Add a message; `known` subscriptions not listed in it have acknowledged it."""
         message = found.message
         destination = message.destination
-        assert destination is not None, "a message of a file has one"
+        assert destination is not None, "every message in a file has one"
         message.persistent = True
         message.response_required = True
         named = cast("BrokerDestination", _NamedDestination(destination))
@@ -109,8 +109,8 @@ async def import_into_folder(
 ) -> Imported:
     """Import a file's messages into a store, which is created if missing.
 
-    The caller holds the store lock. Messages whose id the store has already are left out, so a
-    file may be imported again after an error. Existing subscriptions are not changed.
+    The caller must hold the store lock. Messages whose id is already in the store are skipped, so
+    a file can be imported again after an error. Existing subscriptions are not changed.
 
     Raises:
         ResourceAllocationException: the store cannot be opened or written.
@@ -143,7 +143,7 @@ async def _import(
         elif (reason := why_not_importable(line)) is not None:
             found.problems.append(BadLine(line.line, reason))
         else:
-            assert line.message.destination is not None, "a message of a file has one"
+            assert line.message.destination is not None, "every message in a file has one"
             batch.add(line, known.get(line.message.destination, ()))
             if batch.is_full:
                 await batch.commit(found)
@@ -164,7 +164,7 @@ async def _subscribe(adapter: KahaDBPersistenceAdapter, line: FileSubscription) 
 
 
 def why_not_importable(line: FileMessage) -> str | None:
-    """Return why a message cannot be sent to its destination; None if it can."""
+    """Return the reason why a message cannot be sent to its destination; None if it can."""
     destination = line.message.destination
     if destination is None or destination.is_temporary:
         return f"destination: {destination} is temporary: it was deleted with its connection"

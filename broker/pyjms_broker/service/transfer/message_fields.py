@@ -33,7 +33,7 @@ _DEFAULT_PRIORITY: Final = 4
 
 
 class _Field(NamedTuple):
-    """A field whose value is the same in JSON."""
+    """A field whose JSON value equals its value in the message."""
 
     name: str
     kind: type
@@ -61,7 +61,7 @@ _DESTINATIONS: Final = ("destination", "reply_to", "original_destination")
 
 
 def encode_message(message: commands.ActiveMQMessage) -> dict[str, object]:
-    """Return the fields of a message, for JSON.
+    """Return the fields of a message for JSON.
 
     Raises:
         MessageFormatException: a value cannot be represented in the format.
@@ -98,7 +98,7 @@ def encode_message(message: commands.ActiveMQMessage) -> dict[str, object]:
 
 
 def _text_of(message: commands.ActiveMQMessage, content: bytes) -> str | None:
-    """Return a text message's body if encoding it again gives exactly the same bytes."""
+    """Return a text message's body if it can be encoded again to exactly the same bytes."""
     if not isinstance(message, commands.ActiveMQTextMessage) or message.compressed:
         return None
     try:
@@ -112,7 +112,7 @@ def decode_message(fields: object) -> commands.ActiveMQMessage:
     """Return the message with these fields.
 
     Raises:
-        MessageFormatException: a field is missing or invalid; the message names it.
+        MessageFormatException: a field is missing or invalid; the error names it.
     """
     if not isinstance(fields, dict):
         raise MessageFormatException("message: it is not a JSON object")
@@ -128,7 +128,7 @@ def decode_message(fields: object) -> commands.ActiveMQMessage:
     for field in _PLAIN:
         value = fields.get(field.name, field.default)
         has_type = type(value) is field.kind or (value is None and field.default is None)
-        # `in` searches a range element by element for anything but a number
+        # for anything but a number, `in` iterates over a range
         if not has_type or (field.allowed is not None and value not in field.allowed):
             raise MessageFormatException(f"{field.name}: {value!r} is invalid")
         setattr(message, field.name, value)

@@ -1,4 +1,4 @@
-"""The file that `pyjms broker export` writes: JSON lines. The format, version 2.
+"""The file format of `pyjms broker export`: JSON lines, version 2.
 
 The first line is `{"format": "pyjms-messages", "version": 2, ...}`. Each other line is an
 object with one of these keys:
@@ -70,7 +70,7 @@ _READABLE_VERSIONS: Final = (1, 2)
 
 @dataclass(slots=True)
 class FileMessage:
-    """A message of a file."""
+    """A message in a file."""
 
     line: int
     message: ActiveMQMessage
@@ -79,7 +79,7 @@ class FileMessage:
 
 
 class FileSubscription(NamedTuple):
-    """A durable subscription of a file."""
+    """A durable subscription in a file."""
 
     line: int
     topic: Destination
@@ -87,17 +87,17 @@ class FileSubscription(NamedTuple):
 
 
 class BadLine(NamedTuple):
-    """An invalid line, and the reason."""
+    """An invalid line and the reason."""
 
     line: int
     reason: str
 
 
 class MessageFileWriter:
-    """Writes a message file, line by line; call `finish` at the end."""
+    """Writes a message file line by line; call `finish` at the end."""
 
     def __init__(self, file: IO[str], source: str) -> None:
-        """Write the first line; `source` describes the origin of the messages for readers."""
+        """Write the first line; `source` describes the origin of the messages."""
         self.messages = 0
         self.subscriptions = 0
         self._file = file
@@ -143,13 +143,13 @@ class MessageFileWriter:
 
 
 class MessageFileReader:
-    """Iterates over a file's lines, including invalid ones. `ended`: the last line was found."""
+    """Iterates over a file's lines, including invalid ones. `ended`: the end line was found."""
 
     def __init__(self, lines: Iterable[bytes], name: str) -> None:
         """Read the first line.
 
         Raises:
-            ConfigurationException: the file has another format, or a newer version of it.
+            ConfigurationException: the file has another format or a newer version.
         """
         self.ended = False
         self._lines = iter(lines)

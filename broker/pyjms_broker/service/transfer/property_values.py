@@ -1,4 +1,4 @@
-"""Properties of messages as JSON: values keep their Java types, as `message_file` documents."""
+"""Properties of messages as JSON, which keeps their Java types; see `message_file`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def decode_properties(value: object) -> bytes:
     """Return the marshalled properties of a JSON object.
 
     Raises:
-        MessageFormatException: a value is invalid; the message names the property.
+        MessageFormatException: a value is invalid; the error names the property.
     """
     if not isinstance(value, dict):
         raise MessageFormatException("properties: not a JSON object")
