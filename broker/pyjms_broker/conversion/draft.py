@@ -83,7 +83,7 @@ class Draft:
         self._origins = kept
 
     def convert_attributes(self, element: Element, spec: Spec, path: Path) -> None:
-        """Set the keys below `path` from the attributes of `element`; report those without a key."""
+        """Set the keys below `path` from attributes of `element`; report those without a key."""
         if spec.type is not None:
             self.put((*path, "type"), spec.type, element)
         for name, text in element.attributes.items():

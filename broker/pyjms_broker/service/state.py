@@ -1,4 +1,4 @@
-"""The states of a broker in its process.
+"""The states of a broker.
 
     state      start() leads to                  stop() leads to     entered by
     ---------  --------------------------------  ------------------  -----------------------------
@@ -12,8 +12,8 @@
     INHERITED  an error                          nothing to do       a fork, in the child process,
                                                                      of a broker that was started
 
-Only `start` is cancelled by a stop; STOPPING always ends in STOPPED, and a caller of `stop` waits
-for that end, even if another one has asked for it. (activemq-broker B7, B9)
+A stop cancels only a start; STOPPING always ends in STOPPED. A caller of `stop` waits for that end,
+even if another caller requested it. (activemq-broker B7, B9)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["BrokerState"]
 
 
 class BrokerState(Enum):
-    """Where a broker is in its life."""
+    """The state of a broker; the module has the transitions."""
 
     CREATED = auto()
     STARTING = auto()
@@ -35,5 +35,5 @@ class BrokerState(Enum):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether the broker runs, has begun to, or has not ended yet."""
+        """Whether the broker is starting, running or stopping."""
         return self in (BrokerState.STARTING, BrokerState.RUNNING, BrokerState.STOPPING)
