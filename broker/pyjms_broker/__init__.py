@@ -1,8 +1,8 @@
 """The bundled message broker: ActiveMQ's behaviour on ActiveMQ's wire format.
 
-`BrokerService` embeds a broker in a process. The other names configure one or extend it:
-destination policies, dead-letter strategies, virtual destinations and plug-ins. The module that
-defines a name is imported when the name is first used, so `import pyjms_broker` is quick.
+`BrokerService` embeds a broker in a process. The other names configure or extend a broker:
+destination policies, dead-letter strategies, virtual destinations and plug-ins. The module of a
+name is imported when the name is first used, so that `import pyjms_broker` is fast.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyjms._forwarding import names_of
 
-# for type checkers; at run time the table below is used, and a test compares the two
+# for type checkers; the table below is used at run time, and a test compares both
 if TYPE_CHECKING:
     from pyjms_broker.api.dead_letter import DeadLetterStrategy as DeadLetterStrategy
     from pyjms_broker.api.filter import BrokerFilter as BrokerFilter

@@ -1,4 +1,4 @@
-"""`python -m pyjms_broker` runs `pyjms broker start`."""
+"""Run `pyjms broker start` as `python -m pyjms_broker`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a table of attributes documents each of them, and how configuration files write it.
+"""The documentation of attributes in attribute tables.
 
 A table is a dataclass, whose fields are declared with `attribute`:
 
@@ -29,13 +29,13 @@ _T = TypeVar("_T")
 
 
 class Unit(Enum):
-    """How configuration files write a value."""
+    """The unit of a value in configuration files."""
 
     NONE = auto()
     BYTES = auto()
     """`64mb`; a number of bytes."""
     LIMIT = auto()
-    """`64mb` or `70%`; a number of bytes, or a text with the percentage."""
+    """`64mb` or `70%`; a number of bytes, or the percentage as a string."""
     SECONDS = auto()
     """`30s`; seconds, but milliseconds in URIs."""
     PATH = auto()
@@ -46,11 +46,11 @@ class Attribute:
     """The documentation of one attribute.
 
     Args:
-        description: one line, as in config/broker.yaml and the JSON Schema.
-        uri_name: ActiveMQ's name in broker URIs; None: it cannot be set there.
-        unit: how configuration files write it.
-        minimum: the lowest value that configuration files may give.
-        maximum: the highest one.
+        description: one line, used in config/broker.yaml and the JSON Schema.
+        uri_name: ActiveMQ's name in broker URIs; None: it cannot be set in URIs.
+        unit: the unit in configuration files.
+        minimum: the lowest value allowed in configuration files.
+        maximum: the highest value allowed in configuration files.
     """
 
     description: str
@@ -60,11 +60,11 @@ class Attribute:
     maximum: int | None = None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Let the settings models, whose base classes the tables are, validate the values."""
+        """Validate values in settings models that have a table as their base class."""
         return handler.generate_schema(self._validated_type(source))
 
     def _validated_type(self, kind: Any) -> Any:
-        # imported here: a broker without a configuration file starts without pydantic
+        # imported here, so that a broker without a configuration file starts without pydantic
         from pydantic import Field  # noqa: PLC0415
 
         from pyjms._yaml import Duration  # noqa: PLC0415
@@ -116,7 +116,7 @@ def attribute(
 
 
 def attributes_of(table: type[Any]) -> dict[str, tuple[Any, Attribute]]:
-    """Return the attributes of a table, in its order: name to type and documentation."""
+    """Return the attributes of a table in order: name to type and documentation."""
     hints = get_type_hints(table, include_extras=True)
     found: dict[str, tuple[Any, Attribute]] = {}
     for name in (each.name for each in fields(table)):

@@ -1,4 +1,4 @@
-"""Sizes in configuration files: bytes, or with a unit, as in `64mb`."""
+"""Sizes in configuration files: bytes, or a number with a unit such as `64mb`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Bytes: TypeAlias = Annotated[
         {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]"}]}
     ),
 ]
-"""A number of bytes; written as such, or with kb, mb, gb (of 1024)."""
+"""A number of bytes, written without a unit or with kb, mb or gb (powers of 1024)."""
 
 
 def _read_limit(value: object) -> int | str:
@@ -48,4 +48,4 @@ ByteLimit: TypeAlias = Annotated[
         {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]"}]}
     ),
 ]
-"""A number of bytes, or a text such as `70%`: of the memory, or of the disk."""
+"""A number of bytes, or a string such as `70%` (of the memory or the disk)."""

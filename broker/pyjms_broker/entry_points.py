@@ -1,6 +1,7 @@
-"""Loads what other distributions add to the broker through entry points.
+"""Load extensions of the broker from entry points of other distributions.
 
-Only what a configuration uses is loaded, so a broken distribution affects only its users.
+Only the extensions in the configuration are loaded, so a broken distribution affects only brokers
+that use it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _KINDS = {
 
 
 def installed(group: str) -> list[str]:
-    """Return the names in an entry point group, sorted."""
+    """Return the sorted names in an entry point group."""
     return sorted({point.name for point in entry_points(group=group)})
 
 
@@ -47,12 +48,12 @@ def load(group: str, name: str) -> object:
     """Load the entry point `name` of `group`.
 
     Raises:
-        ConfigurationException: it is not installed, or cannot be imported.
+        ConfigurationException: the entry point is not installed, or cannot be imported.
     """
     for point in entry_points(group=group, name=name):
         try:
             return point.load()
-        except Exception as error:  # whatever the module of another distribution raises
+        except Exception as error:  # importing another distribution may raise anything
             raise _broken(point, f"{type(error).__name__}: {error}") from error
     known = installed(group)
     raise ConfigurationException(
@@ -62,10 +63,10 @@ def load(group: str, name: str) -> object:
 
 
 def check_loaded(group: str, name: str, ok: bool, expected: str) -> None:
-    """Check that an entry point has loaded an object of the `expected` kind.
+    """Check that an entry point loaded an object of the expected kind.
 
     Raises:
-        ConfigurationException: it is not `ok`.
+        ConfigurationException: `ok` is False.
     """
     if not ok:
         for point in entry_points(group=group, name=name):

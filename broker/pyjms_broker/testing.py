@@ -1,7 +1,7 @@
-"""A real broker in memory for tests, connected by `vm://`, with assertions' typical queries.
+"""An in-memory broker for tests, connected by `vm://`, with queries for assertions.
 
-`pyjms.testing` finds it through entry point group `pyjms.embedded_brokers`. It waits for events
-and never polls. Use one broker for each test: it starts in milliseconds.
+`pyjms.testing` finds it through the entry point group `pyjms.embedded_brokers`. It waits for events
+and never polls. Use one broker per test; it starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class QueueStatistics(NamedTuple):
 
 
 class _SmallStore(KahaDBPersistenceFactory):
-    """A KahaDB store with small files: there is one for each test."""
+    """A KahaDB store with small files, because each test has its own."""
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
         from pyjms_broker.store.kahadb.adapter import (  # noqa: PLC0415 - few tests need it
@@ -63,8 +63,8 @@ class EmbeddedTestBroker:
     ) -> None:
         """Use `service`, or create one with a scheduler and a unique name.
 
-        It keeps its messages in memory, or with `data_directory` in a store there, so that
-        persistent ones survive `restart`.
+        Messages are kept in memory. With `data_directory` they are kept in a store there, so that
+        persistent messages survive `restart`.
         """
         name = f"test-{next(_numbers)}"
         if service is None and data_directory is not None:
@@ -78,7 +78,7 @@ class EmbeddedTestBroker:
 
     @property
     def url(self) -> str:
-        """The URL for clients in this process; it never creates another broker."""
+        """The URL for clients in this process, which never creates another broker."""
         return f"{self.service.vm_uri}?create=false"
 
     async def tcp_url(self) -> str:
@@ -96,9 +96,9 @@ class EmbeddedTestBroker:
         await self.service.stop()
 
     async def drop_connections(self) -> int:
-        """Close all connections without a word, as a broken network does; return their number.
+        """Drop all connections without notice, like a network failure; return their number.
 
-        What was not acknowledged is delivered again. Clients may connect again at once.
+        Unacknowledged messages are redelivered. Clients may reconnect at once.
         """
         registration = vm_registry.find(self.service.broker_name)
         own = [] if registration is None else [registration.connector]
@@ -114,21 +114,21 @@ class EmbeddedTestBroker:
         return len(dropped)
 
     async def restart(self) -> None:
-        """Stop the broker and start it again, at the same URL.
+        """Restart the broker at the same URL.
 
-        Persistent messages survive if there is a store (`data_directory`), others do not.
+        Persistent messages survive if there is a store (`data_directory`); others are lost.
         """
         await self.service.stop()
         await self.service.start()
 
     async def drained(self, name: str, timeout: float | None = 5.0) -> None:
-        """Wait until the queue has no messages, neither waiting nor with a consumer.
+        """Wait until a queue has no messages, including those in flight.
 
-        A queue that does not exist has none. `name` is a queue's name or `topic://name`.
-        `timeout` is real time, even if the test has a virtual clock; None: no limit.
+        A queue that does not exist has no messages. `name` is a queue's name or `topic://name`.
+        `timeout` is in seconds of real time, even with a virtual clock; None: no limit.
 
         Raises:
-            RequestTimeoutException: it still has messages after `timeout` seconds.
+            RequestTimeoutException: the queue still has messages after `timeout` seconds.
         """
         queue = self._destination(parse_destination(name))
         if queue is None or not queue.statistics.messages:
@@ -157,7 +157,7 @@ class EmbeddedTestBroker:
     async def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[ActiveMQMessage]:
         """Return dead letters, oldest first, without consuming them.
 
-        `name` is a dead-letter queue, or the destination that they were sent to originally.
+        `name` is a dead-letter queue, or the original destination of the messages.
         """
         wanted = parse_destination(name)
         found = self._destination(wanted)

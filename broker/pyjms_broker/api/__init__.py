@@ -1,9 +1,9 @@
-"""What all layers of the broker share, and what a plug-in implements.
+"""The interfaces that all layers of the broker share and that plug-ins implement.
 
-`Broker` and `BrokerFilter` are the filter chain, `BrokerDestination` and `DestinationFilter` the
-destinations, `Subscription` a consumer, `MessageReference` a message inside the broker. A call
-whose work may finish later returns a `Completion`; `COMPLETED` is the one for finished work.
-Nothing here imports another package of the broker.
+`Broker` and `BrokerFilter` form the filter chain. `BrokerDestination` and `DestinationFilter` are
+destinations, a `Subscription` is a consumer, and a `MessageReference` is a message in the broker. A
+method whose work may finish later returns a `Completion`, or `COMPLETED` if the work is finished.
+This package imports no other package of the broker.
 """
 
 from pyjms_broker.api.broker import Broker

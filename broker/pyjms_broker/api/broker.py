@@ -1,8 +1,8 @@
-"""The broker's interface, which the region broker and every filter around it implement.
+"""The broker's interface, implemented by the region broker and every filter around it.
 
-It is composed of the interfaces below, so that a collaborator can ask for no more than it needs.
-Calls run to completion on the broker's loop; `send`, `acknowledge` and the transaction calls may
-return a Completion. Any call may raise a JMSException: the client gets it as the response.
+It combines the interfaces below, so that a collaborator can depend on only those it needs. Methods
+run to completion on the broker's event loop; `send`, `acknowledge` and the transaction methods may
+return a Completion. Any method may raise a JMSException, which becomes the client's response.
 (ActiveMQ Broker, Region; activemq-broker B1 to B6)
 """
 
@@ -47,22 +47,22 @@ __all__ = [
 
 
 class ClientRegistry(ABC):
-    """Connections, sessions and producers come and go."""
+    """Registers and removes connections, sessions and producers."""
 
     @property
     @abstractmethod
     def authenticates_clients(self) -> bool:
-        """Whether only clients may connect whose user is known, or that are admitted as guests."""
+        """Whether clients must be authenticated or admitted as guests."""
 
     @abstractmethod
     def authenticate(self, context: ConnectionContext, info: ConnectionInfo) -> Completion:
-        """Check who a client is, and set `context.security`.
+        """Authenticate a client and set `context.security`.
 
-        A connector calls it before anything else is done for a connection, and passes `context` to
-        `add_connection` when it is done.
+        A connector calls this method first for each connection, and passes `context` to
+        `add_connection` when the completion is done.
 
         Raises:
-            JMSSecurityException: the client is refused; also as the completion's error.
+            JMSSecurityException: the client is refused; may also be the completion's error.
         """
 
     @abstractmethod
@@ -70,14 +70,14 @@ class ClientRegistry(ABC):
         """Register a connection.
 
         Raises:
-            InvalidClientIDException: it has no client id, or another connection has that one.
+            InvalidClientIDException: the client id is missing or used by another connection.
         """
 
     @abstractmethod
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
-        """Remove a connection, which was closed because of `error` (None: by the client)."""
+        """Remove a connection that was closed because of `error` (None: by the client)."""
 
     @abstractmethod
     def add_session(self, context: ConnectionContext, info: SessionInfo) -> None:
@@ -97,7 +97,7 @@ class ClientRegistry(ABC):
 
 
 class DestinationRegistry(ABC):
-    """Destinations are created and removed."""
+    """Creates and removes destinations."""
 
     @abstractmethod
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
@@ -111,20 +111,20 @@ class DestinationRegistry(ABC):
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
     ) -> BrokerDestination:
-        """Return the destination; create it if it does not exist. (activemq-broker D3, D4)
+        """Return a destination, which is created if it does not exist. (activemq-broker D3, D4)
 
         Raises:
-            DestinationDoesNotExistException: it is a temporary one that was not created.
+            DestinationDoesNotExistException: a temporary destination was not created before.
             IllegalStateException: the policy's maximum is reached.
             ResourceAllocationException: the broker's maximum is reached.
-            InvalidDestinationException: no store could keep its name.
+            InvalidDestinationException: the name cannot be stored.
         """
 
     @abstractmethod
     def remove_destination(
         self, context: ConnectionContext, destination: Destination, timeout: float
     ) -> None:
-        """Remove a destination and its messages; `timeout` in seconds, 0: it must be unused.
+        """Remove a destination and its messages; `timeout` is in seconds, 0: it must be unused.
 
         Raises:
             JMSException: it still has a subscription. (activemq-broker D9)
@@ -132,11 +132,11 @@ class DestinationRegistry(ABC):
 
     @abstractmethod
     def destinations(self) -> dict[Destination, BrokerDestination]:
-        """Return a copy of the table of all destinations."""
+        """Return a copy of the table of destinations."""
 
 
 class SubscriptionRegistry(ABC):
-    """Consumers and durable subscriptions come and go."""
+    """Registers and removes consumers and durable subscriptions."""
 
     @abstractmethod
     def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
@@ -144,14 +144,14 @@ class SubscriptionRegistry(ABC):
 
         Raises:
             InvalidSelectorException: its selector is invalid.
-            JMSException: it asks for a durable subscription that is in use or not possible.
+            JMSException: it requests a durable subscription that is in use or impossible.
         """
 
     @abstractmethod
     def remove_consumer(
         self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
     ) -> None:
-        """Remove a consumer; the sequence id decides which delivery counts grow.
+        """Remove a consumer; the sequence id determines which delivery counts are incremented.
         (activemq-broker Q29)
         """
 
@@ -159,10 +159,10 @@ class SubscriptionRegistry(ABC):
     def remove_subscription(
         self, context: ConnectionContext, info: RemoveSubscriptionInfo
     ) -> Completion:
-        """End a durable subscription; done when the stores have recorded it.
+        """Remove a durable subscription; done when the stores have recorded it.
 
         Raises:
-            InvalidDestinationException: there is none of that name.
+            InvalidDestinationException: there is no subscription of that name.
             JMSException: a consumer uses it.
         """
 
@@ -174,11 +174,11 @@ class SubscriptionRegistry(ABC):
 
 
 class MessageRouter(ABC):
-    """Messages arrive, are acknowledged and pulled."""
+    """Routes messages, acknowledgements and pulls."""
 
     @abstractmethod
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
-        """Accept a message; done when it is as safe as its sender requires."""
+        """Accept a message; done when it is as durable as its sender requires."""
 
     @abstractmethod
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
@@ -186,48 +186,48 @@ class MessageRouter(ABC):
 
     @abstractmethod
     def is_awaited(self, reference: MessageReference) -> bool:
-        """Whether a queue is to get a message though no consumer of it selects the message.
+        """Whether a queue should get a message even though none of its consumers selects it.
 
-        Virtual topics that are selector-aware ask it. (activemq-broker V3)
+        Called for selector-aware virtual topics. (activemq-broker V3)
         """
 
     @abstractmethod
     def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:
-        """Let one message go to a consumer without prefetch."""
+        """Dispatch one message to a consumer without prefetch."""
 
 
 class BrokerTransactions(ABC):
-    """Transactions by id; the transaction filter implements them."""
+    """Transactions by id, implemented by the transaction filter."""
 
     @abstractmethod
     def begin_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
-        """Begin a transaction; an XA branch may be begun again."""
+        """Begin a transaction; an XA branch may be begun repeatedly."""
 
     @abstractmethod
     def prepare_transaction(
         self, context: ConnectionContext, xid: TransactionId
     ) -> int | Completion:
-        """Return XA_OK or XA_RDONLY; a Completion that ends without an error is XA_OK."""
+        """Return XA_OK or XA_RDONLY; a Completion without an error means XA_OK."""
 
     @abstractmethod
     def commit_transaction(
         self, context: ConnectionContext, xid: TransactionId, one_phase: bool
     ) -> Completion:
-        """Commit; done when the work is durable."""
+        """Commit a transaction; done when the work is durable."""
 
     @abstractmethod
     def rollback_transaction(self, context: ConnectionContext, xid: TransactionId) -> Completion:
-        """Roll back; done when the store has recorded it."""
+        """Roll back a transaction; done when the store has recorded it."""
 
     @abstractmethod
     def forget_transaction(self, context: ConnectionContext, xid: TransactionId) -> Completion:
-        """Forget a heuristically completed transaction: here a rollback."""
+        """Forget a heuristically completed transaction, which means to roll it back."""
 
     @abstractmethod
     def set_rollback_only(
         self, context: ConnectionContext, xid: TransactionId, cause: Exception
     ) -> None:
-        """Make the commit of that transaction fail, if it is open. (activemq-broker C5)"""
+        """Make the commit of a transaction fail, if it is open. (activemq-broker C5)"""
 
     @abstractmethod
     def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
@@ -235,7 +235,7 @@ class BrokerTransactions(ABC):
 
 
 class BrokerEvents(ABC):
-    """Events that the regions report to the outer end of the chain, so that filters see them."""
+    """Events that the regions report to the outermost filter, so that all filters see them."""
 
     @abstractmethod
     def message_expired(
@@ -254,27 +254,27 @@ class BrokerEvents(ABC):
         subscription: Subscription | None,
         cause: Throwable | None,
     ) -> bool:
-        """Dead-letter a message if its strategy says so; return whether it was."""
+        """Dead-letter a message if its strategy decides so; return whether it was."""
 
     @abstractmethod
     def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
-        """Report an acknowledged message, where the policy asks for it."""
+        """Report an acknowledged message, if the policy enables it."""
 
     @abstractmethod
     def message_delivered(self, context: ConnectionContext, reference: MessageReference) -> None:
-        """Report a message that has arrived in its destination, where the policy asks for it."""
+        """Report a message that arrived in its destination, if the policy enables it."""
 
     @abstractmethod
     def message_dispatched(
         self, context: ConnectionContext, reference: MessageReference, subscription: Subscription
     ) -> None:
-        """Report a message that was sent to a consumer, where the policy asks for it."""
+        """Report a message that was sent to a consumer, if the policy enables it."""
 
     @abstractmethod
     def message_without_consumers(
         self, context: ConnectionContext, reference: MessageReference
     ) -> None:
-        """Report a non-persistent message that found no consumer, where the policy asks for it."""
+        """Report a non-persistent message without a consumer, if the policy enables it."""
 
     @abstractmethod
     def message_discarded(
@@ -283,49 +283,49 @@ class BrokerEvents(ABC):
         reference: MessageReference,
         subscription: Subscription | None,
     ) -> None:
-        """Report a message evicted from a topic subscription, where the policy asks for it."""
+        """Report a message evicted from a topic subscription, if the policy enables it."""
 
     @abstractmethod
     def slow_consumer(
         self, context: ConnectionContext, destination: BrokerDestination, subscription: Subscription
     ) -> None:
-        """Report a consumer that became slow, where the policy asks for it."""
+        """Report a consumer that became slow, if the policy enables it."""
 
     @abstractmethod
     def fast_producer(
         self, context: ConnectionContext, info: ProducerInfo, destination: BrokerDestination
     ) -> None:
-        """Report a producer that sends to full memory, where the policy asks for it."""
+        """Report a producer that sends while memory is full, if the policy enables it."""
 
     @abstractmethod
     def destination_full(
         self, context: ConnectionContext, destination: BrokerDestination, usage: MemoryUsage
     ) -> None:
-        """Report a message that found memory full, where the policy asks for it.
+        """Report a message that arrived while memory was full, if the policy enables it.
 
         Source: ActiveMQ Broker.isFull.
         """
 
     @abstractmethod
     def now_master_broker(self) -> None:
-        """Report that the broker has started: it has the store's lock."""
+        """Report that the broker has started and holds the store's lock."""
 
     @abstractmethod
     def network_bridge_started(
         self, info: BrokerInfo, created_by_duplex: bool, remote_address: str
     ) -> None:
-        """Report that a bridge to another broker forwards from now on.
+        """Report that a bridge to another broker has started to forward.
 
-        `created_by_duplex`: the other broker has opened the connection.
+        `created_by_duplex`: the other broker opened the connection.
         """
 
     @abstractmethod
     def network_bridge_stopped(self, info: BrokerInfo) -> None:
-        """Report that a bridge that was reported has ended."""
+        """Report that a bridge reported as started has ended."""
 
     @abstractmethod
     def network_forward_failed(self, message: ActiveMQMessage, cause: Exception) -> None:
-        """Report a message that another broker has refused, where the bridge is to.
+        """Report a message that another broker refused, if the bridge enables it.
 
         Source: ActiveMQ fireFailedForwardAdvisory.
         """
@@ -339,7 +339,7 @@ class Broker(
     BrokerTransactions,
     BrokerEvents,
 ):
-    """The whole interface of the region broker and of the filters around it."""
+    """The complete interface of the region broker and the filters around it."""
 
     @property
     @abstractmethod
@@ -349,11 +349,11 @@ class Broker(
     @property
     @abstractmethod
     def scheduler_support(self) -> bool:
-        """Whether messages with AMQ_SCHEDULED_DELAY are delivered later."""
+        """Whether messages with AMQ_SCHEDULED_DELAY are scheduled."""
 
     @abstractmethod
     async def start(self) -> None:
-        """Start; the store is open."""
+        """Start after the store was opened."""
 
     @abstractmethod
     async def stop(self) -> None:

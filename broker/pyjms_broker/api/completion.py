@@ -1,13 +1,13 @@
-"""Results of operations that may finish later: a message being stored, a send waiting for space.
+"""Results of operations that may finish later, such as storing a message or waiting for space.
 
-Broker calls run to completion without blocking. Where something must wait (the journal's sync,
-space in memory) they return a `Completion`, and the connector responds to the client when it is
-done. `COMPLETED` means that the operation has finished already without an error, which is the
-common case: `result is COMPLETED` is the fast check for it.
+Broker methods do not block. Where an operation must wait (for the journal's sync or for memory),
+they return a `Completion`, and the connector responds to the client when it is done. `COMPLETED`
+means that the operation has already finished without an error, the common case; `result is
+COMPLETED` is a fast check for it.
 
-None is not a result. A store or a broker filter whose method returns it, usually because a
-`return` is missing, would let the broker confirm what is not stored yet; those who call extensions
-refuse it with `checked`. (decisions D14)
+None is not a valid result. If a method of a store or broker filter returned None, usually because
+of a missing `return`, the broker would confirm a message that is not stored yet. Callers of
+extensions therefore refuse it with `checked`. (decisions D14)
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _HINT: Final = " (hint: return the Completion of the call that it passes on, or 
 
 
 class Completion:
-    """The result of one operation: done once, with or without an error.
+    """The result of an operation, which is done once, with or without an error.
 
-    It belongs to the broker's event loop; no method may be called from another thread.
+    Use it only on the broker's event loop; not thread-safe.
     """
 
     __slots__ = ("_callbacks", "done", "error")
@@ -41,9 +41,9 @@ class Completion:
         self._callbacks: list[Callable[[Completion], None]] = []
 
     def complete(self, error: Exception | None = None) -> None:
-        """Mark the operation as done, or as failed with `error`; later calls are ignored.
+        """Mark the operation as done or failed; later calls are ignored.
 
-        Runs the callbacks in the order in which they were added; one that fails is logged.
+        Runs the callbacks in the order they were added; their exceptions are logged.
         """
         if self.done:
             return
@@ -53,11 +53,11 @@ class Completion:
         for callback in callbacks:
             try:
                 callback(self)
-            except Exception:  # the other callbacks wait for the same result
+            except Exception:  # the other callbacks must still run
                 logger.exception("A callback of a completion failed")
 
     def then(self, callback: Callable[[Completion], None]) -> None:
-        """Call `callback(self)` when the operation is done; at once if it is done already."""
+        """Call `callback(self)` when the operation is done, or at once if it is already done."""
         if self.done:
             callback(self)
         else:
@@ -65,14 +65,14 @@ class Completion:
 
 
 COMPLETED: Final = Completion()
-"""The result of every operation that has finished without an error and without waiting."""
+"""The result of an operation that has finished without an error and without waiting."""
 COMPLETED.complete()
 
 
 def checked(result: object, extension: object, operation: str) -> Completion:
-    """Return `result`, which a store or a chain of broker filters has returned from `operation`.
+    """Return `result`, which a store or a filter chain returned from `operation`.
 
-    Hot paths call it only for what is not `COMPLETED`.
+    Hot paths call this function only if `result` is not `COMPLETED`.
 
     Raises:
         TypeError: it is not a completion.
@@ -91,7 +91,7 @@ def _check(part: object) -> None:
 
 
 def _extensions_in(outermost: object) -> str:
-    """Return the class of a store, or the classes of the filters that plug-ins have installed."""
+    """Return the class of a store, or the classes of the filters installed by plug-ins."""
     chain = [outermost]
     while (inner := getattr(chain[-1], "next", None)) is not None:
         chain.append(inner)
@@ -104,9 +104,9 @@ def _extensions_in(outermost: object) -> str:
 
 
 def all_of(parts: Iterable[Completion]) -> Completion:
-    """Return a completion that is done when all parts are; its error is the first one.
+    """Return a completion that is done when all parts are; its error is the first error.
 
-    `COMPLETED` if all parts are done without an error.
+    Returns `COMPLETED` if all parts are done without an error.
 
     Raises:
         TypeError: a part is not a completion.
@@ -140,12 +140,12 @@ def all_of(parts: Iterable[Completion]) -> Completion:
 
 
 async def wait_for(completion: Completion) -> None:
-    """Wait until the operation is done; return at once if it is.
+    """Wait until the operation is done.
 
     Cancellation ends the waiting, not the operation.
 
     Raises:
-        Exception: the error that the operation failed with.
+        Exception: the error of the operation.
         TypeError: it is not a completion.
     """
     if completion is COMPLETED:

@@ -24,14 +24,14 @@ __all__ = ["Access", "BlockedSend", "ClientConnection", "ConnectionContext", "Se
 
 @dataclass(frozen=True, slots=True)
 class SecurityContext:
-    """The principal of a connection: its user and groups. Source: ActiveMQ SecurityContext."""
+    """The user and groups of a connection. Source: ActiveMQ SecurityContext."""
 
     user_name: str
     groups: frozenset[str] = frozenset()
 
 
 class ClientConnection(Protocol):
-    """The connector's end of a connection. No call waits."""
+    """A client's connection in the connector. No method waits."""
 
     @property
     def remote_address(self) -> str: ...
@@ -40,47 +40,47 @@ class ClientConnection(Protocol):
         """Send a message to the client, in the order of the calls."""
 
     def send_command(self, command: Command) -> None:
-        """Send any other command to the client."""
+        """Send another command to the client."""
 
     def service_exception(self, error: Exception) -> None:
-        """Report an error that belongs to no request to the client (ConnectionError)."""
+        """Send an error that is not a response to the client, as a ConnectionError."""
 
     def remove_consumer(self, consumer_id: ConsumerId) -> None:
-        """Close a consumer as its client would; ignore a consumer that is closed already."""
+        """Close a consumer as its client would; ignore a closed consumer."""
 
     def give_way(self, error: Exception) -> None:
-        """Remove everything of this client from the broker now, and close the connection soon."""
+        """Remove the client's state from the broker now, and close the connection soon."""
 
     def pause_until(self, done: Completion) -> None:
-        """Handle no further command of the client until `done`, except those it sent before it
+        """Handle no further commands of the client until `done`, except those sent before it
         disconnected.
 
         Calls may overlap.
         """
 
     def stop_soon(self, error: Exception | None = None) -> None:
-        """Close the connection from the broker's side, after queued commands were written."""
+        """Close the connection after queued commands were written."""
 
 
 class BlockedSend(Protocol):
-    """A message that waits for memory or disk space. `pyjms_broker.region.flow` implements it."""
+    """A message that waits for memory or disk space, implemented by `pyjms_broker.region.flow`."""
 
     @property
     def message(self) -> ActiveMQMessage: ...
 
     @property
     def is_admitted(self) -> bool:
-        """Whether its destination has accepted it by now."""
+        """Whether its destination has accepted the message."""
 
     @property
     def transaction(self) -> Transaction | None: ...
 
     def abort(self, error: Exception) -> None:
-        """Stop waiting: the send fails with `error`."""
+        """Stop waiting and let the send fail with `error`."""
 
 
 class Access(Protocol):
-    """The rights of a client, where filters inside an authorization ask for them."""
+    """The rights of a client, for filters inside the authorization filter."""
 
     def may_read(self, destination: Destination) -> bool:
         """Whether the client may receive from a destination."""
@@ -102,36 +102,36 @@ class ConnectionContext:
         self.connection_id: ConnectionId | None = None
         self.client_id: str | None = None
         self.user_name: str | None = None
-        """What the client calls itself."""
+        """The user name sent by the client."""
         self.certificate: Mapping[str, Any] | None = None
-        """The verified TLS certificate of the client, as `ssl.SSLSocket.getpeercert` has it."""
+        """The client's verified TLS certificate, as returned by `ssl.SSLSocket.getpeercert`."""
         self.security: SecurityContext | None = None
-        """Who the client is; None: the broker has no authentication."""
+        """The authenticated client; None: the broker has no authentication."""
         self.access: Access | None = None
-        """What it may do; None: everything."""
+        """The rights of the client; None: all."""
         self.message_policy: Callable[[ActiveMQMessage], bool] | None = None
-        """Whether its consumers may get a message; None: all. (activemq-broker Z5)"""
+        """Decides which messages its consumers may get; None: all. (activemq-broker Z5)"""
         self.connector_name: str | None = None
         self.connector_url: str | None = None
         self.fault_tolerant = False
         self.network_connection = False
         self.allow_link_stealing = False
-        """Whether it may take over a client id that another connection uses.
+        """Whether it may take over a client id in use by another connection.
         (activemq-broker C1)"""
         self.producer_flow_control = True
         self.congested = False
-        """Whether the client reads too slowly: its subscriptions then count as full."""
+        """Whether the client reads too slowly, so that its subscriptions count as full."""
         self.blocked_sends: dict[BlockedSend, None] = {}
-        """Its messages that wait for space, oldest first."""
+        """The client's messages that wait for space, oldest first."""
         self.transactions: dict[TransactionId, Transaction] = {}
-        """Its open local transactions."""
+        """The client's open local transactions."""
         self.waiting_ends: dict[Transaction, Completion] = {}
-        """Transactions whose commit or prepare was requested here and waits for blocked sends."""
+        """Transactions whose requested commit or prepare waits for blocked sends."""
         self.is_broker = False
-        """Whether this is the broker's own context: dead letters, advisories."""
+        """Whether this is the broker's own context, used for dead letters and advisories."""
         self.is_operator = False
-        """Whether this is the management, to which the rights of clients do not apply."""
+        """Whether this is the management's context, to which the rights of clients do not apply."""
 
     def may_read(self, destination: Destination) -> bool:
-        """Whether messages of a destination may go to its consumers. (activemq-edges SE5)"""
+        """Whether its consumers may receive from a destination. (activemq-edges SE5)"""
         return self.access is None or self.access.may_read(destination)

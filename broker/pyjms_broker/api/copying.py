@@ -1,4 +1,4 @@
-"""Copies of commands: one that was dispatched or forwarded must not be changed."""
+"""Copy commands, because a dispatched or forwarded command must not be changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ C = TypeVar("C", bound=Command)
 
 
 def copy_command(command: C) -> C:
-    """Return a new command of the same class with the same field values, not marshalled yet."""
+    """Return an unmarshalled command of the same class with the same field values."""
     kind: Any = type(command)
     values = _values_of(kind)
     if values is not None:
@@ -37,9 +37,9 @@ def copy_command(command: C) -> C:
 
 @cache
 def _values_of(kind: type[Command]) -> Callable[[Command], tuple[Any, ...]] | None:
-    """Return a getter of a message's values in constructor order; None for other classes.
+    """Return a getter of a message's field values in constructor order; None for other classes.
 
-    Copying through the constructor costs half as much as setting field after field.
+    Copying with the constructor takes half as long as setting each field.
     """
     if kind.LAYOUT is not ActiveMQMessage.LAYOUT:
         return None
@@ -51,11 +51,11 @@ def _values_of(kind: type[Command]) -> Callable[[Command], tuple[Any, ...]] | No
 def copy_for_destination(
     message: ActiveMQMessage, destination: Destination, original: Destination | None
 ) -> ActiveMQMessage:
-    """Return a copy of `message` for `destination`, whose original destination is `original`.
+    """Return a copy of `message` with the given destination and original destination.
 
-    Body and properties are shared. The id is an object of its own, so that the broker can number
-    each copy. The marshalled form of `message` is reused: code that sets a field of the copy must
-    set its `raw` to None, as with any message.
+    Body and properties are shared; the message id is copied, so that the broker can number each
+    copy. The marshalled form of `message` is reused: code that sets a field of the copy must set
+    its `raw` to None, as for any message.
     """
     copy = copy_command(message)
     message_id = message.message_id
@@ -74,9 +74,9 @@ def copy_for_destination(
 
 
 def remove_duplicate_id(copy: ActiveMQMessage) -> None:
-    """Remove the duplicate id of a copy, which its target may know from another message.
+    """Remove the duplicate id of a copy, which may occur in another message of its target.
 
-    Source: Artemis does not reject duplicates of what it moves.
+    Source: Artemis does not reject moved messages as duplicates.
     """
     marshalled = copy.marshalled_properties
     if marshalled is None or _DUPLICATE_ID not in marshalled:
@@ -84,7 +84,7 @@ def remove_duplicate_id(copy: ActiveMQMessage) -> None:
     try:
         properties = dict(decode_map(marshalled, MAX_PROPERTY_VALUES))
     except JMSException:
-        return  # no store can read a duplicate id in them either
+        return  # stores cannot read a duplicate id in them either
     if properties.pop(DUPLICATE_ID_PROPERTY, None) is not None:
         copy.marshalled_properties = encode_map(properties)
         copy.raw = None

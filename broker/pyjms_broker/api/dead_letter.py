@@ -1,4 +1,4 @@
-"""The interface of dead-letter strategies: which messages become dead letters, and where."""
+"""The interface of dead-letter strategies."""
 
 from __future__ import annotations
 
@@ -15,28 +15,31 @@ __all__ = ["DeadLetterStrategy"]
 
 
 class DeadLetterStrategy(ABC):
-    """Decides for one policy entry. Source: ActiveMQ DeadLetterStrategy."""
+    """Decides which messages of a policy entry are dead-lettered, and where they are sent.
+
+    Source: ActiveMQ DeadLetterStrategy.
+    """
 
     expiration: float
-    """Time to live of the dead letters in seconds; 0: they do not expire."""
+    """Time to live of dead letters in seconds; 0: they do not expire."""
 
     @abstractmethod
     def is_send_to_dead_letter_queue(self, reference: MessageReference) -> bool:
-        """Whether the message is to be dead-lettered; records it: a second call returns False.
+        """Return whether to dead-letter a message, and record it: a second call returns False.
 
         (activemq-broker L1)
         """
 
     @abstractmethod
     def rollback(self, reference: MessageReference) -> None:
-        """Forget the message, so that it can be dead-lettered again."""
+        """Forget a message, so that it can be dead-lettered again."""
 
     @abstractmethod
     def dead_letter_destination(
         self, reference: MessageReference, subscription: Subscription | None
     ) -> Destination | None:
-        """Return where the dead letter goes, None for nowhere."""
+        """Return the destination of the dead letter; None to discard it."""
 
     @abstractmethod
     def is_dead_letter_destination(self, destination: Destination) -> bool:
-        """Whether dead letters go to this destination."""
+        """Whether this strategy sends dead letters to a destination."""

@@ -1,9 +1,9 @@
 """The interfaces of queues and topics in the broker.
 
-`BrokerDestination` is the interface for producers and consumers; a `DestinationFilter` around it
-changes what happens to messages (virtual destinations). `RegionDestination` is the destination
-itself, inside all filters, with the operations that transactions and subscriptions need. All of
-them apply to queues and topics alike; what applies to one kind only is in
+`BrokerDestination` is the interface for producers and consumers. A `DestinationFilter` around it
+can redirect messages (virtual destinations). `RegionDestination` is the destination inside all
+filters, with the operations for transactions and subscriptions. All of them apply to queues and
+topics; interfaces specific to one kind are in
 `pyjms_broker.region.queue` and `pyjms_broker.region.topic`.
 """
 
@@ -44,14 +44,14 @@ __all__ = [
 
 
 NO_MINIMUM: Final = (1 << 63) - 1
-"""A minimum before the first value, greater than any."""
+"""The initial minimum, greater than any value."""
 
 
 class DestinationStatistics:
     """Counters of one destination.
 
-    `messages` is the number that it holds now, in flight or not. (activemq-broker Q4)
-    Sizes are in bytes as memory is counted, times in milliseconds. Source: ActiveMQ
+    `messages` is the current number of messages, including those in flight. (activemq-broker Q4)
+    Sizes are in bytes as counted for memory limits, times in milliseconds. Source: ActiveMQ
     DestinationStatistics.
     """
 
@@ -83,7 +83,7 @@ class DestinationStatistics:
         self.reset()
 
     def reset(self) -> None:
-        """Set all counters to zero, but not what the destination has now.
+        """Set all counters to zero, except numbers of the current state (messages, consumers).
 
         Source: ActiveMQ DestinationView.resetStatistics.
         """
@@ -93,40 +93,40 @@ class DestinationStatistics:
         self.expired: int = 0
         self.blocked_sends: int = 0
         self.blocked_time: float = 0.0
-        """For how long sends have waited for space."""
+        """Total time that sends have waited for space."""
         self.total_size: int = 0
-        """Of all messages in `enqueues`."""
+        """Total size of the messages in `enqueues`."""
         self.max_size: int = 0
         self.min_size: int = NO_MINIMUM
         self.timed: int = 0
-        """The number of messages in `total_time`."""
+        """Number of messages in `total_time`."""
         self.total_time: int = 0
-        """From the arrival of each message to its first dispatch."""
+        """Total time from arrival to first dispatch."""
         self.max_time: int = 0
         self.min_time: int = NO_MINIMUM
 
     def new_extreme_size(self, size: int) -> None:
-        """Note a message that is smaller or larger than all before it."""
+        """Record the size of a message that is a new minimum or maximum."""
         self.min_size = min(self.min_size, size)
         self.max_size = max(self.max_size, size)
 
     def new_extreme_time(self, milliseconds: int) -> None:
-        """Note a message that has waited shorter or longer than all before it."""
+        """Record the waiting time of a message that is a new minimum or maximum."""
         self.min_time = min(self.min_time, milliseconds)
         self.max_time = max(self.max_time, milliseconds)
 
     @property
     def average_size(self) -> float:
-        """The average size of the messages that have arrived, 0 without any."""
+        """The average size of enqueued messages; 0 without any."""
         return self.total_size / self.enqueues if self.enqueues else 0.0
 
     @property
     def average_time(self) -> float:
-        """The average time to the first dispatch, 0 without any."""
+        """The average time to the first dispatch; 0 without any."""
         return self.total_time / self.timed if self.timed else 0.0
 
     def add_counters(self, other: DestinationStatistics) -> None:
-        """Add what `reset` would reset of another destination."""
+        """Add the counters of another destination that `reset` sets to zero."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.min_size = min(self.min_size, other.min_size)
@@ -135,7 +135,7 @@ class DestinationStatistics:
         self.max_time = max(self.max_time, other.max_time)
 
     def add(self, other: DestinationStatistics) -> None:
-        """Add all numbers of another destination."""
+        """Add all counters of another destination."""
         self.add_counters(other)
         self.inflight += other.inflight
         self.messages += other.messages
@@ -163,9 +163,9 @@ class BrokerDestination(ABC):
     statistics: DestinationStatistics
     memory: MemoryUsage
     base: RegionDestination
-    """The destination itself, inside all filters."""
+    """The destination inside all filters."""
     watchers: list[Callable[[BrokerDestination], None]]
-    """Called after each change of `statistics.messages`; add a function to be notified."""
+    """Functions that are called after each change of `statistics.messages`."""
 
     @property
     @abstractmethod
@@ -175,24 +175,24 @@ class BrokerDestination(ABC):
     @property
     @abstractmethod
     def is_dead_letter_queue(self) -> bool:
-        """Whether dead letters were sent here. (activemq-broker L6)"""
+        """Whether dead letters were sent to this destination. (activemq-broker L6)"""
 
     @property
     @abstractmethod
     def consumers(self) -> list[Subscription]:
-        """The subscriptions that are attached."""
+        """The attached subscriptions."""
 
     @abstractmethod
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
-        """Accept a message; the Completion is done when it is stored, or was admitted.
+        """Accept a message; the Completion is done when it is stored or admitted.
 
         Raises:
-            ResourceAllocationException: memory is full and senders shall not wait.
+            ResourceAllocationException: memory is full and senders must not wait.
         """
 
     @abstractmethod
     def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
-        """Attach a subscription: new messages are dispatched to it."""
+        """Attach a subscription, to which new messages are dispatched."""
 
     @abstractmethod
     def remove_subscription(
@@ -203,34 +203,34 @@ class BrokerDestination(ABC):
     ) -> None:
         """Detach a subscription and requeue its unacknowledged messages.
 
-        The sequence id decides which delivery counts grow. (activemq-broker Q29)
+        The sequence id determines which delivery counts are incremented. (activemq-broker Q29)
         """
 
     @abstractmethod
     def messages(self) -> Iterator[MessageReference]:
-        """Iterate over the messages in order without removing any; reads stores page by page."""
+        """Iterate over the messages in order without removing them; reads stores page by page."""
 
     def browse(self) -> list[MessageReference]:
-        """Return the messages in order without removing any. All of them are in memory then."""
+        """Return the messages in order without removing them; loads all of them into memory."""
         return list(self.messages())
 
     @abstractmethod
     def expire_messages(self) -> None:
-        """Search for expired messages and remove them."""
+        """Find and remove expired messages."""
 
     @abstractmethod
     def dispose(self, context: ConnectionContext) -> None:
-        """Drop all messages: the destination is removed."""
+        """Drop all messages, because the destination is removed."""
 
 
 class RegionDestination(BrokerDestination):
-    """The destination itself, inside all filters, for transactions and subscriptions."""
+    """The destination inside all filters, for transactions and subscriptions."""
 
     dead_letter_strategy: DeadLetterStrategy
     advisories_include_body: bool
     """Whether advisories about its messages contain their bodies."""
     reports_dispatched: bool
-    """Whether each message that is sent to a consumer is reported to the chain."""
+    """Whether each message sent to a consumer is reported to the chain."""
     prepared_sends: int
     """Its number of messages in prepared transactions and running commits: while there
     are any, it cannot be removed."""
@@ -242,46 +242,47 @@ class RegionDestination(BrokerDestination):
         reference: MessageReference,
         transaction: Transaction | None = None,
     ) -> Completion:
-        """Accept a message that has room, as part of `transaction`.
+        """Accept an admitted message as part of `transaction`.
 
-        A sender that requires no response does not wait for the store. (activemq-persistence K13)
+        The Completion does not wait for the store if the sender requires no response.
+        (activemq-persistence K13)
         """
 
     @abstractmethod
     def reference_to(
         self, message: ActiveMQMessage, position: Position | None = None
     ) -> MessageReference:
-        """Return a new reference to a message of this destination that a store returned."""
+        """Return a new reference to a message that a store returned for this destination."""
 
     @abstractmethod
     def committing(self, stored: Completion) -> None:
-        """Note that messages of a transaction are numbered and visible when `stored` is done."""
+        """Record that messages of a transaction become visible when `stored` is done."""
 
     @abstractmethod
     def publish(self, reference: MessageReference) -> None:
-        """Make a message visible that a recovered transaction has sent and committed.
+        """Make a message of a recovered, committed transaction visible.
 
         (activemq-broker X6)
         """
 
     @abstractmethod
     def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
-        """Hide a message that a recovered prepared transaction has acknowledged.
+        """Hide a message acknowledged in a recovered prepared transaction.
 
-        `key` names its durable subscription, None for a queue. (activemq-broker X6, T25)
+        `key` is its durable subscription, None for a queue. (activemq-broker X6, T25)
         """
 
     @abstractmethod
     def forget_hidden(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
-        """Remove a message that `hide` returned: its transaction is committed."""
+        """Remove a message that `hide` returned, because its transaction was committed."""
 
     @abstractmethod
     def restore(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
-        """Make a message available again that `hide` returned: the transaction was rolled back."""
+        """Make a message that `hide` returned available again after a rollback."""
 
     @abstractmethod
     def is_memory_short(self, reference: MessageReference) -> bool:
-        """Whether memory is short, so that a waiting message is better left to a store.
+        """Whether memory is short, so that a pending message should stay in a store.
 
         (activemq-broker M8)
         """
@@ -294,22 +295,22 @@ class RegionDestination(BrokerDestination):
         key: SubscriptionKey | None = None,
         dead_letter: Completion = COMPLETED,
     ) -> Completion:
-        """Record in the store that a message was consumed; done when it has.
+        """Record in the store that a message was consumed; done when it is stored.
 
-        A queue's message is removed; a topic's is acknowledged for the durable subscription
-        `key`. With `dead_letter` the store changes only after that dead letter was stored.
+        A queue's message is removed; a topic's message is acknowledged for the durable
+        subscription `key`. The store changes only after `dead_letter` was stored.
         """
 
     @abstractmethod
     def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
-        """Count a message as consumed; report it to the chain where the policy asks for it.
+        """Count a message as consumed, and report it to the chain if the policy enables it.
 
         A queue removes the message. (activemq-broker Q4)
         """
 
     @abstractmethod
     def undo_consumed(self, reference: MessageReference) -> None:
-        """Undo `consumed`: the store could not record it. A queue delivers the message again."""
+        """Undo `consumed` after the store failed to record it; a queue redelivers the message."""
 
     @abstractmethod
     def expired(
@@ -325,13 +326,13 @@ class RegionDestination(BrokerDestination):
 
     @abstractmethod
     def report_dispatched(self, reference: MessageReference, subscription: Subscription) -> None:
-        """Report a message that was sent to a consumer. Call it only if `reports_dispatched`."""
+        """Report a message sent to a consumer. Call it only if `reports_dispatched` is True."""
 
     @abstractmethod
     def slow_consumer(self, subscription: Subscription) -> None:
-        """Report a consumer that became slow, where the policy asks for it.
+        """Report a consumer that became slow, if the policy enables it.
 
-        The chain gets the event for its advisory; the policy's strategy may abort the consumer.
+        The chain gets the event for the advisory; the policy's strategy may abort the consumer.
         (activemq-broker T12, T13)
         """
 
@@ -353,7 +354,7 @@ _NEXT: Final = attrgetter("next")
 
 
 class DestinationFilter(BrokerDestination):
-    """A destination around another: passes every call on; override methods as needed."""
+    """Forwards every call to another destination; override methods as needed."""
 
     def __init__(self, next_destination: BrokerDestination) -> None:
         self.next = next_destination

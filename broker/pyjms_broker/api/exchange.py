@@ -1,4 +1,4 @@
-"""The exchanges of a producer and of a consumer with the broker."""
+"""The state of producers and consumers that is passed with their requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ConsumerExchange", "ProducerExchange"]
 
 @dataclass(slots=True, eq=False, repr=False)
 class ProducerExchange:
-    """A producer's context, and the destination it last sent to.
+    """A producer's context, with its last destination cached.
 
     Source: ActiveMQ ProducerBrokerExchange.
     """
@@ -28,34 +28,34 @@ class ProducerExchange:
     context: ConnectionContext
     info: ProducerInfo | None = None
     transaction: Transaction | None = None
-    """The transaction that its messages are part of; None: they take effect at once."""
+    """The transaction of its messages; None: they take effect at once."""
     is_internal: bool = field(default=False, init=False)
-    """Whether the broker forwards a client's message to one of its internal destinations."""
+    """Whether the broker forwards a client's message to an internal destination."""
     sent_count: int = field(default=0, init=False)
-    """How many messages the producer has sent."""
+    """Number of messages sent."""
     blocked_sends: int = field(default=0, init=False)
-    """How many of its messages had to wait for space."""
+    """Number of messages that had to wait for space."""
     blocked_time: float = field(default=0.0, init=False)
-    """For how long they have waited, in milliseconds."""
+    """Total time that messages have waited, in milliseconds."""
     is_redelivery: bool = field(default=False, init=False)
-    """Whether the broker sends a message that failed: it is scheduled, as no other of its own."""
+    """Whether the broker redelivers a failed message, which is scheduled unlike its other ones."""
     outer: ProducerExchange | None = field(default=None, init=False)
-    """Of an exchange within a transaction: the producer's own."""
+    """The producer's own exchange, if this one is within a transaction."""
     _transacted: ProducerExchange | None = field(default=None, init=False)
     destination: object = field(default=None, init=False)
     region_destination: BrokerDestination | None = field(default=None, init=False)
     table_version: int = field(default=-1, init=False)
-    """The version of the destinations' table when these two were set."""
+    """The version of the destination table when the two fields above were set."""
     last_stored_sequence: int | None = field(default=None, init=False)
-    """After a failover: the sequence number up to which the store has its messages.
+    """After a failover: the highest sequence number of its stored messages.
     (activemq-broker T27)"""
     unanswered: deque[Completion] | None = field(default=None, init=False)
-    """Only for clients that may fail over: the sends that are not stored yet, oldest first."""
+    """The sends that are not stored yet, oldest first; only for clients that may fail over."""
 
     def within(self, transaction: Transaction) -> ProducerExchange:
-        """Return this producer's exchange for messages of `transaction`.
+        """Return the producer's exchange for messages of `transaction`.
 
-        That of the last transaction is cached: a transaction usually has many messages.
+        The last one is cached, because a transaction usually has many messages.
         """
         transacted = self._transacted
         if transacted is None or transacted.transaction is not transaction:
@@ -65,11 +65,11 @@ class ProducerExchange:
         return transacted
 
     def for_forwarding(self) -> ProducerExchange:
-        """Return a new exchange of the same producer and transaction, for another destination."""
+        """Return a new exchange of the same producer and transaction for another destination."""
         return ProducerExchange(self.context, self.info, self.transaction)
 
     def for_internal(self) -> ProducerExchange:
-        """Return a new exchange that forwards to an internal destination of the broker."""
+        """Return a new exchange for forwarding to an internal destination."""
         forwarding = self.for_forwarding()
         forwarding.is_internal = True
         return forwarding
@@ -82,4 +82,4 @@ class ConsumerExchange:
     context: ConnectionContext
     subscription: Subscription | None
     transaction: Transaction | None = None
-    """The transaction that its acknowledgements are part of."""
+    """The transaction of its acknowledgements."""

@@ -1,9 +1,9 @@
-"""The filter chain: filters around the region broker, its base, and the plug-ins for filters.
+"""The filter chain: the base classes of broker filters and of the region broker.
 
 Each behaviour of the broker (stop guard, transactions, composite destinations, advisories ...)
-is a `BrokerFilter` in a module of its own; `pyjms_broker.service` assembles them in one visible
-list, outermost first, around the region broker. Calls run to completion on the broker's loop. Any
-call may raise a JMSException: the client gets it as the response. (activemq-broker B1 to B6)
+is a `BrokerFilter` in its own module; `pyjms_broker.service.filter_chain` assembles them in one
+list around the region broker. Methods run to completion on the broker's event loop. Any method may
+raise a JMSException, which becomes the client's response. (activemq-broker B1 to B6)
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class BrokerPlugin(Protocol):
     """Installs a filter into the chain. Source: ActiveMQ BrokerPlugin."""
 
     def install_plugin(self, broker: Broker) -> Broker:
-        """Return the new outer end of the chain: usually a BrokerFilter around `broker`."""
+        """Return the new outermost broker of the chain, usually a BrokerFilter around `broker`."""
 
 
 class BrokerFilter(Broker):
-    """Passes every call to the next broker of the chain; override methods as needed.
+    """Forwards every call to the next broker of the chain; override methods as needed.
 
-    A filter that does not override one of the calls of `_ONCE_A_MESSAGE` costs a message nothing:
-    its caller calls the next broker that does. So only `connect` sets `next`.
+    A filter that does not override a method in `_ONCE_A_MESSAGE` adds no cost per message: its
+    caller directly calls the next broker that overrides it. Therefore only `connect` sets `next`.
 
     Source: ActiveMQ BrokerFilter.
     """
@@ -55,10 +55,10 @@ class BrokerFilter(Broker):
         self.connect(next_broker)
 
     def connect(self, next_broker: Broker) -> None:
-        """Pass all calls on to `next_broker` from now on.
+        """Forward all calls to `next_broker` from now on.
 
-        The filters around this one are to be connected again, from inside to outside: they may
-        have been connected past it.
+        The filters around this one must be reconnected, from the inside out, because they may call
+        brokers behind it directly.
         """
         self.next = next_broker
         for name in _ONCE_A_MESSAGE:
@@ -72,7 +72,7 @@ class BrokerFilter(Broker):
 
     @property
     def scheduler_support(self) -> bool:
-        """Whether messages with AMQ_SCHEDULED_DELAY are delivered later."""
+        """Whether messages with AMQ_SCHEDULED_DELAY are scheduled."""
         return self.next.scheduler_support
 
     async def start(self) -> None:
@@ -85,7 +85,7 @@ class BrokerFilter(Broker):
     def authenticates_clients(self) -> bool:
         return self.next.authenticates_clients
 
-    # once for each message, so written out
+    # called for each message, so written out
     def send(self, exchange: ProducerExchange, message: commands.ActiveMQMessage) -> Completion:
         return self.next.send(exchange, message)
 
@@ -149,9 +149,9 @@ class PluginFilter(BrokerFilter, Generic[_Plugin]):
 
 
 class InnermostBroker(Broker):
-    """The base of the region broker, without the calls that filters around it handle.
+    """The base of the region broker, with the methods that filters around it handle.
 
-    It refuses transactions, and ignores events that are meant only for filters.
+    It refuses transactions and ignores events that are only for filters.
     """
 
     broker_name: str = ""
@@ -162,7 +162,7 @@ class InnermostBroker(Broker):
         return False
 
     def authenticate(self, context: ConnectionContext, info: commands.ConnectionInfo) -> Completion:
-        """Let every client connect."""
+        """Admit every client."""
         return COMPLETED
 
     def _refuse_transaction(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -178,7 +178,7 @@ class InnermostBroker(Broker):
     set_rollback_only = _refuse_transaction
 
     def _ignore_event(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: the event is for filters."""
+        """Do nothing, because the event is for filters."""
 
     message_consumed = _ignore_event
     message_delivered = _ignore_event
@@ -194,9 +194,9 @@ class InnermostBroker(Broker):
     network_forward_failed = _ignore_event
 
     def is_awaited(self, reference: MessageReference) -> bool:
-        """Return False: only consumers that are there count."""
+        """Return False: only connected consumers count."""
         return False
 
     def prepared_transactions(self, context: ConnectionContext) -> list[commands.XATransactionId]:
-        """Return nothing: there are no transactions."""
+        """Return an empty list: there are no transactions."""
         return []

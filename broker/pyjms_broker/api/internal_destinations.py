@@ -1,9 +1,10 @@
-"""The destinations that belong to the broker itself, which accept nothing from clients.
+"""Internal destinations of the broker, which clients cannot use.
 
-The broker reads what it stored in them when it starts, so a message of a client there could be
-taken for its own. Sends, consumers, browsers and removal are refused to clients, and patterns of
-consumers do not match these destinations. Two exceptions are protocols: requests to `PyJMS.Ranges`
-and to the topic `ActiveMQ.Scheduler.Management` are handled before they reach a destination.
+The broker reads its own records from them when it starts, and could mistake a client's message for
+one of these. Sending, consuming, browsing and removal are therefore refused to clients, and
+wildcards of consumers do not match these destinations. Two exceptions are protocols: requests to
+`PyJMS.Ranges` and to the topic `ActiveMQ.Scheduler.Management` are handled before they reach a
+destination.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from pyjms_broker.api.context import ConnectionContext
 __all__ = ["CLIENT_PREFIXES", "PREFIXES", "check_access", "is_internal", "is_reserved"]
 
 PREFIXES: Final = ("PyJMS.", "ActiveMQ.Scheduler.")
-"""The names of internal destinations begin with one of these."""
+"""Prefixes of the names of internal destinations."""
 _OWN, _SCHEDULER = PREFIXES
 CLIENT_PREFIXES: Final = ("PyJMS.Stage.", "PyJMS.Epoch.", "ActiveMQ.Scheduler.Management")
-"""Names below `PREFIXES` that are not internal: queues of Spark's sink, which is a client, and the
-scheduler's topic, which has no messages of its own."""
+"""Prefixes below `PREFIXES` that are not internal: queues of Spark's sink, which is a client, and
+the scheduler's topic, which stores no messages."""
 
 
 def is_internal(destination: Destination) -> bool:
-    """Whether a destination belongs to the broker; of a composite, whether one of them does."""
+    """Whether a destination, or part of a composite destination, is internal."""
     name = destination.physical_name
-    if _OWN not in name and _SCHEDULER not in name:  # nearly always; asked at every send
+    if _OWN not in name and _SCHEDULER not in name:  # fast path: called for every send
         return False
     return any(
         each.physical_name.startswith(PREFIXES)
@@ -37,12 +38,12 @@ def is_internal(destination: Destination) -> bool:
 
 
 def is_reserved(context: ConnectionContext, destination: Destination) -> bool:
-    """Whether a destination is internal, and the context not the broker's."""
+    """Whether a destination is internal and the context is not the broker's."""
     return not context.is_broker and is_internal(destination)
 
 
 def check_access(context: ConnectionContext, destination: Destination) -> None:
-    """Refuse an internal destination to a client.
+    """Refuse a client access to an internal destination.
 
     Raises:
         IllegalStateException: the destination is internal, and the context is not the broker's.

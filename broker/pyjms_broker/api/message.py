@@ -1,7 +1,7 @@
-"""A message inside the broker: the command as received, and the broker's own state beside it.
+"""A message in the broker: the received command, and a reference with the broker's state.
 
-The command is never changed once it was dispatched. Counters, owner and size live in the
-reference. Properties are decoded on first use and kept.
+The command is never changed after it was dispatched. Counters, owner and size are in the
+reference. Properties are decoded on first use and cached.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ _DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
 
 
 class Position(NamedTuple):
-    """A message's order within its destination. Sorts in reading order."""
+    """A message's position within its destination; positions sort in reading order."""
 
     level: int
-    """0 where the destination ignores priorities; else 9 minus the priority."""
+    """0 if the destination ignores priorities; otherwise 9 minus the priority."""
     arrival: int
     """The number of its arrival in this destination, from 1."""
 
 
 Positions: TypeAlias = Container[Position]
-"""Positions to leave out: a set, or what knows of each whether it is one of them."""
+"""A set of positions, or an object that implements `in` for them."""
 
 
 class StoredMessage(NamedTuple):
-    """A message as a store returns it."""
+    """A message returned by a store."""
 
     position: Position
     message: ActiveMQMessage
 
 
 class OperationContext(NamedTuple):
-    """The transaction of a store operation, and how durable it must be."""
+    """The transaction and durability of a store operation."""
 
     xid: TransactionId | None = None
-    """The transaction that it is part of; None: it takes effect at once."""
+    """The transaction of the operation; None: it takes effect at once."""
     response_required: bool = False
-    """Whether a client waits for the response, so that the change is synced before it.
+    """Whether a client waits for the response, so that the change is synced before.
     (activemq-persistence K13)"""
 
 
@@ -86,8 +86,8 @@ class SubscriptionKey(NamedTuple):
 class MessageReference:
     """One message of one destination.
 
-    A queue has one for each message, a topic one that its subscriptions share. Compares
-    and hashes by identity: it is the key of the broker's tables.
+    A queue has one per message; the subscriptions of a topic share one. Compares and hashes by
+    identity, as the key of the broker's tables.
     """
 
     __slots__ = (
@@ -113,10 +113,10 @@ class MessageReference:
     def __init__(
         self, message: ActiveMQMessage, destination: BrokerDestination, minimum_size: int = 1024
     ) -> None:
-        """Wrap `message`, which must have a message id.
+        """Create a reference to `message`, which must have a message id.
 
         Raises:
-            JMSException: it has none.
+            JMSException: the message id is missing.
         """
         message_id = message.message_id
         if message_id is None:
@@ -132,19 +132,19 @@ class MessageReference:
         self.group_id: str | None = message.group_id
         self.redelivery_counter: int = message.redelivery_counter
         self.owner: Subscription | None = None
-        """The consumer that it is dispatched to: queues lock a message to one consumer."""
+        """The consumer to which a queue has dispatched it, exclusively."""
         self.acked: bool = False
-        """Queues only: whether it is acknowledged in a transaction that is still open."""
+        """Queues only: whether it is acknowledged in an open transaction."""
         self.dropped: bool = False
-        """Whether it is no longer in its destination."""
+        """Whether it has left its destination."""
         self.position: Position | None = None
-        """Its position in the store, once the store has assigned one."""
+        """Its position in the store, once assigned."""
         self.dead_letter: Completion = COMPLETED
-        """Done when its dead letter is stored: the message must not leave its store before."""
+        """Done when its dead letter is stored; only then may the message leave its store."""
         self.raw_is_numbered: bool = False
-        """Whether the marshalled form contains the broker's number: a store has written it."""
+        """Whether the marshalled form contains the broker's number, because a store wrote it."""
         self.reference_count: int = 0
-        """Topics only: how many holders keep it in memory."""
+        """Topics only: number of holders that keep it in memory."""
         self.size: int = (
             minimum_size
             + (0 if content is None else len(content))
@@ -153,7 +153,7 @@ class MessageReference:
         self._properties: dict[str, object] | None = None
 
     def replace_message(self, message: ActiveMQMessage) -> None:
-        """Publish `message` instead, which has other properties but the same headers."""
+        """Replace the message with one that has different properties but the same headers."""
         self.message = message
         self.raw_is_numbered = False
         self._properties = None
@@ -164,7 +164,7 @@ class MessageReference:
         return self.message_id.broker_sequence_id
 
     def increment_reference_count(self) -> None:
-        """Keep the message in memory for one more holder; the first one counts its size.
+        """Retain the message in memory for another holder; the first adds its size to the usage.
 
         Topics only: the subscriptions of a topic share a message. Source: ActiveMQ
         MessageReference.incrementReferenceCount.
@@ -174,7 +174,7 @@ class MessageReference:
         self.reference_count += 1
 
     def decrement_reference_count(self) -> None:
-        """Release the message for one holder; the last one drops it and frees its memory."""
+        """Release the message for a holder; the last drops it and frees its memory."""
         self.reference_count -= 1
         if not self.reference_count:
             self.dropped = True
@@ -188,7 +188,7 @@ class MessageReference:
     def dispatch_to(
         self, consumer_id: ConsumerId | None, redelivery_counter: int
     ) -> MessageDispatch:
-        """Return a new dispatch of the message. Its first one stamps the broker's times."""
+        """Return a new dispatch of the message; the first sets the broker's timestamps."""
         message = self.message
         if not message.broker_out_time:
             now = message.broker_out_time = _clock.time_ms()
@@ -218,7 +218,7 @@ class MessageReference:
 
     @property
     def duplicate_id(self) -> str | None:
-        """The sender's duplicate id (`_AMQ_DUPL_ID`): repetitions of it are dropped."""
+        """The sender's duplicate id (`_AMQ_DUPL_ID`), by which duplicates are dropped."""
         marshalled = self.message.marshalled_properties
         if marshalled is None or _DUPLICATE_ID_BYTES not in marshalled:
             return None
@@ -226,7 +226,7 @@ class MessageReference:
         return None if value is None else str(value)
 
     def lookup(self, name: str) -> object:
-        """Return a header or a property as selectors see it, None if there is none.
+        """Return a header or property as seen by selectors; None if there is none.
 
         Source: JMS 3.8.1.1; openwire-encoding 18.
         """
@@ -274,4 +274,4 @@ _HEADERS: Final[dict[str, Callable[[MessageReference], object]]] = {
     "JMSActiveMQBrokerPath": _broker_path,
 }
 _FIELD_OR_PROPERTY: Final = frozenset({"JMSXUserID"})
-"""Headers that an application's property of the same name stands in for when unset."""
+"""Headers that default to the application's property of the same name."""

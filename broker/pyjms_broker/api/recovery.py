@@ -1,4 +1,4 @@
-"""What topics keep for consumers that come later, and who decides it. (activemq-broker 4.2)"""
+"""Interfaces for messages that topics keep for retroactive consumers. (activemq-broker 4.2)"""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ __all__ = ["MessageQuery", "SubscriptionRecovery", "SubscriptionRecoveryPolicy"]
 
 
 class SubscriptionRecovery(ABC):
-    """The messages that one topic keeps. All calls are made on the broker's loop; none may block.
+    """The messages kept by a topic. All methods run on the broker's event loop and must not block.
 
-    A message that is kept must be retained (`MessageReference.increment_reference_count`), so that
-    it counts as used memory, and released when it is dropped.
+    A kept message must be retained (`MessageReference.increment_reference_count`), so that it
+    counts as used memory, and released when it is dropped.
     Source: ActiveMQ SubscriptionRecoveryPolicy.
     """
 
     @abstractmethod
     def add(self, reference: MessageReference) -> bool:
-        """Keep a message that the topic is about to publish, or not.
+        """Decide whether to keep a message that the topic is about to publish.
 
-        Return whether the topic may publish it; False drops the message for everybody.
+        Return whether the topic may publish it; False drops the message for all consumers.
         """
 
     @abstractmethod
     def messages(self, requested: Destination) -> Iterable[MessageReference]:
         """Return the messages for a new consumer of `requested`, oldest first.
 
-        `requested` is the destination of the consumer, which may be a pattern or a composite.
-        Those that its selector does not match, or that have expired, are left out by the caller.
+        `requested` is the consumer's destination, which may be a pattern or a composite. The caller
+        skips messages that have expired or that the selector does not match.
         """
 
     @abstractmethod
     def evict(self) -> bool:
-        """Drop the oldest kept message, because memory is short; False if there is none."""
+        """Drop the oldest kept message because memory is short; return False if there is none."""
 
     @abstractmethod
     def close(self) -> None:
-        """Drop everything: the topic is removed."""
+        """Drop all messages, because the topic is removed."""
 
 
 class SubscriptionRecoveryPolicy(Protocol):
-    """The settings of recovery policies; one object serves all topics of a policy entry."""
+    """A recovery policy; an instance serves all topics of a policy entry."""
 
     def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
-        """Return what a new topic keeps; None: nothing."""
+        """Return the recovery for a new topic; None if it keeps nothing."""
 
 
 class MessageQuery(Protocol):
-    """Messages that represent the current state of an application, for a query-based policy.
+    """Returns messages with the current state of an application, for a query-based policy.
 
     Source: ActiveMQ MessageQuery.
     """
@@ -64,8 +64,8 @@ class MessageQuery(Protocol):
     def execute(self, destination: Destination) -> Iterable[ActiveMQMessage]:
         """Return the messages for a new consumer of `destination`, oldest first; must not block.
 
-        The broker gives them ids. A message without a destination gets the topic's.
+        The broker assigns their ids. A message without a destination gets the topic's.
         """
 
     def validate_update(self, message: ActiveMQMessage) -> bool:
-        """Whether the topic may publish a message; False drops it for everybody."""
+        """Whether the topic may publish a message; False drops it for all consumers."""

@@ -1,4 +1,4 @@
-"""A consumer in the broker, as filters, connectors and destinations see it."""
+"""The interface of a consumer for filters, connectors and destinations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Subscription"]
 
 
 class Subscription(ABC):
-    """One consumer, or a durable subscription without one. Hashes by identity.
+    """A consumer, or a durable subscription without a consumer. Hashes by identity.
 
     Source: ActiveMQ Subscription.
     """
@@ -28,10 +28,10 @@ class Subscription(ABC):
     info: ConsumerInfo
     consumer_id: ConsumerId | None
     requested: Destination
-    """What the consumer subscribed to: a name, a pattern or a composite."""
+    """The destination in the request: a name, a pattern or a composite."""
     prefetch_size: int
     destinations: list[BrokerDestination]
-    """What it is attached to."""
+    """The destinations that it is attached to."""
     saved: Completion
     """Done when the stores have recorded the subscription, or its removal."""
     enqueue_count: int
@@ -41,33 +41,33 @@ class Subscription(ABC):
     """`_clock.now()` of the last acknowledgement of any kind, or of the creation.
     Kept only where a policy has a slow consumer strategy."""
     discarded_count: int
-    """How many messages were evicted because too many waited (topics only)."""
+    """Number of messages evicted because too many were pending (topics only)."""
 
     @abstractmethod
     def reset_statistics(self) -> None:
-        """Set the counters to zero; messages in flight stay counted as dispatched."""
+        """Set the counters to zero; messages in flight still count as dispatched."""
 
     @property
     @abstractmethod
     def is_browser(self) -> bool:
-        """Whether it gets copies and removes nothing."""
+        """Whether it gets copies without removing messages."""
 
     @property
     @abstractmethod
     def is_slow(self) -> bool:
-        """Whether messages wait because this consumer is slower than they arrive.
+        """Whether messages wait because this consumer cannot keep up.
         (activemq-broker T7, T12)
         """
 
     @property
     @abstractmethod
     def in_flight(self) -> int:
-        """How many messages are dispatched and not acknowledged."""
+        """Number of messages dispatched and not acknowledged."""
 
     @property
     @abstractmethod
     def pending_count(self) -> int:
-        """How many messages wait in the subscription for room in the prefetch window."""
+        """Number of messages in the subscription that wait for the prefetch window."""
 
     @abstractmethod
     def matches(self, reference: MessageReference) -> bool:
@@ -75,31 +75,31 @@ class Subscription(ABC):
 
     @abstractmethod
     def is_full(self) -> bool:
-        """Whether the prefetch window has no room. (activemq-broker Q13)"""
+        """Whether the prefetch window is full. (activemq-broker Q13)"""
 
     @abstractmethod
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         """Apply an acknowledgement. (activemq-broker 7.1)
 
         Raises:
-            JMSException: it does not match what was dispatched.
+            JMSException: it does not match the dispatched messages.
         """
 
     @abstractmethod
     def pull(self, pull: MessagePull) -> None:
-        """Let one message go to a consumer without prefetch. (activemq-broker Q14)"""
+        """Dispatch one message to a consumer without prefetch. (activemq-broker Q14)"""
 
     @abstractmethod
     def set_prefetch(self, prefetch_size: int) -> None:
-        """Change the prefetch window at once. (activemq-broker Q15)"""
+        """Change the size of the prefetch window at once. (activemq-broker Q15)"""
 
     @abstractmethod
     def window_freed(self) -> None:
-        """Dispatch waiting messages: the window may have room again."""
+        """Dispatch pending messages, because the window may have free space."""
 
     @abstractmethod
     def destination_removed(self, destination: BrokerDestination) -> None:
-        """Detach from a destination that was removed."""
+        """Detach from a removed destination."""
 
     @abstractmethod
     def close(self) -> None:

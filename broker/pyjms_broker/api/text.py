@@ -1,4 +1,4 @@
-"""Names from clients that are written to files and databases."""
+"""Check and escape names from clients that are written to files and databases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["can_be_written", "writable"]
 
 
 def can_be_written(text: str) -> bool:
-    """Whether a text can be encoded as UTF-8: Java strings may have half of a surrogate pair."""
+    """Whether a text can be encoded as UTF-8; Java strings may contain unpaired surrogates."""
     if text.isascii():
         return True
     try:
@@ -17,5 +17,5 @@ def can_be_written(text: str) -> bool:
 
 
 def writable(text: str) -> str:
-    """Return the text with backslash escapes for what UTF-8 cannot encode."""
+    """Return the text with backslash escapes for characters that UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

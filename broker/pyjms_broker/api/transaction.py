@@ -1,7 +1,7 @@
-"""The interface of transactions: work registers with them and is called at their end.
+"""The interface of transactions, which call registered work when they end.
 
-Sends and acknowledgements register a `Synchronization`. Work that has to finish before the
-transaction can end, such as a send that waits for memory, registers as `PendingWork`.
+Sends and acknowledgements register a `Synchronization`. Work that must finish before the
+transaction can end, such as a send waiting for memory, registers as `PendingWork`.
 `pyjms_broker.transaction` implements them.
 (ActiveMQ Transaction, Synchronization; activemq-broker X1 to X5)
 """
@@ -19,36 +19,36 @@ __all__ = ["PendingWork", "Synchronization", "Transaction", "TransactionState"]
 
 
 class Synchronization:
-    """One piece of work in a transaction; override methods as needed. No call may wait."""
+    """A unit of work in a transaction; override methods as needed. No method may wait."""
 
     def before_commit(self) -> None:
-        """Check, before anything is stored; an error turns the commit into a rollback.
+        """Check the work before anything is stored; an error turns the commit into a rollback.
 
-        Synchronizations that this registers in the same transaction are called as well.
+        Synchronizations registered by this method in the same transaction are also called.
         """
 
     def committing(self, stored: Completion) -> None:
-        """Note that the store has numbered the work, and will have it when `stored` is done.
+        """Record that the store has numbered the work and has stored it when `stored` is done.
 
-        Not called where the store has it at once.
+        Not called if the store has it at once.
         """
 
     def after_commit(self) -> None:
-        """Make the work visible: the store has it."""
+        """Make the work visible after it was stored."""
 
     def after_rollback(self) -> None:
         """Undo the work."""
 
 
 class PendingWork(Protocol):
-    """Work of a transaction that must be finished before the transaction can end."""
+    """Work of a transaction that must finish before the transaction can end."""
 
     def transaction_rolled_back(self) -> None:
-        """Stop waiting: the transaction was rolled back."""
+        """Stop waiting, because the transaction was rolled back."""
 
 
 class TransactionState(Enum):
-    """The states of a transaction; `pyjms_broker.transaction.base` has the table of transitions."""
+    """The states of a transaction; `pyjms_broker.transaction.base` has the transitions."""
 
     IN_USE = "in use"
     PREPARE_WAITS = "waiting for space, to be prepared"
@@ -60,14 +60,14 @@ class TransactionState(Enum):
 
 
 class Transaction(ABC):
-    """An open transaction, local or XA. Belongs to the broker's loop; no call waits."""
+    """An open transaction, local or XA. Use only on the broker's event loop; no method waits."""
 
     xid: TransactionId
     state: TransactionState
     began: float
-    """`_clock.now()` of its beginning."""
+    """`_clock.now()` at its beginning."""
     producer: ProducerInfo | None
-    """The producer that sent last in it, set by the transaction filter."""
+    """The producer of its latest message, set by the transaction filter."""
 
     @property
     def is_prepared(self) -> bool:
@@ -76,53 +76,54 @@ class Transaction(ABC):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether its end was requested and waits for pending work."""
+        """Whether its requested end waits for pending work."""
         return self.state in {TransactionState.PREPARE_WAITS, TransactionState.COMMIT_WAITS}
 
     @property
     def is_ending(self) -> bool:
-        """Whether the store prepares or commits it now: the store's result decides."""
+        """Whether the store is preparing or committing it, and will decide the outcome."""
         return self.state in {TransactionState.PREPARING, TransactionState.COMMITTING}
 
     # work
     @abstractmethod
     def add(self, synchronization: Synchronization) -> None:
-        """Call `synchronization` at the end of this transaction, in the order of registration."""
+        """Call `synchronization` when the transaction ends, in the order of registration."""
 
     @abstractmethod
     def set_rollback_only(self, cause: BaseException) -> None:
-        """Make the commit fail, naming `cause`. (activemq-broker C5)"""
+        """Make the commit fail with `cause` in its error. (activemq-broker C5)"""
 
     @abstractmethod
     def add_pending(self, work: PendingWork) -> None:
-        """Delay the end until `work` was reported by `pending_finished` or `pending_failed`."""
+        """Delay the end until `pending_finished` or `pending_failed` is called for `work`."""
 
     @abstractmethod
     def pending_finished(self, work: PendingWork) -> None:
-        """Report that `work` is now part of the transaction; an end that waited for it goes on."""
+        """Report that `work` is now part of the transaction; an end waiting for it continues."""
 
     @abstractmethod
     def pending_failed(self, work: PendingWork, cause: BaseException) -> None:
-        """Report that `work` has failed: an end that waits for it fails with `cause`.
+        """Report that `work` has failed; an end waiting for it fails with `cause`.
 
-        Before its end was requested, the transaction goes on without: the sender gets the error.
+        If the end was not requested yet, the transaction continues without the work, and the sender
+        gets the error.
         """
 
     # the end
     @abstractmethod
     def prepare(self) -> int | Completion:
-        """Do phase one; return XA_OK (0), or XA_RDONLY (3) where nothing was done.
+        """Perform phase one; return XA_OK (0), or XA_RDONLY (3) if there was no work.
 
-        A Completion that ends without an error is an XA_OK that comes later.
+        A Completion without an error means XA_OK.
 
         Raises (or completes with):
-            JMSException: this kind of transaction has no phases.
+            JMSException: this kind of transaction has no prepare phase.
             TransactionRolledBackException, XAException: it was rolled back instead.
         """
 
     @abstractmethod
     def commit(self, one_phase: bool) -> Completion:
-        """Make the work durable and visible. While that is in progress, return the same result.
+        """Make the work durable and visible. While this is in progress, return the same result.
 
         Raises (or completes with):
             TransactionRolledBackException, XAException: it was rolled back instead.
@@ -130,9 +131,9 @@ class Transaction(ABC):
 
     @abstractmethod
     def rollback(self, cause: BaseException | None = None) -> Completion:
-        """Undo the work, in the order it was done; the Completion is done when the store knows.
+        """Undo the work in the order it was done; done when the store has recorded it.
 
-        A commit that waits for space fails with an error that names `cause`.
+        A commit waiting for space fails with `cause` in its error.
 
         Raises:
             JMSException: the store is preparing or committing it.
@@ -140,4 +141,4 @@ class Transaction(ABC):
 
     @abstractmethod
     def busy_error(self, step: str) -> Exception:
-        """Return the error that refuses `step` because of the state."""
+        """Return the error for refusing `step` in the current state."""

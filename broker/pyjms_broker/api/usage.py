@@ -1,7 +1,7 @@
-"""Memory accounting: the bytes used, their limit, and the sends that wait for room.
+"""Memory accounting: the bytes used, their limit, and the sends that wait for space.
 
-Usages form a tree, broker -> destination. A usage is full when it or any ancestor has reached its
-limit. The last message may exceed a limit; the next one waits. (activemq-broker M1, M2)
+Usages form a tree, broker -> destination. A usage is full when it or an ancestor has reached its
+limit. A message may exceed the limit; the next one waits. (activemq-broker M1, M2)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["MemoryUsage"]
 
 
 class MemoryUsage:
-    """An amount of bytes with a limit (0: none) below a parent. Source: ActiveMQ MemoryUsage."""
+    """A number of bytes with a limit (0: none) and a parent. Source: ActiveMQ MemoryUsage."""
 
     __slots__ = ("limit", "name", "parent", "used", "waiters", "waiting_descendants")
 
@@ -23,13 +23,13 @@ class MemoryUsage:
         self.parent = parent
         self.used: int = 0
         self.waiters: deque[Callable[[], None]] = deque()
-        """Callbacks that wait for room, oldest first; see `wait`."""
+        """Callbacks that wait for space, oldest first; see `wait`."""
         self.waiting_descendants: dict[MemoryUsage, None] = {}
-        """Kept by the root only: the usages of the tree that have waiters."""
+        """Root only: the usages of the tree that have waiters."""
 
     @property
     def is_full(self) -> bool:
-        """Whether this usage or one above it has reached its limit."""
+        """Whether this usage or an ancestor has reached its limit."""
         usage: MemoryUsage | None = self
         while usage is not None:
             if usage.limit and usage.used >= usage.limit:
@@ -38,7 +38,7 @@ class MemoryUsage:
         return False
 
     def is_above(self, percent: int) -> bool:
-        """Whether this usage, or one above it, has reached `percent` of its limit."""
+        """Whether this usage or an ancestor has reached `percent` of its limit."""
         usage: MemoryUsage | None = self
         while usage is not None:
             if usage.limit and usage.used * 100 >= usage.limit * percent:
@@ -53,23 +53,23 @@ class MemoryUsage:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether a sender waits for room here."""
+        """Whether a sender waits for space in this usage."""
         return bool(self.waiters)
 
     def change_limit(self, limit: int) -> None:
-        """Set the limit in bytes, 0: none, and admit the waiters that have room by it."""
+        """Set the limit in bytes (0: none), and admit waiters that now have space."""
         self.limit = limit
         self._root().admit_waiters()
 
     def increase(self, size: int) -> None:
-        """Add `size` bytes, here and in every ancestor."""
+        """Add `size` bytes to this usage and its ancestors."""
         usage: MemoryUsage | None = self
         while usage is not None:
             usage.used += size
             usage = usage.parent
 
     def decrease(self, size: int) -> None:
-        """Subtract `size` bytes, here and in every ancestor, and admit waiters in their order."""
+        """Subtract `size` bytes from this usage and its ancestors, and admit waiters in order."""
         usage: MemoryUsage = self
         usage.used -= size
         while usage.parent is not None:
@@ -79,7 +79,7 @@ class MemoryUsage:
             usage.admit_waiters()
 
     def wait(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` once there is room; return a function that withdraws the request."""
+        """Call `callback` when there is space; return a function that cancels the request."""
         self.waiters.append(callback)
         self._root().waiting_descendants[self] = None
 
@@ -90,7 +90,7 @@ class MemoryUsage:
         return withdraw
 
     def close(self) -> None:
-        """Detach from the parent: it no longer counts these bytes, and the waiters are admitted."""
+        """Detach from the parent, which no longer counts these bytes; admit the waiters."""
         parent = self.parent
         if parent is None:
             return
@@ -108,7 +108,7 @@ class MemoryUsage:
         return usage
 
     def admit_waiters(self) -> None:
-        """Call the waiters of each usage below this root that has room again."""
+        """Call the waiters of each usage below this root that has space again."""
         for usage in tuple(self.waiting_descendants):
             waiters = usage.waiters
             while waiters and not usage.is_full:

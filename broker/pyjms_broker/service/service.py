@@ -1,8 +1,7 @@
 """BrokerService: one broker, embedded or as a server.
 
 Create it, add connectors, and start it with `async with`. Use it only on the event loop that
-started it. Attributes are ActiveMQ's with ActiveMQ's defaults, in snake_case. (activemq-broker 1.1
-to 1.3)
+started it. Attributes have ActiveMQ's names in snake_case. (activemq-broker 1.1 to 1.3)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The broker's settings: broker.yaml, its profiles, the environment. (decisions D10)"""
+"""The broker's settings: broker.yaml, its profiles and environment variables. (decisions D10)"""
 
 from __future__ import annotations
 

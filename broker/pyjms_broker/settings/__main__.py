@@ -1,4 +1,4 @@
-"""Writes the generated files of a checkout; `make docs` runs it in the root directory."""
+"""Write the generated files of a checkout; `make docs` runs it in the root directory."""
 
 from __future__ import annotations
 

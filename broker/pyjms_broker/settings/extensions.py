@@ -1,8 +1,8 @@
-"""Base classes for the settings of plug-ins, stores and policies that other distributions bring.
+"""Base classes for the settings of plug-ins, stores and policies in other distributions.
 
-Such a class is the target of an entry point (`broker.plugins`, `broker.stores`,
-`broker.recovery_policies`), whose name is the `type` in broker.yaml. Its fields are the settings:
-they are validated as all others are, an unknown key is an error with file and line.
+A subclass is the target of an entry point (`broker.plugins`, `broker.stores`,
+`broker.recovery_policies`), whose name is the `type` in broker.yaml. Its fields are the settings,
+which are validated like all others: an unknown key is an error with file and line.
 docs/extending.md has a recipe for each.
 """
 
@@ -30,23 +30,23 @@ class PluginSettings(Section):
 
     @abstractmethod
     def install_plugin(self, broker: Broker) -> Broker:
-        """Return the new outer end of the filter chain, usually a BrokerFilter around `broker`.
+        """Return the new outermost broker of the chain, usually a BrokerFilter around `broker`.
 
-        Called at each start of the broker, on its event loop; must not block.
+        Called each time the broker starts, on its event loop; must not block.
         """
 
     async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Have these settings take effect in a running broker (plug-in `runtime_configuration`).
+        """Apply these settings to a running broker (plug-in `runtime_configuration`).
 
         Args:
-            installed: what `install_plugin` has returned for the earlier settings.
+            installed: the filter that `install_plugin` returned for the previous settings.
 
         Returns:
-            What takes its place in the filter chain, usually `installed` itself; None (default):
+            The filter that replaces it in the chain, usually `installed` itself; None (default):
             the settings take effect at the next start.
 
         Raises:
-            ConfigurationException: they cannot; the earlier ones stay in effect.
+            ConfigurationException: they cannot be applied; the previous settings stay in effect.
         """
         return None
 
@@ -56,7 +56,7 @@ class RecoveryPolicySettings(Section):
 
     @abstractmethod
     def build(self) -> SubscriptionRecoveryPolicy:
-        """Create the policy; called once for each policy entry that has it."""
+        """Create the policy; called once per policy entry that uses it."""
 
 
 class StoreSettings(Section):
@@ -70,15 +70,15 @@ class StoreSettings(Section):
 
     @property
     def directory_name(self) -> str | None:
-        """Name of the store's directory in the broker's; None (default): it has no files."""
+        """Name of the store's directory in the broker's; None (default): the store has no files."""
         return None
 
     @abstractmethod
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Create the store, closed; called at each start of the broker.
+        """Create the closed store; called each time the broker starts.
 
         Args:
-            directory: the store's directory; without a `directory_name` the broker's own one.
+            directory: the store's directory; the broker's if there is no `directory_name`.
             broker_name: distinguishes brokers that share a store.
 
         Raises:

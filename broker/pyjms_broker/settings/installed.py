@@ -1,12 +1,12 @@
 """The settings model with the plug-ins, stores and policies that a document uses.
 
-BrokerSettings knows the built-in ones only. For a document that uses others, a subclass is
-created whose `plugins`, `persistence` and `policies` accept the types that are used: so their
-settings get the same checks, with file and line, as the built-in ones.
+BrokerSettings contains only the built-in ones. For a document that uses others, a subclass is
+created whose `plugins`, `persistence` and `policies` accept these types, so that their settings are
+checked like the built-in ones, with file and line.
 
-`plugins` may be a list, `- type: NAME` with the settings or only `- NAME`, or a mapping of names
-to settings, like the elements of ActiveMQ's `<plugins>`. Keys of a mapping can be overridden by a
-profile or an environment variable, and a list can contain the same plug-in twice.
+`plugins` is either a list (`- type: NAME` with settings, or only `- NAME`) or a mapping of names to
+settings, like the elements of ActiveMQ's `<plugins>`. Profiles and environment variables can
+override the keys of a mapping; a list can contain the same plug-in twice.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _EXPECTED: Final = {
 
 
 def with_plugin_list(document: Document) -> Document:
-    """Return a document whose plug-ins are a list of mappings, whichever form it is written in."""
+    """Return the document with its plug-ins as a list of mappings."""
     written = document.values.get("plugins")
     listed: list[object] = []
     moved: dict[_Path, _Path] = {}
@@ -104,7 +104,7 @@ def model_for(document: Document, problems: Problems) -> type[BrokerSettings]:
 
 
 def _plugin_types(document: Document, problems: Problems) -> dict[str, _Path]:
-    """Return the names of the plug-ins that a document uses, and the path of each."""
+    """Return the names of the plug-ins in a document, with the path of each."""
     plugins = document.values.get("plugins")
     found: dict[str, _Path] = {}
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
@@ -123,7 +123,7 @@ def _plugin_types(document: Document, problems: Problems) -> dict[str, _Path]:
 
 
 def _policy_model(document: Document, problems: Problems) -> type[PolicySettings]:
-    """Return the model of policies, with the installed recovery policies that they use."""
+    """Return the model of policies, including the installed recovery policies in use."""
     known = entry_points.installed(entry_points.RECOVERY_POLICIES)
     used: dict[str, _Path] = {}
     policies = document.values.get("policies")
@@ -161,7 +161,7 @@ def _check_query(document: Document, name: object, path: _Path, problems: Proble
 def _load_all(
     document: Document, used: Mapping[str, _Path], group: str, problems: Problems
 ) -> list[type[BaseModel]]:
-    """Return the models of the types that are used, without those that cannot be loaded."""
+    """Return the models of the types in use; add those that cannot be loaded to `problems`."""
     models = []
     for name, path in used.items():
         try:
@@ -193,7 +193,7 @@ def _load(document: Document, name: str, path: _Path, group: str) -> type[BaseMo
 
 
 def _known(group: str) -> list[str]:
-    """Return the names of a group, built-in plug-ins first."""
+    """Return the names of a group, built-in ones first."""
     built_in = BUILT_IN_PLUGINS if group == entry_points.PLUGINS else {}
     return [*built_in, *entry_points.installed(group)]
 

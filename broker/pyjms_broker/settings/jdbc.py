@@ -1,8 +1,8 @@
-"""Databases as stores in broker.yaml, with or without a journal in front.
+"""Database stores in broker.yaml, with or without a journal.
 
 (activemq-persistence J1, J9)
 
-What each key means is declared in the tables of the stores (`pyjms_broker.attribute`).
+The descriptions of the keys are in the attribute tables of the stores (`pyjms_broker.attribute`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StatementsSection(Section, Statements):
 
 class _JDBCSettings(Section, JDBCSettings):
     directory: Path | None = None
-    """Directory of SQLite's file and the journal; null: data_directory/broker_name/jdbc."""
+    """Directory of the SQLite file and the journal; null: data_directory/broker_name/jdbc."""
     statements: StatementsSection = StatementsSection()
     """The names of the tables."""
 
@@ -67,7 +67,7 @@ class JDBCPersistenceSettings(_JDBCSettings):
 
 
 class JournaledJDBCPersistenceSettings(_JDBCSettings, JournalSettingsJDBC):
-    """A database with a journal in front."""
+    """A database with a journal."""
 
     type: Literal["journaled_jdbc"]
 

@@ -2,7 +2,7 @@
 
 (activemq-persistence K0, K25)
 
-What each key means is declared in the tables of the stores (`pyjms_broker.attribute`).
+The descriptions of the keys are in the attribute tables of the stores (`pyjms_broker.attribute`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class KahaDBPersistenceSettings(_KahaDBSection):
         return "KahaDB"
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Create the store, closed."""
+        """Create the closed store."""
         from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter  # noqa: PLC0415 - heavy
 
         return KahaDBPersistenceAdapter(directory, self.build())
@@ -121,7 +121,7 @@ class MultiKahaDBPersistenceSettings(Section):
         return "mKahaDB"
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Create the stores, closed."""
+        """Create the closed stores."""
         from pyjms_broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter  # noqa: PLC0415
 
         filters = [

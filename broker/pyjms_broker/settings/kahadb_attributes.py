@@ -1,4 +1,4 @@
-"""ActiveMQ's attributes of `<kahaDB>` that have another name here, or no effect.
+"""Attributes of ActiveMQ's `<kahaDB>` that have a different name or no effect in this broker.
 
 (activemq-persistence K0)
 """
@@ -17,7 +17,7 @@ logger = get_logger(__name__)
 
 WITHOUT_EFFECT: Final = frozenset(
     {
-        # ActiveMQ's index manages its own pages; this one is a SQLite file
+        # ActiveMQ's index manages its own pages; this index is a SQLite file
         "index_cache_size",
         "index_write_batch_size",
         "enable_index_write_async",
@@ -26,7 +26,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "enable_index_page_caching",
         "use_index_lfru_eviction",
         "index_lfu_eviction_factor",
-        # ActiveMQ's audit keeps a window of ids; this one keeps one number for each producer
+        # ActiveMQ's audit keeps a window of ids; this audit keeps one number per producer
         "failover_producers_audit_depth",
         # subscription statistics are always counted
         "enable_subscription_statistics",
@@ -34,7 +34,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "stop_on_error",
     }
 )
-"""Accepted and ignored; a log line names them."""
+"""Attributes that are accepted, ignored and logged."""
 
 RENAMED: Final = {
     "journal_max_file_length": "journal.max_file_length",
@@ -64,18 +64,18 @@ _WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]
 def replacement_for(name: str) -> str | None:
     """Return the key that replaces an attribute of ActiveMQ; None if there is none.
 
-    The name may be in camel case, as in ActiveMQ's XML.
+    The name may be in camel case as in ActiveMQ's XML.
     """
     return RENAMED.get(snake_case(name))
 
 
 def snake_case(name: str) -> str:
-    """Return ActiveMQ's name of an attribute as configuration files here write it."""
+    """Return ActiveMQ's attribute name in snake case, as in broker.yaml."""
     return _WORD_BOUNDARY.sub("_", name).lower()
 
 
 def without_ignored(section: Mapping[str, object]) -> dict[str, object]:
-    """Return a section without the attributes that have no effect here, and log their names."""
+    """Return a section without the attributes that have no effect, and log their names."""
     ignored = sorted(WITHOUT_EFFECT & section.keys())
     if ignored:
         logger.info("persistence: these settings have no effect here: %s", ", ".join(ignored))

@@ -1,8 +1,8 @@
 """BrokerSettings: every key of broker.yaml, with ActiveMQ's names and defaults.
 
-Attributes come from the tables of `pyjms_broker.service.attributes`; what has a structure of its
-own is declared here. Values are read-only, and an unknown key is an error. Times are seconds once
-read, sizes bytes. (activemq-broker 1.2)
+Attributes come from the tables of `pyjms_broker.service.attributes`; sections and lists are
+declared here. Values are read-only, and an unknown key is an error. Parsed times are in seconds,
+sizes in bytes. (activemq-broker 1.2)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["BrokerSettings", "IOExceptionHandlerSettings", "SettingsSource", "Sy
 
 
 class _PluginsSchema:
-    """The JSON Schema of `plugins`: built-in plug-ins with their settings, others with any."""
+    """The JSON Schema of `plugins`: built-in plug-ins with their settings, others with any keys."""
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         known = {
@@ -55,7 +55,7 @@ class _PluginsSchema:
 
 
 InstalledPlugins: TypeAlias = Annotated[tuple[PluginSettings, ...], _PluginsSchema()]
-"""Plug-ins with their settings; `pyjms_broker.settings.installed` reads them from a file."""
+"""Plug-ins with their settings; `pyjms_broker.settings.installed` reads them from files."""
 
 
 class SystemUsageSettings(Section, SystemUsageAttributes):
@@ -67,17 +67,17 @@ class IOExceptionHandlerSettings(Section, IOExceptionHandler):
 
 
 class SettingsSource(NamedTuple):
-    """Where settings come from."""
+    """The file that settings were read from."""
 
     file: Path
     read: Callable[[], BrokerSettings]
-    """Reads them again, blocking; raises ConfigurationException."""
+    """Reloads the settings, blocking; raises ConfigurationException."""
 
 
 @dataclasses.dataclass
 class _Origin:
     source: SettingsSource | None = dataclasses.field(default=None, compare=False)
-    """Settings are equal wherever they come from."""
+    """The source of settings, which is ignored when settings are compared."""
 
 
 class BrokerSettings(Section, BrokerAttributes):
@@ -108,11 +108,11 @@ class BrokerSettings(Section, BrokerAttributes):
 
     @property
     def source(self) -> SettingsSource | None:
-        """What reads the settings again; None: they are not of a file."""
+        """The source for reloading the settings; None if they were not read from a file."""
         return self._origin.source
 
     def read_from(self, file: Path, read: Callable[[], BrokerSettings]) -> Self:
-        """Return these settings, which `read` has read from a file and can read again."""
+        """Return these settings with `read`, which reloads them from `file`."""
         self._origin.source = SettingsSource(file, read)
         return self
 
@@ -123,9 +123,9 @@ class BrokerSettings(Section, BrokerAttributes):
         return self
 
     def keywords(self) -> dict[str, Any]:
-        """Return the keyword arguments of BrokerService; connectors are not among them.
+        """Return the keyword arguments for BrokerService, without connectors.
 
-        What is not set is left out, so that BrokerService uses its own default.
+        Unset keys are omitted, so that BrokerService uses its own default.
         """
         persistence, virtual = self.persistence, self.virtual_destinations
         optional = {

@@ -1,4 +1,4 @@
-"""`persistence` of broker.yaml: which store. (activemq-persistence E1, E2)"""
+"""The type of store in broker.yaml (`persistence`). (activemq-persistence E1, E2)"""
 
 from __future__ import annotations
 
@@ -72,4 +72,4 @@ def _types(others: list[str]) -> list[str]:
 PersistenceSettings: TypeAlias = Annotated[
     Annotated[BuiltInStore, Field(discriminator="type")], BeforeValidator(_check_type)
 ]
-"""Any built-in store, distinguished by `type`."""
+"""Any built-in store, selected by `type`."""

@@ -1,7 +1,7 @@
-"""`policies` of broker.yaml: PolicyEntry with its strategies. (activemq-broker 2.1)
+"""Policies in broker.yaml (`policies`): PolicyEntry with its strategies. (activemq-broker 2.1)
 
-Most keys are the table `pyjms_broker.policy.entry.PolicyAttributes`; a test compares the others
-with `PolicyEntry`.
+Most keys come from the table `pyjms_broker.policy.entry.PolicyAttributes`; a test compares the
+others with `PolicyEntry`.
 """
 
 from __future__ import annotations

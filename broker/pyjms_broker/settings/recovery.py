@@ -1,4 +1,4 @@
-"""`subscription_recovery_policy` of a policy in broker.yaml. (activemq-broker 4.2)"""
+"""Recovery policies in broker.yaml (`subscription_recovery_policy`). (activemq-broker 4.2)"""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _QUERY_METHODS: Final = ("execute", "validate_update")
 
 
 def load_message_query(name: str) -> MessageQuery:
-    """Return an installed query; a class is created without arguments.
+    """Load an installed query; a class is instantiated without arguments.
 
     Raises:
-        ConfigurationException: it is not installed, or cannot be loaded.
+        ConfigurationException: the query is not installed, or cannot be loaded.
     """
     loaded = entry_points.load(entry_points.QUERIES, name)
     query: Any = loaded() if isinstance(loaded, type) else loaded

@@ -1,8 +1,8 @@
-"""The reference config/broker.yaml, generated from the settings models.
+"""Generate the reference config/broker.yaml from the settings models.
 
-Keys, defaults and comments come from the models. What they cannot know is declared here: the
-header, and examples of the keys whose default is null or an empty list. After a change of a model
-run `make docs`; a test compares the committed file with `broker_reference()`.
+Keys, defaults and comments come from the models. This module declares the rest: the header, and
+examples of keys whose default is null or an empty list. After changing a model, run `make docs`; a
+test compares the committed file with `broker_reference()`.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ _HEADER: Final = """\
 
 """
 _MAPPINGS: Final = ("persistence", "web")
-"""Keys whose value is one section and no list."""
+"""Keys whose value is a section, not a list."""
 _COMMENT_COLUMN: Final = 38
 _WIDTH: Final = 120
 _FIRST: Final = ("type", "uri", "directory", "destination", "temp_queue", "temp_topic")
-"""Keys that are before the others of a section."""
+"""Keys that come first in a section."""
 
 
 class _Example(NamedTuple):
-    """An example section: all keys of a model, with values that differ from the defaults."""
+    """An example section: all keys of a model, with given values instead of some defaults."""
 
     model: type[BaseModel]
     values: Mapping[str, object] = {}
     choices: str = ""
-    """The comment on `type`: the other values it may have."""
+    """The comment on `type`: its other possible values."""
 
 
 class _Text(NamedTuple):
-    """An example that is written as it is."""
+    """An example written verbatim."""
 
     lines: str
 
@@ -239,7 +239,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
 
 
 class _Line(NamedTuple):
-    """A line of the file, with its comment."""
+    """A line of the file with its comment."""
 
     text: str
     comment: str = ""
@@ -248,7 +248,7 @@ class _Line(NamedTuple):
         return self._replace(text=prefix + self.text)
 
     def rendered(self, mark: str = "") -> str:
-        """Return the line; its comment is above it if both do not fit into the width."""
+        """Return the line, preceded by its comment if both do not fit on one line."""
         if not self.comment:
             return f"{mark}{self.text}\n"
         line = f"{mark}{self.text:<{_COMMENT_COLUMN - 2 - len(mark)}}  # {self.comment}"

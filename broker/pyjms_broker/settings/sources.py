@@ -1,4 +1,4 @@
-"""Reads broker.yaml, its profiles, `${...}` placeholders and `PYJMS_BROKER__` variables."""
+"""Read broker.yaml, its profiles, `${...}` placeholders and `PYJMS_BROKER__` variables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pyjms_broker.settings.persistence import BUILT_IN_TYPES
 __all__ = ["ENVIRONMENT_PREFIX", "broker_schema", "load_broker_settings", "validated"]
 
 ENVIRONMENT_PREFIX: Final = "PYJMS_BROKER__"
-"""`PYJMS_BROKER__SYSTEM_USAGE__MEMORY_LIMIT` is `system_usage.memory_limit`."""
+"""`PYJMS_BROKER__SYSTEM_USAGE__MEMORY_LIMIT` sets `system_usage.memory_limit`."""
 
 
 def load_broker_settings(
@@ -37,18 +37,18 @@ def load_broker_settings(
     """Read the broker's settings; blocking, once at start.
 
     Args:
-        path: the file; None: the settings come from the environment alone.
-        profiles: add `broker-PROFILE.yaml` beside it for each; None: those of PYJMS_PROFILES,
-            which need not have a file.
+        path: the file; None: only the environment is used.
+        profiles: for each, `broker-PROFILE.yaml` next to the file is added; None: those of
+            PYJMS_PROFILES, whose files may be missing.
         environ: the environment; `os.environ` by default.
 
     Raises:
-        ConfigurationException: a file is missing or malformed, a key is unknown or has a
-            wrong value, a placeholder cannot be resolved; with file and line. All problems are
-            reported at once.
+        ConfigurationException: a file is missing or malformed, a key is unknown, a value is
+            invalid, or a placeholder cannot be resolved. All problems are reported at once, with
+            file and line.
     """
     environment = os.environ if environ is None else environ
-    profiles = None if profiles is None else tuple(profiles)  # it may be read again
+    profiles = None if profiles is None else tuple(profiles)  # a reload iterates over it again
     problems = Problems()
     document = Document()
     if path is not None:
@@ -69,12 +69,12 @@ def load_broker_settings(
 
 
 def validated(document: Document, problems: Problems | None = None) -> BrokerSettings:
-    """Return the settings of a document whose placeholders are replaced.
+    """Return the settings of a document with resolved placeholders.
 
-    `problems` are those of earlier stages.
+    `problems` has the problems of earlier stages.
 
     Raises:
-        ConfigurationException: all problems, with the origin of each value.
+        ConfigurationException: there are problems; the error has the origin of each value.
     """
     found = Problems() if problems is None else problems
     listed = with_plugin_list(document)
@@ -84,7 +84,7 @@ def validated(document: Document, problems: Problems | None = None) -> BrokerSet
 def broker_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of broker.yaml."""
     schema = BrokerSettings.model_json_schema()
-    # stores of other distributions have settings of their own
+    # stores of other distributions have other settings
     persistence = schema["properties"]["persistence"]
     others = {"type": {"not": {"enum": list(BUILT_IN_TYPES)}}}
     persistence["anyOf"].append({"type": "object", "properties": others, "required": ["type"]})

@@ -1,4 +1,4 @@
-"""Destinations in broker.yaml, and the base class of all its sections."""
+"""Destinations in broker.yaml, and the base class of its sections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Built = TypeVar("_Built")
 
 
 class Section(BaseModel):
-    """A group of settings; read-only, unknown keys are errors."""
+    """A read-only section of settings, in which unknown keys are errors."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, arbitrary_types_allowed=True
@@ -43,7 +43,7 @@ def _read_destination(value: object) -> Destination:
         return value
     text = str(value)
     try:
-        named_kind(text)  # refuses a misspelt prefix, which would make a queue of that name
+        named_kind(text)  # refuses a misspelt prefix, which would become part of a queue's name
         return parse_destination(text)
     except InvalidDestinationException as error:
         raise ValueError(str(error)) from None
@@ -59,16 +59,16 @@ DestinationName: TypeAlias = Annotated[
 
 
 def arguments_of(settings: type[Any], section: Section) -> dict[str, Any]:
-    """Return the values in `section` of the fields of the dataclass `settings`."""
+    """Return the fields of the dataclass `settings` with their values in `section`."""
     names = {field.name for field in fields(settings)}
     return {name: getattr(section, name) for name in names & set(type(section).model_fields)}
 
 
 def check_by(build: Callable[[], object]) -> None:
-    """Let the object that is built check its arguments, so that the error names the line.
+    """Check arguments by building the object, so that the error gets file and line.
 
     Raises:
-        ValueError: it refused them.
+        ValueError: an argument is invalid.
     """
     try:
         build()

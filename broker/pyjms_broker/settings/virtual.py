@@ -1,4 +1,4 @@
-"""`virtual_destinations` of broker.yaml. (activemq-broker V1 to V11)"""
+"""Virtual destinations in broker.yaml (`virtual_destinations`). (activemq-broker V1 to V11)"""
 
 from __future__ import annotations
 

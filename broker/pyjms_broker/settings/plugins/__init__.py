@@ -1,4 +1,4 @@
-"""ActiveMQ's broker plug-ins in broker.yaml: `plugins`, by `type`. (activemq-broker 1.1)"""
+"""ActiveMQ's broker plug-ins in broker.yaml (`plugins`). (activemq-broker 1.1)"""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = ["BUILT_IN_PLUGINS", "RedeliveryPolicySettings"]
 
 
 class _BuiltInPlugin(PluginSettings):
-    """The settings of a plug-in, from the table of its options."""
+    """The settings of a plug-in, from its table of options."""
 
     plugin: ClassVar[type[BrokerPlugin]]
     type: str
@@ -58,7 +58,7 @@ class _BuiltInPlugin(PluginSettings):
         return self.build().install_plugin(broker)
 
     async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Return a new filter in the place of the installed one."""
+        """Return a new filter that replaces the installed one."""
         return self.install_plugin(installed.next) if isinstance(installed, BrokerFilter) else None
 
     @model_validator(mode="after")
@@ -153,7 +153,7 @@ class DestinationsSettings(_BuiltInPlugin, DestinationsPlugin):
         return DestinationsPlugin(location=self.location or default).install_plugin(broker)
 
     async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Refuse: the list is read at the start."""
+        """Refuse: the list is only read at the start."""
         return None
 
 
@@ -169,7 +169,7 @@ class _DotFileSettings(_BuiltInPlugin, DotFilePlugin):
         return plugin(**options).install_plugin(broker)
 
     async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Refuse: what is drawn belongs to the filter."""
+        """Refuse: a new filter would not know the existing connections and destinations."""
         return None
 
 
@@ -191,7 +191,7 @@ class DestinationDotFileSettings(_DotFileSettings, DestinationDotFilePlugin):
 
 class _TraceSettings(_BuiltInPlugin):
     async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Refuse: the socket is opened at the start."""
+        """Refuse: the socket is only opened at the start."""
         return None
 
 
@@ -216,7 +216,7 @@ class VirtualSelectorCacheSettings(_BuiltInPlugin, VirtualSelectorCacheBrokerPlu
     type: Literal["virtual_selector_cache"] = "virtual_selector_cache"
 
     async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Refuse: what it remembers belongs to the filter."""
+        """Refuse: a new filter would lose the remembered selectors."""
         return None
 
 
@@ -259,4 +259,4 @@ BUILT_IN_PLUGINS: Final[dict[str, type[PluginSettings]]] = {
     "virtual_selector_cache": VirtualSelectorCacheSettings,
     "runtime_configuration": RuntimeConfigurationSettings,
 }
-"""The plug-ins that need no other distribution, by type."""
+"""The built-in plug-ins by type."""

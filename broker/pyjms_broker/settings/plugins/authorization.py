@@ -1,4 +1,4 @@
-"""The authorization plug-in in broker.yaml, under `plugins`. (activemq-edges SE4 to SE6)"""
+"""The authorization plug-in in broker.yaml (`plugins`). (activemq-edges SE4 to SE6)"""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class AuthorizationSettings(PluginSettings):
     """Rights on temporary destinations; null: everybody has all of them."""
 
     def install_plugin(self, broker: Broker) -> Broker:
-        """Return the filter that checks what clients do."""
+        """Return the filter that checks the rights of clients."""
         return AuthorizationBroker(broker, self._rights())
 
     async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Apply the rights to what clients do from now on."""
+        """Apply the new rights from now on."""
         if not isinstance(installed, AuthorizationBroker):
             return None
         installed.change_rights(self._rights())
@@ -69,7 +69,7 @@ class AuditSettings(PluginSettings):
     type: Literal["audit"] = "audit"
 
     def install_plugin(self, broker: Broker) -> Broker:
-        """Return the filter that logs."""
+        """Return the filter that writes the audit log."""
         return AuditBroker(broker)
 
 

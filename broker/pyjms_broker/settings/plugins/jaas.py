@@ -1,4 +1,4 @@
-"""Authentication by Java's `login.config` in broker.yaml, under `plugins`. (activemq-edges SE3)"""
+"""Authentication with Java's `login.config` in broker.yaml (`plugins`). (activemq-edges SE3)"""
 
 from __future__ import annotations
 

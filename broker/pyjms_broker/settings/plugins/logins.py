@@ -1,4 +1,4 @@
-"""What all plug-ins that authenticate clients have in broker.yaml."""
+"""The settings common to all authentication plug-ins in broker.yaml."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LoginSettings"]
 
 
 class LoginSettings(PluginSettings):
-    """The limit of failed logins; a subclass says who decides."""
+    """The limit of failed logins; subclasses create the authenticator."""
 
     maximum_failed_logins: int = Field(default=10, ge=0)
     """Failed logins of one address after which it is refused for a time; 0: no limit."""
@@ -26,14 +26,14 @@ class LoginSettings(PluginSettings):
 
     @abstractmethod
     def authenticator(self) -> Authenticator:
-        """Create what decides who clients are; called at each start of the broker."""
+        """Create the authenticator; called each time the broker starts."""
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter that authenticates clients."""
         return AuthenticationBroker(broker, self.authenticator(), self._limit())
 
     async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Have the users, read again from their files, decide about the next logins."""
+        """Reload the users from their files and apply them to the next logins."""
         if not isinstance(installed, AuthenticationBroker):
             return None
         await installed.change(self.authenticator(), self._limit())

@@ -1,4 +1,4 @@
-"""`runtime_configuration` in broker.yaml: changes of the file take effect without a restart.
+"""The plug-in `runtime_configuration` in broker.yaml: apply changes of the file without a restart.
 
 (activemq-broker 1.1)
 """
@@ -30,18 +30,18 @@ class RuntimeConfigurationSettings(PluginSettings):
     """Time between two checks of the file; 0: it is read again only on SIGHUP."""
 
     def install_plugin(self, broker: Broker) -> Broker:
-        """Refuse: there is no file.
+        """Refuse: a broker without a service has no configuration file.
 
         Raises:
-            ConfigurationException: always; a broker service calls `install_managed_plugin`.
+            ConfigurationException: always; BrokerService calls `install_managed_plugin` instead.
         """
         raise _no_file()
 
     def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
-        """Return the filter that looks at the file.
+        """Return the filter that checks the file for changes.
 
         Raises:
-            ConfigurationException: the broker was not configured by a file.
+            ConfigurationException: the broker was not configured from a file.
         """
         from pyjms_broker.service import BrokerService  # noqa: PLC0415 - it imports much
         from pyjms_broker.settings.model import BrokerSettings  # noqa: PLC0415 - it imports this
@@ -61,7 +61,7 @@ class RuntimeConfigurationSettings(PluginSettings):
         return RuntimeConfigurationBroker(broker, current, self.check_period)
 
     async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Look at the file at other intervals from now on."""
+        """Change the interval of the checks."""
         if not isinstance(installed, RuntimeConfigurationBroker):
             return None
         installed.check_every(self.check_period)

@@ -1,4 +1,4 @@
-"""The security plug-ins in broker.yaml, under `plugins`. (activemq-edges 6)"""
+"""The security plug-ins in broker.yaml (`plugins`). (activemq-edges 6)"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Changes of a running broker's configuration file: what is different, and how it is applied."""
+"""Detect changes of a running broker's configuration file, and apply them."""

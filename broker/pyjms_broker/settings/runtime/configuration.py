@@ -1,8 +1,8 @@
-"""Applies changes of the configuration file to a running broker.
+"""Apply changes of the configuration file to a running broker.
 
 Users and rights, the settings of plug-ins, policies, virtual destinations, new destinations,
-connectors, network connectors and the limits of `system_usage` take effect at once. Everything else
-is named with its key: it takes effect when the broker is started again. Source: ActiveMQ
+connectors, network connectors and the limits of `system_usage` take effect at once. Other changes
+are logged with their keys and take effect at the next start. Source: ActiveMQ
 runtimeConfigurationPlugin.
 """
 
@@ -46,26 +46,27 @@ _LISTED: Final[dict[str, Callable[..., Awaitable[tuple[Sequence[Any], list[str]]
     "connectors": change_connectors,
     "network_connectors": change_networks,
 }
-"""By key: ends and starts what a list names; returns what is in effect, and what failed."""
+"""By key: function that stops and starts the items of a list; returns the list in effect and the
+problems."""
 
 
 @dataclass
 class ConfigurationChanges:
-    """What an update has found."""
+    """The result of an update."""
 
     applied: list[str] = field(default_factory=list)
     """Keys whose new values are in effect."""
     pending: list[str] = field(default_factory=list)
-    """Keys whose new values are not, each with the reason."""
+    """Keys whose new values are not yet in effect, each with the reason."""
 
 
 class RuntimeConfiguration:
-    """The settings that are in effect in one broker, and how they change.
+    """The settings in effect in a broker; `update` applies changes.
 
     Args:
         service: the broker.
-        settings: what it was created by.
-        source: what reads them again.
+        settings: the settings that it was created from.
+        source: reloads the settings.
     """
 
     def __init__(
@@ -85,23 +86,23 @@ class RuntimeConfiguration:
             "destinations": self._add_destinations,
             "system_usage": self._change_system_usage,
         }
-        """What applies the changes of a key, and returns what it cannot apply."""
+        """By key: function that applies a change; returns the problems."""
 
     @property
     def origin(self) -> str:
-        """The file."""
+        """The configuration file."""
         return str(self._source.file)
 
     async def update(self, *, read_users: bool = False) -> ConfigurationChanges:
-        """Read the configuration again and apply what has changed; one update at a time.
+        """Reload the configuration and apply the changes; one update at a time.
 
-        The log has what was applied, and what was not. Cancelled, it may have applied a part.
+        Logs which changes were applied and which were not. If cancelled, some may be applied.
 
         Args:
-            read_users: whether files of users are read again though their names are the same.
+            read_users: whether to reload files of users even if their names are unchanged.
 
         Raises:
-            ConfigurationException: it is invalid; nothing is changed then.
+            ConfigurationException: the configuration is invalid; nothing was changed.
         """
         async with self._turn:
             try:
@@ -194,7 +195,7 @@ class RuntimeConfiguration:
             outside: list[BrokerFilter] = []
             each = self._service.broker
             while each is not installed:
-                assert isinstance(each, BrokerFilter), "the stop guard is outside every plug-in"
+                assert isinstance(each, BrokerFilter), "the stop guard is outside all plug-ins"
                 outside.append(each)
                 each = each.next
             for outer in reversed(outside):
@@ -245,7 +246,7 @@ class RuntimeConfiguration:
     def _add_destinations(
         self, _before: Sequence[Destination], after: Sequence[Destination]
     ) -> list[str]:
-        """Create new ones; those that are no longer listed stay, as after a restart."""
+        """Create new destinations; destinations no longer listed remain, as after a restart."""
         context = ConnectionContext()
         context.is_broker = True
         for destination in after:
@@ -270,7 +271,7 @@ def _policy_entry(
     before: Sequence[PolicySettings],
     earlier: dict[Destination | None, PolicyEntry],
 ) -> PolicyEntry:
-    """Return the entry in effect if it is the same; else a new one, with strategies that are."""
+    """Return the entry in effect if unchanged; otherwise a new one with unchanged strategies."""
     entry = settings.build()
     known = earlier.get(entry.target)
     old = next((each for each in before if each.build().target == entry.target), None)

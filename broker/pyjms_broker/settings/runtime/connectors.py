@@ -1,4 +1,4 @@
-"""Opens and closes the connectors of a running broker, as its changed configuration says."""
+"""Open and close connectors of a running broker when its configuration changes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ logger = get_logger(__name__)
 async def change_connectors(
     service: BrokerService, before: Sequence[ConnectorSettings], after: Sequence[ConnectorSettings]
 ) -> tuple[Sequence[ConnectorSettings], list[str]]:
-    """Close the connectors that are no longer listed, with their clients, then open new ones.
+    """Close connectors that are no longer listed, and their connections; then open new ones.
 
-    One whose settings differ is closed and opened. Returns the list that is in effect, which is
-    `before` unless all is done, and what could not be done.
+    A connector with changed settings is closed and reopened. Returns the list in effect, which is
+    `before` unless all changes succeeded, and the problems.
     """
     if any(made not in service.connectors for _, made in service.configured.connectors):
         return before, [

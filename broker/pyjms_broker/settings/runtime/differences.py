@@ -1,4 +1,4 @@
-"""Compares settings that were read at different times."""
+"""Compare settings read at different times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["changed_keys", "is_same"]
 
 
 def is_same(before: object, after: object) -> bool:
-    """Whether two settings are equal, though the models of plug-ins are made at each reading."""
+    """Whether two settings are equal, even if their plug-ins have different model classes."""
     return _plain(before) == _plain(after)
 
 

@@ -1,4 +1,4 @@
-"""The filter of the plug-in `runtime_configuration`: reads the file again, time after time."""
+"""The filter of the plug-in `runtime_configuration`, which reloads the file periodically."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = get_logger(__name__)
 
 
 class RuntimeConfigurationBroker(BrokerFilter):
-    """Applies changes of the file every `check_period` seconds; 0: never by itself.
+    """Applies changes of the file every `check_period` seconds; 0: only on request.
 
     Source: ActiveMQ RuntimeConfigurationBroker.
     """
@@ -42,7 +42,7 @@ class RuntimeConfigurationBroker(BrokerFilter):
         await super().stop()
 
     def check_every(self, period: float) -> None:
-        """Look at the file every `period` seconds from now on; 0: never."""
+        """Check the file every `period` seconds from now on; 0: never."""
         self._configuration.check_period = self._period = period
         self._start_watch()
 
@@ -58,7 +58,7 @@ class RuntimeConfigurationBroker(BrokerFilter):
                 await self._configuration.update()
                 reported = ""
             except ConfigurationException as error:
-                if str(error) != reported:  # once, and not at each look
+                if str(error) != reported:  # log it once, not at each check
                     logger.error("The changed configuration was not applied: %s", error)
                 reported = str(error)
             except Exception:

@@ -1,4 +1,4 @@
-"""Starts and ends the network connectors of a running broker, as its configuration says."""
+"""Start and stop network connectors of a running broker when its configuration changes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ async def change_networks(
     before: Sequence[NetworkConnectorSettings],
     after: Sequence[NetworkConnectorSettings],
 ) -> tuple[Sequence[NetworkConnectorSettings], list[str]]:
-    """End the network connectors that are no longer listed, then start new ones.
+    """Stop network connectors that are no longer listed, then start new ones.
 
-    One whose settings differ is ended and started. Returns those in effect, and what could not be
-    done. What a connector has not forwarded stays in the broker, for the next one.
+    A network connector with changed settings is restarted. Returns those in effect, and the
+    problems. Messages that were not forwarded remain in the broker for the next network connector.
     """
     kept = [old for old in before if any(is_same(old, new) for new in after)]
     for old in before:

@@ -1,1 +1,1 @@
-"""Where the broker listens, in broker.yaml: connectors and the web server."""
+"""Connectors and the web server in broker.yaml."""

@@ -1,4 +1,4 @@
-"""Connectors in broker.yaml (`connectors`), and their encryption (`tls`)."""
+"""Connectors in broker.yaml (`connectors`) and their encryption (`tls`)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ConnectorSettings(Section, ClusterAttributes):
         return self
 
     def cluster_attributes(self) -> ClusterAttributes:
-        """Return what its clients learn of other brokers."""
+        """Return the attributes that control what its clients learn about other brokers."""
         return ClusterAttributes(**arguments_of(ClusterAttributes, self))
 
     def transport_uri(self) -> TransportURI:

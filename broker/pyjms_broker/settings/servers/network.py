@@ -30,5 +30,5 @@ class NetworkConnectorSettings(Section, NetworkConnectorAttributes):
         return self
 
     def attributes(self) -> NetworkConnectorAttributes:
-        """Return everything but the URI."""
+        """Return the attributes other than the URI."""
         return NetworkConnectorAttributes(**arguments_of(NetworkConnectorAttributes, self))
