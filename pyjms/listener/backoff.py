@@ -1,6 +1,6 @@
-"""How long to wait before trying again: Spring's back-offs and their adapters for tenacity.
+"""Back-offs, the waits between attempts: Spring's classes, and their adapters for tenacity.
 
-Intervals are seconds; the texts show milliseconds, as Spring's log lines do.
+Intervals are seconds; `str` shows milliseconds, as Spring's log lines do.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ DEFAULT_MAX_INTERVAL = 30.0
 
 
 class BackOffExecution(Protocol):
-    """One run through a back-off. Its `str` is part of Spring's log lines."""
+    """The progress of one series of attempts. Its `str` is part of Spring's log lines."""
 
     def next_back_off(self) -> float | None:
         """Count one more attempt and return the seconds to wait before it; None: give up."""
 
 
 class BackOff(Protocol):
-    """A rule for waits; each outage starts a new execution. Spring: BackOff."""
+    """A rule for the waits between attempts; each outage starts an execution. Spring: BackOff."""
 
     def start(self) -> BackOffExecution:
-        """Begin counting."""
+        """Return a new execution, which has counted no attempt yet."""
 
 
 class FixedBackOff:
     """The same `interval` (seconds) before each of `max_attempts` (None: unlimited).
 
     Up to `jitter` seconds are added to each wait at random, so that not all clients of a broker
-    connect at the same moment when it is back. None: no jitter, except that a JmsApplication adds a
-    fifth of the interval to waits without a limit; 0: never any.
+    reconnect at the same moment when it is back. None: no jitter, except that a JmsApplication adds
+    a fifth of the interval when the attempts are unlimited; 0: never any jitter.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class FixedBackOff:
         self.jitter = jitter
 
     def start(self) -> BackOffExecution:
-        """Begin counting."""
+        """Return a new execution, which has counted no attempt yet."""
         return _FixedBackOffExecution(self)
 
     def __repr__(self) -> str:
@@ -95,8 +95,8 @@ class _FixedBackOffExecution:
 class ExponentialBackOff:
     """Waits that grow by `multiplier` from `initial_interval` to `max_interval` (seconds).
 
-    It ends when the waits sum up to `max_elapsed_time`, or after `max_attempts`
-    (None: never). Up to `jitter` seconds are added to each wait at random. Spring:
+    It ends when the waits add up to `max_elapsed_time` seconds, or after `max_attempts`
+    attempts (None: never). Up to `jitter` seconds are added to each wait at random. Spring:
     ExponentialBackOff, same defaults.
     """
 
@@ -114,9 +114,7 @@ class ExponentialBackOff:
         check_seconds("initial_interval", initial_interval)
         check_seconds("max_interval", max_interval)
         if multiplier < 1:
-            raise ValueError(
-                f"Invalid multiplier {multiplier}: a multiplier under 1 would shorten the waits"
-            )
+            raise ValueError(f"Invalid multiplier {multiplier}: it must be 1 or more")
         self.initial_interval = initial_interval
         self.multiplier = multiplier
         self.max_interval = max_interval
@@ -125,7 +123,7 @@ class ExponentialBackOff:
         self.jitter = jitter
 
     def start(self) -> BackOffExecution:
-        """Begin counting."""
+        """Return a new execution, which has counted no attempt yet."""
         return _ExponentialBackOffExecution(self)
 
 
@@ -159,7 +157,7 @@ class _ExponentialBackOffExecution:
 
 
 class wait_back_off:  # noqa: N801 - tenacity spells its strategies in lower case
-    """tenacity's `wait` for one execution; `stop_after_back_off(wait)` goes with it."""
+    """tenacity's `wait` for one execution; use it together with `stop_after_back_off(wait)`."""
 
     def __init__(self, execution: BackOffExecution) -> None:
         self.execution = execution
@@ -172,7 +170,7 @@ class wait_back_off:  # noqa: N801 - tenacity spells its strategies in lower cas
 
 
 class stop_after_back_off:  # noqa: N801 - tenacity spells its strategies in lower case
-    """tenacity's `stop`: the back-off has no further attempt. tenacity asks `wait` before."""
+    """tenacity's `stop`: stops when the back-off is exhausted. tenacity calls `wait` first."""
 
     def __init__(self, wait: wait_back_off) -> None:
         self._wait = wait

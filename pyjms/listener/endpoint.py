@@ -1,6 +1,6 @@
-"""Listener endpoints: what a listener consumes and which handler it calls, without a container.
+"""Listener endpoints: descriptions of listeners, independent of a container.
 
-An endpoint's own settings override those of the factory that creates its container.
+An endpoint's settings override those of the factory that creates its container.
 (spring-jms 6.4)
 """
 
@@ -64,7 +64,7 @@ class JmsListenerEndpoint(ABC):
     schedule: Schedule | None = None
     """When the broker sends the messages itself."""
     provided: dict[str, Callable[[], object]] = field(default_factory=dict)
-    """Further properties, by name, each supplied when the container is created."""
+    """Further properties, by name, whose values are computed when the container is created."""
 
     def override(self, **settings: object) -> None:
         """Replace settings by name (`listeners.<id>` in YAML).
@@ -95,7 +95,7 @@ class JmsListenerEndpoint(ABC):
         if self.interceptors:
             container.interceptors = (*container.interceptors, *self.interceptors)
         if container.subscription_durable and self.concurrency is None:
-            container.concurrency = "1"  # the factory's is for queues
+            container.concurrency = "1"  # the factory's concurrency is meant for queues
         # before the listener, which would otherwise set the name of its class
         container.subscription_name = self.subscription or self.default_subscription_name()
         container.message_listener = self.create_listener(container)

@@ -1,8 +1,8 @@
-"""Factories of listener containers: options once, a container for each endpoint.
+"""Factories of listener containers: they keep the options and create a container per endpoint.
 
-Only options that were set are passed on, so that a container's own defaults apply to the rest; the
-endpoint's settings come last and take precedence. Containers with a client id share one connection:
-a broker accepts a client id once. (spring-jms 6.4, 6.11)
+Only options that were set are passed on, so that the container's defaults apply to the rest; the
+endpoint's settings come last and take precedence. Containers with the same client id share one
+connection, because a broker accepts only one connection per client id. (spring-jms 6.4, 6.11)
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class _ContainerFactory:
     ) -> AbstractMessageListenerContainer:
         """Return a new container for `endpoint`, not started. Call it on the loop.
 
-        Those with the same client id share a connection, which `destroy` closes; so do not those
-        with a transaction manager, whose connections are the manager's.
+        Containers with the same client id share a connection, which `destroy` closes. Containers
+        with a transaction manager do not: they use the manager's connections.
 
         Raises:
             TypeError: an option is not a property of the container.
@@ -55,7 +55,7 @@ class _ContainerFactory:
         return container
 
     async def destroy(self) -> None:
-        """Close the connections that containers share. Idempotent; the containers come first."""
+        """Close the connections that containers share. Idempotent; stop the containers first."""
         shared, self._shared = self._shared, {}
         for factory in shared.values():
             await factory.destroy()
@@ -73,7 +73,7 @@ class _ContainerFactory:
 
 
 def client_id_of(factory: ConnectionFactory) -> str | None:
-    """Return the client id that a factory itself gives to its connections, if any."""
+    """Return the client id that the factory sets on its connections, or None."""
     own: str | None = getattr(getattr(factory, "options", None), "client_id", None)
     return own
 

@@ -1,9 +1,9 @@
 """Outages of brokers: one warning when a broker cannot be reached, one line when it is back.
 
-Spring's containers log an error for each listener and each attempt to reconnect. In an application
-that is one line every few seconds for each listener, all with the same words, so the containers of
-an application share an `Outages`: the first failure of a broker is logged, all others at DEBUG. The
-warning has the words of the exception that a send raises meanwhile.
+Spring's containers log an error for each listener and each attempt to reconnect. An application
+would log the same line for each listener every few seconds, so its containers share an `Outages`:
+the first failure to reach a broker is logged as a warning, all others at DEBUG. The warning has the
+text of the exception that a send raises during the outage.
 
     reachable --lost--> lost --unreachable: WARNING--> away --restored: INFO--> reachable
                           +-----------restored: INFO-------------------------------^
@@ -35,15 +35,15 @@ _WRAPPED = ("target_connection_factory", "target")
 
 
 def is_connection_failure(error: BaseException) -> bool:
-    """Return whether the broker was not reached, rather than refused something."""
+    """Return whether the broker could not be reached, as opposed to refusing a request."""
     return isinstance(error, ConnectionFailedException | ConnectionClosedException)
 
 
 def leave_losses_to_recovery(connection: Connection, listener: str) -> None:
-    """Make a listener's connection log its loss at DEBUG: recovery reports the outage.
+    """Log the loss of a listener's connection at DEBUG: recovery reports the outage.
 
-    What else the broker reports of it stays a warning. A connection that has an exception
-    listener, or is shared and accepts none, keeps what it has.
+    Other errors that the broker reports on the connection stay warnings. A connection that has an
+    exception listener, or is shared and accepts none, is left unchanged.
     """
 
     def report(error: JMSException) -> None:
@@ -56,28 +56,28 @@ def leave_losses_to_recovery(connection: Connection, listener: str) -> None:
 
 
 class Outage:
-    """Whether one broker can be reached, and since when not. Use it on one loop."""
+    """The state of one broker: reachable, or unreachable since when. Use it on one loop."""
 
     def __init__(self, broker: str) -> None:
         self.broker = broker
         self._away_since: float | None = None
         self._losses: dict[str, BaseException] = {}
         self.timed_out: bool = False
-        """Whether a start has waited for the broker in vain."""
+        """Whether a start has waited for the broker until its timeout."""
         self.restorations: int = 0
-        """How often connections to the broker were made again."""
+        """The number of reconnections to the broker."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the broker could not be reached when that was last tried."""
+        """Whether the last attempt to reach the broker failed."""
         return self._away_since is not None
 
     def lost(self, listener: str, error: BaseException) -> None:
-        """Note that a connection broke; the attempt to make it again follows at once."""
+        """Record that a connection was lost; the first attempt to reconnect follows at once."""
         self._losses[listener] = error
 
     def unreachable(self, error: BaseException) -> None:
-        """Note that an attempt to connect failed; the first one of an outage is logged."""
+        """Record that an attempt to connect failed; the first failure of an outage is logged."""
         if self._away_since is not None:
             return
         self._away_since = _clock.now()
@@ -89,7 +89,7 @@ class Outage:
         )
 
     def restored(self, listener: str) -> None:
-        """Note that a connection could be made; the first one after an outage is logged."""
+        """Record a successful connection; the first one after an outage is logged."""
         loss = self._losses.pop(listener, None)
         since, self._away_since = self._away_since, None
         self.timed_out = False
@@ -111,11 +111,11 @@ class Outages:
 
     def __init__(self, startup_timeout: float | None = None) -> None:
         self.startup_timeout = startup_timeout
-        """Seconds that a start waits for a broker that `failover:` seeks; None: for ever."""
+        """Seconds that a start waits for a `failover:` transport to connect; None: for ever."""
         self._by_broker: dict[str, Outage] = {}
 
     def of(self, factory: ConnectionFactory) -> Outage:
-        """Return the outage of the broker to which this factory connects."""
+        """Return the `Outage` of the broker to which this factory connects."""
         broker = _broker_of(factory)
         outage = self._by_broker.get(broker)
         if outage is None:
@@ -123,7 +123,7 @@ class Outages:
         return outage
 
     def unreachable(self) -> list[str]:
-        """Return the brokers that could not be reached when that was last tried."""
+        """Return the brokers that could not be reached at the last attempt."""
         return [outage.broker for outage in self._by_broker.values() if outage.is_open]
 
 

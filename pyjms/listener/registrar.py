@@ -28,7 +28,7 @@ class ArgumentResolver(Protocol):
     """Supplies custom handler parameters. Spring: a custom argument resolver."""
 
     def supports(self, parameter: HandlerParameter) -> bool:
-        """Whether it supplies this parameter; called once, when the handler is analysed."""
+        """Return whether it supplies this parameter; called once, when the handler is analysed."""
         ...
 
     def resolve(
@@ -39,11 +39,11 @@ class ArgumentResolver(Protocol):
 
 
 class JmsListenerEndpointRegistrar:
-    """Collects the settings and endpoints of configurers. Spring: the class of this name.
+    """Collects the settings and endpoints of configurers. Spring: JmsListenerEndpointRegistrar.
 
     Attributes:
         container_factory: creates the containers of listeners that name no factory; None: the
-            provider `jms_listener_container_factory`, or the next.
+            provider `container_factory_name`, or else `jms_listener_container_factory`.
         container_factory_name: the name of the provider of that factory.
         argument_resolvers: asked in this order for handler parameters without a marker.
         endpoint_registry: creates and keeps the containers; None: the application's.
@@ -55,12 +55,12 @@ class JmsListenerEndpointRegistrar:
         self.argument_resolvers: list[ArgumentResolver] = []
         self.endpoint_registry: JmsListenerEndpointRegistry | None = None
         self.endpoints: list[tuple[JmsListenerEndpoint, Any | None]] = []
-        """The endpoints that were added, each with its factory; None: the one that it names."""
+        """The endpoints that were added, each with its factory; None: the default factory."""
         self.handlers: list[tuple[Callable[..., object], JmsListenerMark]] = []
         """The handlers that were added, with their marks."""
 
     def register_endpoint(self, endpoint: JmsListenerEndpoint, factory: object = None) -> None:
-        """Add an endpoint, with the factory of its container.
+        """Add an endpoint, with the factory that creates its container.
 
         Raises:
             ValueError: it has no id.
@@ -89,7 +89,7 @@ def mark_of(
     """Return the mark that `@jms_listener` with these arguments makes."""
 
     def marked() -> None:
-        """Carry the mark."""
+        """Serve as the function to which `jms_listener` attaches the mark."""
 
     (mark,) = listener_marks(jms_listener(*destinations, **options)(marked))
     return mark

@@ -1,8 +1,8 @@
 """The containers of an application's listeners, by id.
 
-Each endpoint has one container. `start` starts all of them by phase, lower ones first; `stop` and
-`shutdown` stop them by phase, higher ones first, those of one phase at once, and wait for handlers
-in progress before they go on to the next phase. A listener registered later starts at once.
+Each endpoint has one container. `start` starts the containers by phase, lowest first; `stop` and
+`shutdown` stop them by phase, highest first. The containers of one phase stop concurrently, and the
+next phase follows when their handlers have finished. A listener registered later starts at once.
 (spring-jms 6.6, 6.7, 6.8)
 """
 
@@ -90,7 +90,7 @@ class JmsListenerEndpointRegistry:
                 hint="give each @jms_listener its own id",
             )
         container = make_container(endpoint)
-        if "phase" not in endpoint.properties:  # one that is the listener's own may differ
+        if "phase" not in endpoint.properties:  # a phase set on the listener itself may differ
             self._check_phase(container)
         self._containers[endpoint.id] = container
         return container
@@ -98,7 +98,7 @@ class JmsListenerEndpointRegistry:
     async def register_and_start(
         self, endpoint: JmsListenerEndpoint, make_container: ContainerMaker
     ) -> AbstractMessageListenerContainer:
-        """Register, and start the container at once if the registry has been started."""
+        """Create the endpoint's container and start it if the registry has been started."""
         container = self.register(endpoint, make_container)
         if self._started and container.auto_startup:
             await container.start()
@@ -115,7 +115,7 @@ class JmsListenerEndpointRegistry:
         await container.shutdown(timeout)
 
     async def start(self, *, auto_startup_only: bool = False) -> None:
-        """Start the containers, lower phases first: all, or those with auto_startup."""
+        """Start all containers, or only those with `auto_startup`, lower phases first."""
         self._started = True
         for containers in self._by_phase():
             for container in containers:
@@ -125,7 +125,7 @@ class JmsListenerEndpointRegistry:
     async def stop(self, callback: Callable[[], None] | None = None) -> None:
         """Stop all containers, higher phases first; return when their listeners have finished.
 
-        `callback` is called then.
+        `callback` is called just before the return.
         """
         for containers in reversed(self._by_phase()):
             waiting = []
@@ -177,8 +177,8 @@ class JmsListenerEndpointRegistry:
     async def shutdown(self, timeout: float | None = None) -> None:
         """Shut down all containers, higher phases first, and remove them.
 
-        Those of one phase shut down concurrently. Handlers in progress have `timeout` seconds to
-        finish, in each phase.
+        The containers of one phase shut down concurrently. Handlers in progress have `timeout`
+        seconds to finish, in each phase.
         """
         self._started = False
         for containers in reversed(self._by_phase()):
@@ -188,7 +188,7 @@ class JmsListenerEndpointRegistry:
         self._containers.clear()
 
     def _by_phase(self) -> list[list[AbstractMessageListenerContainer]]:
-        """Return the containers by phase, lowest first; in the order of registration in each."""
+        """Return the containers grouped by phase, lowest first, each in order of registration."""
         in_order = sorted(self, key=_phase)
         return [list(containers) for _, containers in groupby(in_order, _phase)]
 

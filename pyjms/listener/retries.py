@@ -1,24 +1,25 @@
-"""What follows a failed delivery: a redelivery after some delay, or a dead letter.
+"""Retries: whether a failed delivery leads to a redelivery, after what delay, or to a dead letter.
 
 Theory of operation
 -------------------
 
-Redelivery is the provider's: a rollback makes it, the redelivery policy of the consumer counts and
-delays it. This module tells the provider the reason, by `rollback_cause` of its record:
+Redelivery is the provider's task: a rollback causes it, the redelivery policy of the consumer
+counts and delays it. This module sets the reason, `rollback_cause` of the provider's record:
 
-    PoisonMessageException, Reject     no redelivery: the broker gets a dead letter
-    Retry(delay)                       a redelivery after so many seconds
+    PoisonMessageException, Reject     no redelivery: the message becomes a dead letter
+    Retry(delay)                       a redelivery after `delay` seconds
     anything else                      as the redelivery policy says
 
-The listener's RetryPolicy, if there is one, decides which of them an exception becomes.
+The listener's RetryPolicy, if there is one, decides which of these an exception becomes.
 
-*A dead-letter destination per listener.* A policy with a `dead_letter` wants the message sent
-there, in the transaction that consumes it. That is not possible in the transaction that has just
-failed: what the handler sent in it must be rolled back. So the message is redelivered once more, at
-once, and then sent to the dead-letter destination instead of being given to the handler. Which
-messages these are is known by their ids (`_given_up`, bounded), or by their count: the consumer's
-policy allows one more redelivery than the RetryPolicy does. If even that fails, for example because
-a permission is missing, the provider refuses the message, and the broker makes it a dead letter.
+*A dead-letter destination per listener.* A policy with a `dead_letter` requires that the message is
+sent there in the transaction that consumes it. The transaction that has just failed cannot be used:
+what the handler sent in it must be rolled back. So the message is redelivered once more, without
+delay, and then sent to the dead-letter destination instead of being passed to the handler. Such
+messages are recognised by their ids (`_given_up`, bounded), or by their delivery count: the
+consumer's policy allows one more redelivery than the RetryPolicy does. If that send fails as well,
+for example because a permission is missing, the provider refuses the message, and the broker makes
+it a dead letter.
 """
 
 from __future__ import annotations
@@ -42,25 +43,25 @@ __all__ = ["Retries"]
 logger: Final = get_logger(__name__)
 
 _MOST_GIVEN_UP: Final = 1000
-"""Messages that are remembered until they are redelivered for the last time. One that is forgotten
-is given to the handler again."""
+"""The number of messages that are remembered until their last redelivery. A message that has been
+forgotten is passed to the handler again."""
 
 
 class _RecordsCause(Protocol):
-    """A provider's record of a delivery that keeps a reason for the dead-letter queue."""
+    """A provider's record of a delivery, with the reason for a dead letter."""
 
     rollback_cause: BaseException | None
 
 
 class Retries:
-    """What follows the failed deliveries of one container."""
+    """Decides how the failed deliveries of one container continue."""
 
     def __init__(self, properties: ContainerProperties) -> None:
         self._properties = properties
         self._given_up: OrderedDict[str, BaseException] = OrderedDict()
 
     def record(self, delivery: Delivery, error: Exception, message: Message) -> None:
-        """Tell the provider why `message` of `delivery` failed, and what follows."""
+        """Set why `message` of `delivery` failed and how it continues in the provider's record."""
         record = message.provider_delivery
         policy = self._properties.retry
         refuses = self._properties.unreadable_messages == "dead_letter"
@@ -73,7 +74,7 @@ class Retries:
             cast(_RecordsCause, record).rollback_cause = cause
 
     def reason_to_give_up(self, message: Message, consumer: object) -> BaseException | None:
-        """Return why a received message is not handled but sent to the dead-letter destination."""
+        """Return why a message is sent to the dead-letter destination; None: it is handled."""
         policy = self._properties.retry
         if policy is None or policy.dead_letter is None:
             return None
@@ -137,7 +138,7 @@ class Retries:
 
 
 def _maximum(policy: RetryPolicy, consumer: object) -> int:
-    """Return the redeliveries to the handler; -1: no limit."""
+    """Return the maximum number of redeliveries to the handler; -1: no limit."""
     own = getattr(consumer, "redelivery_policy", None)
     if not isinstance(own, RedeliveryPolicy):
         return -1 if policy.maximum is None else policy.maximum

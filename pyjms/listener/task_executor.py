@@ -1,7 +1,7 @@
-"""Task executors: they run the tasks of a container, without a limit or at most so many.
+"""Task executors: they run the tasks of containers, with or without a limit on their number.
 
-An executor may refuse a task; the container then pauses it and tries again with later
-messages. (spring-jms 1.10.8; Spring: TaskExecutor)
+An executor may refuse a task; the container then pauses the invoker and submits it again when
+another invoker receives a message. (spring-jms 1.10.8; Spring: TaskExecutor)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class AsyncTaskExecutor(Protocol):
 
     @property
     def prefers_short_lived_tasks(self) -> bool:
-        """Whether tasks should end now and then, so that other tasks get their turn."""
+        """Whether tasks should end from time to time, so that other tasks can run."""
 
     def execute(self, function: Work, name: str, ended: Work | None = None) -> BackgroundTask:
         """Start `function()` in the background and return at once.
@@ -58,9 +58,9 @@ class SimpleAsyncTaskExecutor:
 
 
 class TaskExecutor:
-    """Runs at most `max_workers` tasks at a time and refuses more; there is no queue.
+    """Runs at most `max_workers` tasks at a time and refuses further tasks; there is no queue.
 
-    `max_workers` may be changed while tasks run. Containers may share one.
+    `max_workers` may be changed while tasks run. Several containers may share an executor.
     Spring: ThreadPoolTaskExecutor with queueCapacity 0.
     """
 

@@ -1,4 +1,4 @@
-"""Tracebacks for logs: the frames of the application, without those that called it."""
+"""Tracebacks for logs: the frames of the application, without the frames of pyjms above them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 def users_traceback(error: BaseException) -> ExceptionInfo | None:
-    """Return `error` for `exc_info`, its traceback beginning with the first frame outside pyjms.
+    """Return `error` for `exc_info`, with a traceback that begins at the first frame outside pyjms.
 
-    None: a JMSException that no frame of the application is part of, such as a commit that the
-    broker lost; its text says everything. Other errors of pyjms itself keep all frames, for they
-    are defects. The exception is not changed.
+    None: a JMSException whose traceback has no frame of the application, such as a commit that
+    failed because the broker was lost; its text is enough. Other errors of pyjms itself keep all
+    frames, because they are defects. The exception is not changed.
     """
     found = error.__traceback__
     while found is not None and found.tb_frame.f_code.co_filename.startswith(_PACKAGE):
@@ -34,9 +34,9 @@ def users_traceback(error: BaseException) -> ExceptionInfo | None:
 
 
 def last_frame(error: BaseException) -> str:
-    """Return ` (shop.py:12)`, the last line of the application that `error` passed; "" if none.
+    """Return ` (shop.py:12)`, the innermost line of the application in the traceback, or "".
 
-    What is installed counts only if nothing else has been passed.
+    Lines of installed packages count only if there are no others.
     """
     own = installed = ""
     found = error.__traceback__

@@ -1,1 +1,1 @@
-"""Batch listeners: several messages for each call of a handler, in one transaction."""
+"""Batch listeners: each call of a handler gets several messages, in one transaction."""

@@ -17,8 +17,8 @@ class Batch(Sequence[T]):
     """The messages that a batch listener handles in one transaction: a sequence of payloads.
 
     A handler gets it as a parameter of type `Batch[Order]`, instead of or in addition to
-    `list[Order]`. A listener of messages (a container's `message_listener`) gets it with the
-    messages themselves as items. For the task or thread that handles the batch, until the handler
+    `list[Order]`. A message listener (a container's `message_listener`) gets it with the messages
+    themselves as items. Use it only in the task or thread that handles the batch, until the handler
     has returned; nothing here blocks.
     """
 
@@ -33,16 +33,16 @@ class Batch(Sequence[T]):
 
         Args:
             messages: what was received, oldest first.
-            refuses_unreadable: whether a message that no argument can be made of is rejected by
-                itself; else it fails the batch.
-            rejected: the reasons of messages that are rejected from the start, by position; they
-                are not among the items.
+            refuses_unreadable: whether a message that cannot be converted to an argument is
+                rejected alone; otherwise it fails the batch.
+            rejected: the reasons of the messages that are rejected from the start, by position;
+                these messages are not among the items.
         """
         self.received: tuple[Message, ...] = tuple(messages)
         """All messages of the transaction, also those that could not be read."""
         self.refuses_unreadable = refuses_unreadable
         self._rejections = dict(rejected or {})
-        self._positions = self._left()
+        self._positions = self._remaining()
         self._items: Sequence[Any] = self.messages
 
     @property
@@ -69,8 +69,8 @@ class Batch(Sequence[T]):
         """Make the message of `item` a dead letter, in the transaction that commits the others.
 
         Args:
-            item: one of the items, or its message. If several are equal, the first that is not
-                rejected.
+            item: one of the items, or its message. Of several equal items, the first that is not
+                rejected is meant.
             reason: a text, or the exception that is the reason; the dead letter has it in its
                 properties.
 
@@ -94,15 +94,15 @@ class Batch(Sequence[T]):
         self._rejections[position] = reason
 
     def fill(self, items: Sequence[T], unreadable: Mapping[int, BaseException]) -> None:
-        """Replace the items by payloads, those of all messages but the unreadable ones.
+        """Replace the items by the payloads of all readable messages; reject the unreadable ones.
 
-        For what makes payloads of messages; those that are unreadable are rejected.
+        Called by the code that converts the messages.
         """
         self._rejections.update(unreadable)
-        self._positions = self._left()
+        self._positions = self._remaining()
         self._items = items
 
-    def _left(self) -> list[int]:
+    def _remaining(self) -> list[int]:
         """Return the positions of the messages that are not rejected."""
         return [n for n in range(len(self.received)) if n not in self._rejections]
 

@@ -1,9 +1,10 @@
-"""One batch: receive more messages after the first, call the listener, send the dead letters.
+"""Execution of a batch: receive more messages, call the listener, send the dead letters.
 
 A batch is complete when it has `batch_size` messages, or when `batch_timeout` seconds have passed
-since its first one. With a timeout of 0, the default, it contains what has arrived already: a
-single message is handled at once, and under load batches grow by themselves. A stop also completes
-the batch: its messages are handled, unlike a single message that arrives while the container stops.
+since its first message. With a timeout of 0, the default, it contains the messages that have
+arrived already: a single message is handled at once, and under load the batches become larger. A
+stop also completes the batch: its messages are handled, unlike a single message that arrives while
+the container stops.
 
 The batch is one delivery: its session's transaction is committed once, or rolled back as a whole.
 Rejected messages are sent to the dead-letter destination in that transaction (`dead_letters`).
@@ -37,16 +38,16 @@ __all__ = ["BatchDelivery", "BatchExecution", "collect"]
 logger: Final = get_logger(__name__)
 
 _QUOTED: Final = 3
-"""The number of rejected messages that one line names."""
+"""The number of rejected messages that a log line names."""
 
 
 class _Invoker(Protocol):
-    """Who receives, as collecting a batch sees it."""
+    """The part of an invoker that is needed to collect a batch."""
 
     waiting: bool
 
     def shield(self) -> AbstractContextManager[object]:
-        """Return a context of its own for a stop to interrupt."""
+        """Return a separate cancel scope, which a stop cancels to end the wait."""
 
 
 class BatchDelivery(Delivery):
@@ -67,7 +68,7 @@ class BatchDelivery(Delivery):
 
     @property
     def subject(self) -> str:
-        """The messages, in a line about them."""
+        """The messages, described for a log line."""
         received = self.batch.received
         first, last = received[0].message_id, received[-1].message_id
         return f"batch of {len(received)} messages from {first} to {last}"
@@ -82,8 +83,8 @@ async def collect(
 ) -> Batch[Message]:
     """Return a batch that begins with `first`, a message that `consumer` has received.
 
-    A stop of the container ends the wait for more. Messages for which there is a
-    `reason_to_give_up` are rejected.
+    A stop of the container ends the wait for more messages. Messages for which `reason_to_give_up`
+    returns a reason are rejected.
     """
     size, seconds = properties.batch_size or 1, properties.batch_timeout
     deadline = _clock.now() + seconds
@@ -132,7 +133,7 @@ class BatchExecution(ListenerExecution):
     def reason_to_give_up(
         self, message: Message, consumer: MessageConsumer
     ) -> BaseException | None:
-        """Return None: messages that are given up have been rejected when they were received."""
+        """Return None: messages to give up were already rejected when they were received."""
         return None
 
     async def _send_dead_letters(self, delivery: Delivery, batch: Batch[Message]) -> None:

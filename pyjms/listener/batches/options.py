@@ -1,4 +1,4 @@
-"""The rules of the options of batches."""
+"""Validation of the batch options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["batches_can_be_acknowledged", "check_batches"]
 
 
 def batches_can_be_acknowledged(*, transacted: bool, mode: AcknowledgeMode | int | str) -> bool:
-    """Return whether the messages of a batch are acknowledged together, once it is handled."""
+    """Return whether the messages of a batch are acknowledged together, after its handling."""
     return transacted or mode in (AcknowledgeMode.CLIENT, "CLIENT_ACKNOWLEDGE")
 
 
@@ -18,9 +18,9 @@ def check_batches(size: int | None, timeout: float | None, prefetch: object) -> 
     """Check the options of batches.
 
     Raises:
-        TypeError: one is not a number.
-        ValueError: the size is not from 1 to 32767, there is a time-out without a size, or fewer
-            messages than a batch are fetched ahead.
+        TypeError: an option is not a number.
+        ValueError: the size is not from 1 to 32767, there is a timeout without a size, or the
+            prefetch is smaller than a batch.
     """
     if timeout is not None:
         check_seconds("batch_timeout", timeout)
@@ -33,5 +33,5 @@ def check_batches(size: int | None, timeout: float | None, prefetch: object) -> 
     if isinstance(prefetch, int) and prefetch < size:
         raise ValueError(
             f"prefetch {prefetch} is less than batch_size {size}, so batches would wait for "
-            "the broker: omit prefetch for this listener, or set at least the size"
+            "further dispatches: omit prefetch for this listener, or set it to batch_size or more"
         )

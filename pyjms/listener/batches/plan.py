@@ -1,16 +1,16 @@
-"""How a handler is called with a batch: `CallPlan` for each message, and columns of the results.
+"""The call plan of a batch handler: arguments are resolved per message and collected in columns.
 
 A parameter of a batch handler is one of
 
     list[Order], Batch[Order]           the payloads, each converted to Order
     list[Message], list[TextMessage]    the messages
     Annotated[list[str], Header(...)]   a header of each message; Annotated[list[dict], Headers()]
-    Batch, Batch[Order]                 what rejects single messages, beside such a list
+    Batch, Batch[Order]                 the batch, to reject messages; also beside such a list
     Session, Provide[...]               once for the batch, as in other handlers
 
-The lists are in the order of the messages and equally long: a message of which one of the
-arguments cannot be made is in none of them. It is rejected, without an effect on the others. If
-none is left, the handler is not called.
+The lists are in the order of the messages and equally long: a message that cannot be converted to
+one of the arguments is in none of them. It is rejected, without an effect on the others. If no
+message remains, the handler is not called.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ __all__ = ["BatchHandlerAdapter", "BatchPlan"]
 logger: Final = get_logger(__name__)
 
 _COLUMNS: Final = (list, Batch)
-"""What a parameter of single messages is made into."""
+"""The types of a parameter that collects one value per message."""
 
 
 class BatchPlan(CallPlan):
-    """How to call one batch handler; its `call` takes a Batch instead of a message.
+    """The plan by which a batch handler is called; its `call` takes a Batch instead of a message.
 
     Raises:
-        ConfigurationException: a parameter cannot be supplied, is not a list where it must be one,
-            or the handler has a result.
+        ConfigurationException: a parameter cannot be supplied or must be a list, or the handler
+            has a result.
     """
 
     def __init__(self, handler: Callable[..., Any], **options: Any) -> None:
@@ -54,11 +54,11 @@ class BatchPlan(CallPlan):
         self._each = [name in self._columns for name in self._names]
 
     def call(self, message: Any, session: Session | None) -> Any:
-        """Call the handler with a Batch; None if no message of it can be read.
+        """Call the handler with a Batch; return None if none of its messages can be read.
 
         Raises:
-            UnreadableMessageException: a parameter cannot be made of a message, and such messages
-                are not rejected by themselves.
+            UnreadableMessageException: a message cannot be converted to a parameter, and unreadable
+                messages are not rejected alone.
             ListenerExecutionFailedException: a parameter cannot be supplied now.
             Exception: the handler's own.
         """
@@ -132,7 +132,7 @@ class BatchPlan(CallPlan):
         return is_list and not self._is_not_payload(parameter)
 
     def _of_one(self, parameter: HandlerParameter) -> HandlerParameter:
-        """Return the parameter of a single message that a column is made of."""
+        """Return the parameter as it would be for a single message; note its column."""
         hint, name = parameter.hint, parameter.name
         if hint is Batch:
             self._batches.add(name)
@@ -176,7 +176,7 @@ class BatchPlan(CallPlan):
         return super()._supplier(parameter, payload)
 
     _items_of = ""
-    """The parameter of the payloads, which are the batch's items; without one the messages are."""
+    """The parameter whose payloads become the batch's items; "": the messages are the items."""
 
 
 class BatchHandlerAdapter(HandlerAdapter):
@@ -201,4 +201,4 @@ def _no_value(_message: Message, _session: Session | None) -> object:
 
 
 async def _nothing() -> None:
-    """Stand for the call of a coroutine function that is not made."""
+    """Do nothing, in place of a coroutine handler that is not called."""

@@ -1,1 +1,1 @@
-"""Message listener containers; `default` says how the modules of this package work together."""
+"""Message listener containers; `default` explains how the modules of this package interact."""

@@ -1,7 +1,7 @@
 """The interface of both listener containers.
 
-A container belongs to the event loop that it was initialised on. Properties may be set at any
-time; those that take effect at once say so.
+A container belongs to the event loop on which it was initialised. Properties may be set at any
+time; a property that takes effect at once says so.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
         super().__init__(connection_factory)
         self._life_cycle = LifeCycle()
         self._pause_ended: anyio.Event | None = None
-        self._lock = anyio.Lock()  # held by initialize, start, and what closes resources
+        self._lock = anyio.Lock()  # held to initialize, to start, and to close resources
 
     @property
     def state(self) -> ContainerState:
-        """Where the container is in its life cycle."""
+        """The state of the container in its life cycle."""
         return self._life_cycle.state
 
     @property
@@ -66,7 +66,7 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
 
     @property
     def is_recovering(self) -> bool:
-        """Whether the connection is lost and not yet made again."""
+        """Whether the connection is lost and not yet restored."""
         return False
 
     @property
@@ -160,7 +160,7 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
             JMSException: its configuration cannot work, or its client id is in use.
         """
         if self._pause_ended is not None:
-            self._pause_ended.set()  # `start` discards what `stop` was to call
+            self._pause_ended.set()  # because `start` discards the callback of `stop`
             self._pause_ended = None
         await self.start()
         await self.wait_until_listening()
@@ -169,8 +169,8 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
     async def scale(self, lower: int, upper: int | None = None) -> None:
         """Change the number of consumers, at once if the container is running.
 
-        Consumers that are missing are created; those over the maximum end when the listener
-        that they are calling has returned, and their prefetched messages go to others.
+        Missing consumers are created. Consumers above the maximum end when the listener that they
+        are calling has returned, and their prefetched messages go to other consumers.
 
         Args:
             lower: the least number, 1 or more.

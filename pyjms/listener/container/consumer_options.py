@@ -21,16 +21,16 @@ _BATCHES_AHEAD: Final = 2
 
 
 def fair_prefetch(consumers: int) -> int:
-    """Return how many messages each of up to `consumers` consumers of a queue fetches ahead.
+    """Return the prefetch of each of up to `consumers` consumers of a queue.
 
-    A large number would leave the messages to the first consumers, which exist before the others; a
-    single message would cost each of them a round trip.
+    With a large prefetch, the consumers that exist first would get all the messages; with a
+    prefetch of one, each message would cost a round trip.
     """
     return max(_FAIR_MINIMUM, _FAIR_TOTAL // consumers)
 
 
 def with_prefetch(destination: Destination, properties: ContainerProperties) -> Destination:
-    """Return `destination` with the container's prefetch, unless its name has its own."""
+    """Return `destination` with the container's prefetch, unless its name sets one itself."""
     size = _prefetch(destination, properties)
     if size is None or destination.is_temporary or _PREFETCH_OPTION in destination.options:
         return destination
@@ -57,7 +57,7 @@ def _prefetch(destination: Destination, properties: ContainerProperties) -> int 
 
 
 def _connections_prefetch(destination: Destination, properties: ContainerProperties) -> int:
-    """Return what the connection's policy says; 0 if that is not known."""
+    """Return the prefetch of the connection's policy; 0 if it is not known."""
     policy = _connections_policy(properties)
     if policy is None:
         return 0
@@ -95,6 +95,6 @@ def set_redelivery_policy(consumer: MessageConsumer, properties: ContainerProper
     if properties.retry is not None:
         policy = properties.retry.apply(policy)
         if properties.dead_letter is not None and policy.maximum_redeliveries >= 0:
-            # one more, which sends the message there
+            # one more: on the last redelivery the message is sent there
             policy = replace(policy, maximum_redeliveries=policy.maximum_redeliveries + 1)
     target.redelivery_policy = policy

@@ -1,34 +1,35 @@
-"""The container that receives in a loop: any number of consumers, transactions, recovery.
+"""The container that receives in loops: a variable number of consumers, transactions, recovery.
 
 Theory of operation (spring-jms 1)
 ----------------------------------
 
-The container itself only starts and stops; the work is done by its collaborators, which know the
-properties, the life cycle and each other, never the container:
+The container itself only starts and stops; the work is done by its collaborators, which have
+references to the properties, the life cycle and each other, never to the container:
 
     LifeCycle            the state, one table of transitions
     ContainerConnection  the shared connection (cache level CONNECTION and above)
-    ResourceFactory      sessions and consumers, as the properties say
-    InvokerPool          how many invokers there are, and which work    (scaling)
-    Invoker              one consumer: tasks, kept resources, interruption
+    ResourceFactory      creates sessions and consumers according to the properties
+    InvokerPool          the number of invokers, and which of them run  (scaling)
+    Invoker              one consumer: tasks, cached resources, interruption
     ReceiveCycle         one receive, in an external transaction if there is one
     ListenerExecution    one delivery: listener, commit or rollback
     BatchExecution       the same for a batch               (pyjms.listener.batches)
     Recovery             reconnects, once for all invokers
-    StartOutcome         what a start waits for
+    StartOutcome         the result that a start waits for
 
     invoker.run -> cycle.receive_and_execute -> consumer.receive
                 -> execution.execute -> listener -> commit | rollback
         error of the connection -> recovery.recover -> the invoker's next task
 
-Everything happens on the loop that initialised the container, but for `def` listeners, which have
-one thread for each consumer.
+Everything runs on the loop that initialised the container, except `def` listeners, which run in one
+thread per consumer.
 
 *Start* returns without a consumer: invokers connect in their tasks and keep trying, so that an
-application starts before its broker. `wait_until_listening` waits for the outcome. *Stop* only
+application can start before its broker. `wait_until_listening` waits for the outcome. *Stop* only
 interrupts waits and returns; the last invoker that becomes inactive closes consumers, sessions and
-the connection and calls the callback. *Shutdown* waits for the handlers, at most for its patience,
-then cancels coroutines and, in the end, abandons threads; what they held is delivered again.
+the connection and calls the callback. *Shutdown* waits for the handlers until its timeout, then
+cancels coroutines and finally abandons threads; the messages that they were handling are delivered
+again.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
 
     @property
     def consumer_pool(self) -> InvokerPool[AsyncMessageListenerInvoker]:
-        """The consumers themselves, for diagnosis."""
+        """The pool of the container's consumers, for diagnosis."""
         return self._pool
 
     def is_session_locally_transacted(self, session: Session) -> bool:
@@ -136,12 +137,12 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
 
     @property
     def is_recovering(self) -> bool:
-        """Whether the connection is lost and not yet made again."""
+        """Whether the connection is lost and not yet restored."""
         return self._recovery.in_progress
 
     @property
     def is_registered_with_destination(self) -> bool:
-        """Whether a cached consumer exists now; never so below cache level CONSUMER."""
+        """Whether a cached consumer exists now; always False below cache level CONSUMER."""
         return any(invoker.consumer is not None for invoker in self._pool.invokers())
 
     @property
@@ -174,11 +175,11 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
     async def start(self) -> None:
         """Receive messages; also resumes paused consumers. Initialises first if need be.
 
-        Never raises because there is no broker: the consumers keep trying to connect.
+        An unreachable broker is not an error: the consumers keep trying to connect.
 
         Raises:
-            JMSException: a URL or selector that is invalid for every broker. The container is then
-                not running.
+            JMSException: a URL or selector is invalid for every broker. The container is then not
+                running.
         """
         async with self._lock:
             self._initialize()
@@ -187,7 +188,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
                 try:
                     await self._recovery.establish()
                 except JMSException as error:
-                    # a client id that cannot be set, a broker of another loop
+                    # for example a client id that cannot be set, a broker on another loop
                     refused = prevents_startup(error) or type(error) is IllegalStateException
                     self._start_outcome.settle(error if refused else None)
                     self._recovery.report_start(error)
@@ -199,7 +200,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
             if not self._life_cycle.advance(ContainerEvent.START):
                 return  # shut down while it was connecting
             self._pool.resume_paused()
-            if not self._pool.active:  # the executor accepts nothing: no consumer will report
+            if not self._pool.active:  # the executor refused all tasks: no consumer will report
                 self._start_outcome.settle()
             if self.shared_connection_enabled:
                 await self._connection.start()
@@ -319,7 +320,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         return self.receive_timeout or _DEFAULT_PATIENCE
 
     async def _on_inactive(self) -> None:
-        """Release what a stopped container does not need, now that no consumer works any more."""
+        """Close the resources of a stopped container when its last consumer becomes inactive."""
         if self._life_cycle.paused:
             async with self._lock:
                 if self._life_cycle.paused and not self._pool.active:

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _SHORT_TASK = 10
-"""Receives per task where the executor wants short tasks, and idle ones of a surplus consumer."""
+"""Receives per task if the executor prefers short tasks; also idle receives of a surplus task."""
 
 
 class TransactionStatus(Protocol):
@@ -38,18 +38,18 @@ class TransactionStatus(Protocol):
 
     @property
     def rollback_only(self) -> bool:
-        """Whether the end will be a rollback."""
+        """Whether the transaction will be rolled back at its end."""
 
     def set_rollback_only(self) -> None:
-        """Make the end a rollback, without an error."""
+        """Have the transaction rolled back at its end, without an error."""
 
 
 class TransactionManager(Protocol):
     """Runs blocks in transactions (Spring: PlatformTransactionManager, PROPAGATION_REQUIRED).
 
-    A manager of JMS sessions also has `connection_factory`, the one whose sessions it binds; any
-    other manager makes the container synchronise its own session with the transaction.
-    `JmsTransactionManager` is one.
+    A manager of JMS sessions, such as `JmsTransactionManager`, also has `connection_factory`, the
+    factory whose sessions it binds. With any other manager, the container synchronises its own
+    session with the transaction.
     """
 
     def transaction(
@@ -81,7 +81,7 @@ class DefaultOptions(ContainerOptions, total=False):
 
 
 class DefaultContainerProperties(ContainerProperties):
-    """What can be set on a DefaultMessageListenerContainer."""
+    """The properties of a DefaultMessageListenerContainer."""
 
     OPTIONS: ClassVar[frozenset[str]] = frozenset(DefaultOptions.__optional_keys__)
 
@@ -93,7 +93,7 @@ class DefaultContainerProperties(ContainerProperties):
     back_off: BackOff
     task_executor: AsyncTaskExecutor
     outages: Outages | None = None
-    """Where lost connections are reported; None: logged for each container, as Spring does."""
+    """Where lost connections are reported; None: each container logs them, as in Spring."""
 
     def __init__(self, connection_factory: ConnectionFactory | None) -> None:
         super().__init__(connection_factory)
@@ -109,12 +109,12 @@ class DefaultContainerProperties(ContainerProperties):
 
     @property
     def startup_timeout(self) -> float | None:
-        """Seconds that a start waits for a broker that `failover:` seeks; None: for ever."""
+        """Seconds that a start waits for a `failover:` transport to connect; None: for ever."""
         return None if self.outages is None else self.outages.startup_timeout
 
     @property
     def concurrency(self) -> str:
-        """Lower and upper number of consumers, "3-5"; "5" sets 1 and 5."""
+        """The least and the largest number of consumers, "3-5"; "5" means 1 and 5."""
         return f"{self._concurrent_consumers}-{self._max_concurrent_consumers}"
 
     @concurrency.setter
@@ -154,9 +154,9 @@ class DefaultContainerProperties(ContainerProperties):
 
     @property
     def max_messages_per_task(self) -> int | None:
-        """Receives after which a task ends and its consumer gets another; negative: no limit.
+        """Receives after which a task ends and its consumer starts another; negative: no limit.
 
-        None: no limit, or 10 where the executor prefers short tasks (set by `initialize`).
+        None: no limit, or 10 if the executor prefers short tasks (set by `initialize`).
         """
         return self._max_messages_per_task
 
@@ -231,8 +231,8 @@ class DefaultContainerProperties(ContainerProperties):
 
         Raises:
             TypeError: a duration is not a number.
-            ValueError: one is missing, or contradicts others.
-            JMSException: a value that no broker accepts.
+            ValueError: a property is missing, or contradicts others.
+            JMSException: a value is invalid for every broker.
         """
         super().validate()
         if self.batch_size is not None and not batches_can_be_acknowledged(
@@ -240,8 +240,8 @@ class DefaultContainerProperties(ContainerProperties):
             mode=self.session_acknowledge_mode,
         ):
             raise ValueError(
-                "'batch_size' needs a transacted session, or the acknowledge mode CLIENT: else "
-                "messages count as consumed before the listener has them"
+                "'batch_size' needs a transacted session or the acknowledge mode CLIENT: otherwise "
+                "messages would count as consumed before the listener gets them"
             )
         if self.receive_timeout is not None:
             check_seconds("receive_timeout", self.receive_timeout, least=None, otherwise=FOR_EVER)
@@ -259,7 +259,7 @@ class DefaultContainerProperties(ContainerProperties):
         return _positive(self._idle_receives_per_task_limit)
 
     def resolve_defaults(self) -> None:
-        """Replace what is unset or AUTO by its effective value.
+        """Replace properties that are unset or AUTO by their effective values.
 
         (spring-jms 1.2.2, 1.4.2, 1.8.4)
         """
@@ -280,12 +280,12 @@ class DefaultContainerProperties(ContainerProperties):
 
     @property
     def synchronizes_sessions(self) -> bool:
-        """Whether a session is committed right after the transaction of another resource."""
+        """Whether sessions are committed right after the transaction of another resource."""
         return self.session_transacted and self._has_foreign_transaction_manager
 
     @property
     def _has_foreign_transaction_manager(self) -> bool:
-        """Whether the transaction manager manages something else than this connection factory."""
+        """Whether the transaction manager manages another resource than this connection factory."""
         manager = self.transaction_manager
         if manager is None:
             return False

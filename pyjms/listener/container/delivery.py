@@ -1,11 +1,11 @@
 """One delivery of a message to the listener, and the report of its failure.
 
-Each attempt has one line, which names the last line of the handler's own code. With
-`log_tracebacks` the first one also has a traceback, without the frames of pyjms. The last attempt
-is a line of the client, which says that the message becomes a dead letter, and why; here it is
-DEBUG. Never the body, though an application's exception may quote it. A dead letter's cause ends
-with `cause:` and that exception, where Spring's containers leave `cause:null`. (spring-jms 1.7.2,
-11.2)
+Each failed attempt is one log line, which names the last line of the handler's code. With
+`log_tracebacks` the first attempt is logged with a traceback, without the frames of pyjms. The last
+attempt is logged by the client, which says that the message becomes a dead letter, and why; this
+module logs it at DEBUG. The body is never logged, though an application's exception may quote it. A
+dead letter's cause ends with `cause:` and that exception, whereas Spring's containers leave
+`cause:null`. (spring-jms 1.7.2, 11.2)
 """
 
 from __future__ import annotations
@@ -35,25 +35,26 @@ __all__ = [
 ]
 
 ACKNOWLEDGED_BY_THE_CLIENT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
-"""Modes in which a message counts as consumed once the listener has it, whatever that does."""
+"""Modes in which a message is consumed once the listener has it, even if the listener fails."""
 
 ACKNOWLEDGED_FOR_THE_LISTENER = (*ACKNOWLEDGED_BY_THE_CLIENT, AcknowledgeMode.TRANSACTED)
-"""Modes in which a listener has nothing to acknowledge itself."""
+"""Modes in which a listener need not acknowledge messages itself."""
 
 _LONGEST_TEXT: Final = 500
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Delivery:
-    """A received message with the session and consumer that it came through.
+    """A received message with the session and consumer that received it.
 
-    `handled` once its listener has returned, `is_poison` if no further attempt is wanted,
-    `is_given_up` if it comes once more, to be sent to the listener's dead-letter destination.
+    `handled` is true once the listener has returned, `is_poison` if the message must not be
+    redelivered, `is_given_up` if it is redelivered once more and then sent to the listener's
+    dead-letter destination.
     `received_at` is in seconds of `_clock.now()`.
     """
 
     is_accepted: ClassVar[bool] = False
-    """Whether it is handled although the container has been stopped meanwhile."""
+    """Whether it is handled even if the container has been stopped in the meantime."""
 
     message: Message
     session: Session
@@ -67,7 +68,7 @@ class Delivery:
 
     @property
     def subject(self) -> str:
-        """What was received, in a line about it."""
+        """The message, described for a log line."""
         return f"message {self.message.message_id}"
 
     def let_worker_acknowledge(self, message: Message) -> None:
@@ -107,7 +108,7 @@ def log_failure(
     error: Exception,
     delivery: Delivery | None,
 ) -> None:
-    """Log a failed delivery where no error handler is set.
+    """Log a failed delivery if no error handler is set.
 
     `delivery` is None at the end of an external transaction.
     """
@@ -136,7 +137,7 @@ def log_failure(
 def log_overridden(
     logger: logging.Logger, properties: ContainerProperties, error: BaseException
 ) -> None:
-    """Log a listener's error where the rollback has failed, too, whose error has its own line."""
+    """Log a listener's error if the rollback has failed too; that error has its own line."""
     reason = cause_of(error)
     logger.error(
         "Application exception overridden by rollback error: %s%s",
@@ -169,7 +170,7 @@ def _attempt(properties: ContainerProperties, delivery: Delivery) -> str:
 
 
 def _attempts(properties: ContainerProperties, delivery: Delivery) -> int | None:
-    """Return how often the listener gets a message at most; None: it is not known."""
+    """Return the maximum number of deliveries of a message; None: it is not known."""
     policy = getattr(delivery.consumer, "redelivery_policy", None)
     redeliveries = getattr(policy, "maximum_redeliveries", -1)
     if redeliveries < 0:

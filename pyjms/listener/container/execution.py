@@ -1,6 +1,6 @@
-"""One message: call the listener, then commit, acknowledge, roll back or recover.
+"""Execution of a delivery: call the listener, then commit, acknowledge, roll back or recover.
 
-How a delivery ends depends on the session's mode and on the listener (spring-jms 1.7):
+The end of a delivery depends on the session's mode and on the listener (spring-jms 1.7):
 
     session                      listener returns         listener raises
     ---------------------------  -----------------------  ------------------------------------
@@ -9,19 +9,21 @@ How a delivery ends depends on the session's mode and on the listener (spring-jm
     CLIENT, INDIVIDUAL           message.acknowledge      session.recover: delivered again
     AUTO, DUPS_OK                done on receipt          nothing: the message is consumed
 
-A message that no argument can be made of, and one whose listener raises PoisonMessageException, is
-marked before the rollback or recover: the provider then dead-letters it instead of redelivering it.
-In AUTO and DUPS_OK that works where the provider pushes (SimpleMessageListenerContainer); a message
-that was polled is acknowledged before its listener is called, as in Spring.
+A message that cannot be converted to the arguments, or whose listener raises
+PoisonMessageException, is marked before the rollback or recover: the provider then makes it a dead
+letter instead of redelivering it. In AUTO and DUPS_OK that works if the provider pushes messages
+(SimpleMessageListenerContainer); a message that was polled is acknowledged before its listener is
+called, as in Spring.
 
-Two kinds of errors are kept apart. What the *handler* raised concerns one message: it is rolled
-back, reported (error handler, or one log line) and the consumer goes on. A JMSException of the
-provider itself puts the connection in doubt: it is reported to the exception listener as well,
-and raised again, so that the consumer starts recovery. ListenerExecutionFailedException and its
-like are JMSExceptions here, but not in Spring; they count as the handler's.
+There are two kinds of errors. An error of the *handler* concerns one message: the message is rolled
+back, the error reported (error handler, or one log line), and the consumer continues. A
+JMSException of the provider itself may mean that the connection is lost: it is also reported to the
+exception listener and raised again, so that the consumer starts recovery.
+ListenerExecutionFailedException and similar exceptions are JMSExceptions here, but not in Spring;
+they count as errors of the handler.
 
-A cancelled handler (a shutdown out of patience) is rolled back under a shield, so that the broker
-delivers the message again.
+When a handler is cancelled (by a shutdown whose timeout has passed), its message is rolled back in
+a shielded scope, so that the broker delivers it again.
 """
 
 from __future__ import annotations
@@ -81,11 +83,11 @@ class ListenerExecution:
 
     @property
     def is_accepting(self) -> bool:
-        """Whether a message that comes in now is handled."""
+        """Whether a message that arrives now is handled."""
         return self._life_cycle.running or self._properties.accept_messages_while_stopping
 
     async def execute(self, delivery: Delivery, *, expose: bool) -> None:
-        """Call the listener and finish the delivery; `expose` binds the session meanwhile.
+        """Call the listener and finish the delivery; `expose` binds the session during the call.
 
         Raises:
             Exception: what the listener, the commit or the acknowledgement raised.
@@ -117,7 +119,7 @@ class ListenerExecution:
             self._record(delivery, error)
             await self._roll_back_on_exception(delivery.session, error)
             raise
-        except BaseException as error:  # cancelled: the broker shall deliver the message again
+        except BaseException as error:  # cancelled: the broker must deliver the message again
             with anyio.CancelScope(shield=True):
                 await self._roll_back_on_exception(delivery.session, error)
             raise
@@ -125,7 +127,7 @@ class ListenerExecution:
         await self.commit(delivery.session, delivery.message)
 
     async def _handle(self, delivery: Delivery) -> None:
-        """Call the listener, or give the message up."""
+        """Call the listener, or send the message to the dead-letter destination."""
         if self._properties.dead_letter is not None:
             reason = self.reason_to_give_up(delivery.message, delivery.consumer)
             if reason is not None:
@@ -144,7 +146,7 @@ class ListenerExecution:
     def reason_to_give_up(
         self, message: Message, consumer: MessageConsumer
     ) -> BaseException | None:
-        """Return why a message is sent to the listener's dead letters; None: it is handled."""
+        """Return why a message is sent to the dead-letter destination; None: it is handled."""
         return self._retries.reason_to_give_up(message, consumer)
 
     async def _call_listener(self, delivery: Delivery) -> None:
@@ -173,7 +175,7 @@ class ListenerExecution:
         return HandlerInvocation(call.listener, name, delivery.message, delivery.session)
 
     def _argument(self, delivery: Delivery) -> Any:
-        """Return what the listener is called with."""
+        """Return the argument of the listener."""
         return delivery.message
 
     async def _call(self, call: ListenerCall, delivery: Delivery) -> None:
@@ -185,11 +187,11 @@ class ListenerExecution:
             await call(argument, session, worker)
 
     def _record(self, delivery: Delivery, error: Exception) -> None:
-        """Keep the reason of a failure where the provider looks for it."""
+        """Store the reason of a failure in the provider's record of the delivery."""
         self._retries.record(delivery, error, delivery.message)
 
     async def _with_own_session(self, call: Callable[[Session], Awaitable[None]]) -> None:
-        """Call a listener that must not see the receiving session with a separate session."""
+        """Call a listener with a separate session, as it must not see the receiving session."""
         connection = session = None
         try:
             factory = self._properties.require_connection_factory()
@@ -202,16 +204,16 @@ class ListenerExecution:
             await close_quietly(session, connection)
 
     def locally_transacted(self, session: Session) -> bool:
-        """Return whether this container, not an external transaction, ends those of the session."""
+        """Return whether this container ends the session's transactions, not an external one."""
         if not self._properties.session_transacted:
             return False
         resource = bound(self._properties.require_connection_factory())
         return resource is None or not resource.transactional or resource.session is not session
 
     async def commit(self, session: Session, message: Message | None) -> None:
-        """Make the delivery of `message` final, as the session's mode requires.
+        """Settle the delivery of `message`, as the session's mode requires.
 
-        None: nothing was received; a transacted session is committed nevertheless.
+        None: no message was received; a transacted session is committed nevertheless.
         """
         chain = self._properties.settlement_chain
         if session.transacted:
@@ -238,7 +240,7 @@ class ListenerExecution:
         return SettlementInvocation(operation, self._properties.bean_name, message)
 
     async def roll_back(self, session: Session) -> None:
-        """Return what was received to the broker, as the session's mode requires."""
+        """Roll back or recover the received messages, as the session's mode requires."""
         if session.transacted:
             if self.locally_transacted(session):
                 await _unless_in_progress(session.rollback)
@@ -276,7 +278,7 @@ class ListenerExecution:
 
 
 def marked_as_rollback_only(delivery: Delivery) -> ListenerExecutionFailedException:
-    """Return why a delivery is rolled back whose listener has returned."""
+    """Return the exception of a delivery that is rolled back although its listener returned."""
     return ListenerExecutionFailedException(
         "Transaction rolled back because it has been marked as rollback-only",
         message=delivery.message,

@@ -1,4 +1,4 @@
-"""Classification of errors: what caused them, and whether a retry can succeed."""
+"""Classification of errors: their cause, and whether a retry can succeed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class NoListenerError(IllegalStateException):
-    """A message came and no listener is set."""
+    """A message arrived, but no listener is set."""
 
 
 class RejectedWhileStoppingError(Exception):
@@ -48,23 +48,24 @@ _NOT_FROM_THE_PROVIDER = (
     ConfigurationException,
     NoListenerError,
 )
-"""In Spring these are not JMSExceptions: they say nothing about the connection."""
+"""Not JMSExceptions in Spring: they do not mean that the connection has failed."""
 
 
 def is_infrastructure_failure(error: BaseException) -> bool:
-    """Return whether an error puts the connection in doubt: a JMSException of the provider."""
+    """Return whether the connection may have failed: the error is the provider's JMSException."""
     return isinstance(error, JMSException) and not isinstance(error, _NOT_FROM_THE_PROVIDER)
 
 
 def is_misconfiguration(error: BaseException) -> bool:
-    """Return whether a retry is of no use: the request is wrong, not the connection."""
+    """Return whether a retry cannot succeed: the request is invalid, not the connection lost."""
     return isinstance(error, _MISCONFIGURATIONS)
 
 
 def prevents_startup(error: BaseException) -> bool:
-    """Return whether an application must not start with it: also a client id that is in use.
+    """Return whether an application must not start after this error.
 
-    A container by itself keeps trying to get that client id, as Spring's does.
+    That includes a client id that is in use; a container without an application keeps trying to get
+    the client id, as Spring's does.
     """
     return is_misconfiguration(error) or isinstance(error, InvalidClientIDException)
 
@@ -75,9 +76,9 @@ _WRAPPERS = (ListenerExecutionFailedException, UnreadableMessageException)
 def poison_cause(
     error: BaseException, *, refuses_unreadable: bool
 ) -> PoisonMessageException | None:
-    """Return the reason to dead-letter a message without redelivery; None: it is redelivered.
+    """Return the reason for a dead letter without redelivery; None: the message is redelivered.
 
-    `refuses_unreadable`: whether a message that no argument can be made of has such a reason.
+    `refuses_unreadable`: whether an unreadable message becomes a dead letter at once.
     """
     cause = cause_of(error)
     if isinstance(cause, PoisonMessageException):
@@ -90,7 +91,7 @@ def poison_cause(
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return the handler's own exception, or why it could not be called; other errors as is."""
+    """Return the handler's exception, or why the call failed; other errors unchanged."""
     if type(error) in _WRAPPERS and error.__cause__ is not None:
         return error.__cause__
     return error

@@ -5,25 +5,25 @@ Theory of operation (spring-jms 1.4, 1.10)
 
 A task of an invoker loops: get resources, receive, handle. It ends by itself when a limit is
 reached (`_TaskLimits`), when an error needs recovery, or when the container is stopped and the
-invoker is a surplus one. An invoker without limits runs one *ongoing* task: while the container is
+invoker is surplus. An invoker without limits runs one *ongoing* task: while the container is
 stopped that task waits, and is not counted as active.
 
 *Interruption.* A stop, a shutdown or a removal must end waits at once: for a message, for a
-connection, for the next attempt. It must not touch the handling of a message, unless a shutdown
-has run out of patience. So the task runs inside one cancel scope and keeps `waiting` true exactly
-while it waits: `interrupt_wait` cancels the scope only then. Between receiving a message and
-handling it there is no await, so an interruption either finds `waiting` and no message, or comes
-too late: a wait that was cancelled and yet returned a message (the broker's answer overtook the
-cancellation) makes the invoker `interrupted`, and the receive cycle then handles the message in
-`shield`, a scope of its own. A message that has been received is always handled.
+connection, for the next attempt. It must not cancel the handling of a message, unless the timeout
+of a shutdown has passed. So the task runs inside one cancel scope and sets `waiting` exactly while
+it waits: `interrupt_wait` cancels the scope only then. Between receiving a message and handling it
+there is no await, so an interruption either happens while `waiting` is set and no message has been
+received, or it is too late: if a wait was cancelled and still returned a message (which arrived
+before the cancellation took effect), the invoker is `interrupted`, and the receive cycle handles
+the message in a separate scope, `shield`. A message that has been received is always handled.
 
 *Threads.* `def` handlers run in the invoker's `Worker`, one thread for each consumer, so that a
-slow handler holds up no other consumer. A thread cannot be cancelled: `interrupt` leaves a busy
-worker alone unless its thread may be abandoned.
+slow handler does not delay other consumers. A thread cannot be cancelled: `interrupt` does not
+touch a busy worker unless its thread may be abandoned.
 
-*Commit and rollback* belong to `ListenerExecution`; an invoker sees only errors that put the
-connection in doubt, and passes them on to `Recovery`. Fairness: a full prefetch buffer and a
-handler that never waits would keep the loop for themselves, so the task yields now and then.
+*Commit and rollback* belong to `ListenerExecution`; an invoker sees only errors that may mean a
+lost connection, and passes them on to `Recovery`. *Fairness.* A full prefetch buffer and a handler
+that never waits would monopolise the loop, so the task yields from time to time.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = ["AsyncMessageListenerInvoker"]
 logger: Final = get_logger(__name__)
 
 _RECEIVES_PER_YIELD = 16
-"""A full buffer and a handler that never waits must not starve the loop."""
+"""Messages after which a task yields: a handler that never waits must not starve the loop."""
 
 
 class AsyncMessageListenerInvoker:
@@ -95,7 +95,7 @@ class AsyncMessageListenerInvoker:
         self._scope = anyio.CancelScope()
 
     async def run(self) -> None:
-        """Run one task: receive and handle until a limit, a failure or the container ends it."""
+        """Run one task: receive and handle until a limit, a failure or a stop ends it."""
         self._task_was_idle = True
         self._task_was_killed = True
         try:
@@ -105,11 +105,11 @@ class AsyncMessageListenerInvoker:
         self._task_was_killed = False
 
     async def task_ended(self) -> None:
-        """Follow up a task: the next one, a pause, or the end of this consumer."""
+        """Decide what follows a task: another task, a pause, or the end of this consumer."""
         with anyio.CancelScope(shield=True):
             self.idle_task_executions = self.idle_task_executions + 1 if self._task_was_idle else 0
             if self._task_was_killed and self._life_cycle.running:
-                # cancelled, and not by the container: do not run into it again
+                # cancelled, but not by the container: another task could be cancelled, too
                 logger.error("Consumer %s was cancelled from outside and is paused", self.name)
                 await self.clear_resources()
                 self._pool.pause(self)
@@ -126,12 +126,12 @@ class AsyncMessageListenerInvoker:
         self._pool.message_received()
 
     def interrupt_wait(self) -> None:
-        """Cut short a wait for a message, a connection or a retry; leave handling alone."""
+        """Cancel a wait for a message, a connection or a retry, but not a message's handling."""
         if self.waiting:
             self._scope.cancel()
 
     def interrupt(self, *, abandon_threads: bool) -> None:
-        """Cancel whatever this consumer does; a handler in a thread only if it may be abandoned."""
+        """Cancel the running task; abandon a handler in a thread only with `abandon_threads`."""
         if not abandon_threads and self.worker.busy:
             return
         if self.delivery is not None and not self._scope.cancel_called:
@@ -139,19 +139,19 @@ class AsyncMessageListenerInvoker:
         self._scope.cancel()
 
     async def clear_resources(self) -> None:
-        """Close the consumer and the session, if it keeps any."""
+        """Close the cached consumer and session, if there are any."""
         consumer, session = self.consumer, self.session
         self.consumer = self.session = None
         await close_quietly(consumer, session)
 
     @property
     def interrupted(self) -> bool:
-        """Whether a stop has cut the wait short while the message came in."""
+        """Whether a stop has cancelled the wait while a message arrived."""
         return self._scope.cancel_called
 
     @contextmanager
     def shield(self) -> Iterator[None]:
-        """Handle the message in a scope of its own, as an interrupted wait has cancelled its own.
+        """Handle the message in a new scope, as the interruption has cancelled the task's scope.
 
         A message that has been received is always handled.
         """
@@ -205,7 +205,7 @@ class AsyncMessageListenerInvoker:
         return self._life_cycle.running and not limits.reached
 
     async def _prepare_resources(self) -> None:
-        """Wait for a recovery in progress, then create the resources that the cache level keeps."""
+        """Wait for a recovery in progress, then create the resources to cache."""
         level = self._properties.cache_level
         if level < CacheLevel.SESSION:
             await self._recovery.join(self._failures)
@@ -232,12 +232,12 @@ class AsyncMessageListenerInvoker:
 
 
 class _TaskLimits:
-    """When a task ends by itself: after so many receives, or so many empty ones in a row."""
+    """The limits of a task: a number of receives, or a number of empty receives in a row."""
 
     __slots__ = ("_idle_left", "_idle_limit", "_left", "reached", "received")
 
-    # Where only silence ends a task, that silence makes it an idle one, whatever came before
-    # (spring-jms 1.6.1); where receives are counted, it must have been empty (1.4.5).
+    # If only empty receives end a task, a task that they end is idle, even if it has received
+    # messages before (spring-jms 1.6.1); if receives are counted, all must have been empty (1.4.5).
 
     def __init__(self, messages: int | None, idle_receives: int | None) -> None:
         self._left = -1 if messages is None else messages

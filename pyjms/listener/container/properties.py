@@ -1,4 +1,4 @@
-"""The properties that both containers share, their defaults and the rules of setting them.
+"""The properties that both containers share, their defaults and the rules for setting them.
 
 Names and defaults are Spring's; durations are seconds. (spring-jms 1.1)
 """
@@ -98,10 +98,10 @@ class ContainerOptions(TypedDict, total=False):
 
 
 class ContainerProperties:
-    """What can be set on a container; plain attributes unless a rule goes with them.
+    """The properties of a container; plain attributes unless a rule applies to them.
 
-    The container's collaborators (connection, consumers, recovery, scaling) are given the
-    properties, not the container, and read them when they need them: most may change while the
+    The container's collaborators (connection, consumers, recovery, scaling) have a reference to the
+    properties, not to the container, and read them when they need them: most may change while the
     container runs.
     """
 
@@ -119,28 +119,28 @@ class ContainerProperties:
     accept_messages_while_stopping: bool = False
     unreadable_messages: UnreadableMessages = "dead_letter"
     """dead_letter: a message that cannot be converted to the handler's arguments becomes a dead
-    letter at once; redeliver: it is treated as any other failure, as in Spring."""
+    letter at once; redeliver: it is treated like any other failure, as in Spring."""
     prefetch: Prefetch = None
-    """Messages sent to each consumer ahead of their acknowledgements; None: as the connection says.
-    auto: few for consumers of a queue whose number may grow, unless the connection's is set. A
-    change takes effect with the next consumer."""
+    """Messages sent to each consumer ahead of their acknowledgement; None: the connection's
+    prefetch; auto: few for queue consumers whose number may grow, unless the connection's prefetch
+    is set. A change applies to new consumers."""
     batch_size: int | None = None
-    """The listener is called with batches of at most so many messages; None: with each message."""
+    """The largest number of messages in a batch; None: the listener gets single messages."""
     batch_timeout: float = 0.0
-    """Seconds from a batch's first message to its listener; 0: it gets what has arrived already."""
+    """Seconds from a batch's first message to the call of the listener; 0: do not wait for more."""
     redelivery_policy: RedeliveryPolicy | None = None
     """The redelivery policy of this listener's messages; None: the connection's."""
     retry: RetryPolicy | None = None
-    """Which failures are retried, when, and the destination of this listener's dead letters."""
+    """Which failures are retried and when, and where this listener's dead letters are sent."""
     error_handler: ErrorHandler | None = None
     log_tracebacks: bool = False
-    """Whether the first failure of a message is logged with the listener's own frames."""
+    """Whether the first failure of a message is logged with the traceback of its listener."""
     exception_listener: ExceptionListener | None = None
     message_converter: MessageConverter | None = None
     destination_resolver: DestinationResolver
     auto_startup: bool = True
     phase: int = PHASE_LAST
-    """Containers with a lower phase start first and stop last, when the others have finished."""
+    """Containers with a lower phase start first, and stop last, after the others have finished."""
     bean_name: str | None = None
 
     def __init__(self, connection_factory: ConnectionFactory | None) -> None:
@@ -254,7 +254,7 @@ class ContainerProperties:
 
     @property
     def subscription_shared(self) -> bool:
-        """A shared subscription (JMS 2.0); `initialize` refuses it, OpenWire has none."""
+        """A shared subscription (JMS 2.0); `initialize` refuses it, as OpenWire has none."""
         return self._shared
 
     @subscription_shared.setter
@@ -265,7 +265,7 @@ class ContainerProperties:
 
     @property
     def durable_subscription_name(self) -> str | None:
-        """`subscription_name` if the subscription is durable; setting it makes it so."""
+        """`subscription_name` if the subscription is durable; setting it makes it durable."""
         return self.subscription_name if self._durable else None
 
     @durable_subscription_name.setter
@@ -330,8 +330,8 @@ class ContainerProperties:
         """Check that the properties are consistent.
 
         Raises:
-            ValueError: one is missing, or contradicts others.
-            JMSException: a value that no broker accepts.
+            ValueError: a property is missing, or contradicts others.
+            JMSException: a value is invalid for every broker.
         """
         self.require_connection_factory()
         if self._destination is None:
@@ -346,10 +346,10 @@ class ContainerProperties:
 
 
 def one_or_more(name: str, value: int) -> int:
-    """Return `value`.
+    """Return `value` if it is 1 or more.
 
     Raises:
-        ValueError: it is under 1.
+        ValueError: it is less than 1.
     """
     if value < 1:
         raise ValueError(f"'{name}' value must be at least 1 (one): {value}")

@@ -1,6 +1,6 @@
-"""One receive attempt: create what the cache level does not keep, receive, handle, close.
+"""The receive cycle: create the resources that are not cached, receive, handle, close.
 
-(spring-jms 1.2.3 for what is created and closed, 1.8 for external transactions)
+(spring-jms 1.2.3 for the resources created and closed, 1.8 for external transactions)
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ReceivingInvoker(Protocol):
     """The receive cycle's view of an invoker."""
 
     session: Session | None
-    """The session that it keeps between receives, if any."""
+    """The cached session, or None."""
     consumer: MessageConsumer | None
-    """The consumer that it keeps between receives, if any."""
+    """The cached consumer, or None."""
     waiting: bool
-    """Whether it waits for something that a stop may interrupt."""
+    """Whether it is in a wait that a stop may interrupt."""
     idle: bool
     worker: Worker
     delivery: Delivery | None
@@ -53,7 +53,7 @@ class ReceivingInvoker(Protocol):
 
     @property
     def interrupted(self) -> bool:
-        """Whether a stop has cut the wait short while that message came in."""
+        """Whether a stop has cancelled the wait while that message arrived."""
 
     def shield(self) -> AbstractContextManager[object]:
         """Return a context in which that stop does not cancel the handling of the message."""
@@ -61,7 +61,7 @@ class ReceivingInvoker(Protocol):
 
 @dataclass(eq=False, repr=False)
 class ReceiveCycle:
-    """Receive attempts of one container."""
+    """Makes the receive attempts of one container."""
 
     _properties: DefaultContainerProperties
     _connection: ContainerConnection
@@ -70,10 +70,10 @@ class ReceiveCycle:
     _batches: BatchExecution
 
     async def receive_and_execute(self, invoker: ReceivingInvoker) -> bool:
-        """Receive once and handle what came; return whether a message came.
+        """Receive once, and handle the message if there is one; return whether there was.
 
         Raises:
-            Exception: the connection is in doubt; recover before the next attempt.
+            Exception: the connection may be lost; recover before the next attempt.
         """
         manager = self._properties.transaction_manager
         if manager is not None:
@@ -94,7 +94,7 @@ class ReceiveCycle:
         properties = self._properties
         received = in_block = False
         synchronized = properties.synchronizes_sessions and invoker.session is None
-        token = current_worker.set(invoker.worker)  # calls what the handler has registered
+        token = current_worker.set(invoker.worker)  # calls the handler's synchronizations
         try:
             async with AsyncExitStack() as stack:
                 session: _SynchronizedSession | None = None
@@ -142,7 +142,7 @@ class ReceiveCycle:
             await close_quietly(session, owned)
 
     async def _uncached(self, invoker: ReceivingInvoker, status: TransactionStatus | None) -> bool:
-        """Receive with a connection, session and consumer created as far as none is kept."""
+        """Receive; create the connection, session and consumer as far as they are not cached."""
         owned: Connection | None = None
         own_session: Session | None = None
         consumer: MessageConsumer | None = None
@@ -169,7 +169,7 @@ class ReceiveCycle:
             await close_quietly(consumer, own_session, owned)
 
     async def _obtain_connection(self) -> tuple[Connection | None, Connection]:
-        """Return the connection to close afterwards, if any, and the one to use."""
+        """Return the connection to close afterwards, or None, and the connection to use."""
         if self._properties.shared_connection_enabled:
             return None, self._connection.get()
         connection = await self._properties.require_connection_factory().create_connection()
@@ -239,6 +239,6 @@ class ReceiveCycle:
 
 
 class _SynchronizedSession:
-    """How the transaction ended that a session follows."""
+    """A session that follows an external transaction, with the outcome of that transaction."""
 
     committed = False

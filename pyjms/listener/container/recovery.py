@@ -3,12 +3,12 @@
 Theory of operation (spring-jms 1.11)
 -------------------------------------
 
-Every invoker that fails outside of a listener comes to `Recovery.recover` with its error. The
-first one takes the lock and refreshes the connection until that succeeds, the back-off gives up or
-the container stops; the others queue for the lock. A refresh counts a *generation*. Each invoker
-remembers the generation at which it last saw a working connection (`join`); one that gets the lock
-and finds a newer generation knows that somebody else has recovered in the meantime, and returns at
-once to try again. So one outage causes one series of attempts, however many consumers there are.
+Every invoker that fails outside of a listener calls `Recovery.recover` with its error. The first
+one takes the lock and refreshes the connection until that succeeds, the back-off is exhausted or
+the container stops; the others wait for the lock. A successful refresh increments the *generation*.
+Each invoker remembers the generation at which it last saw a working connection (`join`). If it gets
+the lock and finds a newer generation, another invoker has recovered in the meantime, and it returns
+at once to try again. So one outage causes one series of attempts, however many consumers there are.
 
     fail --> [first failure of a start that cannot work?] --> stop the container, give up
       |
@@ -18,19 +18,21 @@ once to try again. So one outage causes one series of attempts, however many con
                  +--> attempt, wait, attempt ... --> generation + 1
                         exhausted: stop the container
 
-An attempt proves more than a connection: it opens a session and a consumer on the destination, and
-closes them. A broker that accepts connections but not this consumer is not recovered.
+An attempt tests more than the connection: it opens a session and a consumer on the destination, and
+closes them. If the broker accepts connections but not this consumer, the attempt has failed.
 
 The invoker's own back-off (`FailureRecord.setup_failures`) is for the case that a refresh succeeds
-and the same consumer still fails: without it, it would spin. Any successful receive resets it.
+and the same consumer still fails: without a wait it would retry in a busy loop. Any successful
+receive resets it.
 
-A container that has just been started is a special case: what it will never be able to do (a bad
+A container that has just been started is a special case: an error that no retry can fix (an invalid
 selector, an unsupported option) is reported to the caller that waits for the start, and the
-container stops, instead of trying for ever. Later the same errors are retried, as in Spring.
+container stops instead of retrying for ever. Later the same errors are retried, as in Spring.
 
-Waits and the number of attempts are the back-off's; tenacity runs the attempts. The log lines are
-Spring's; containers that share an `Outages` log those of a broker that is away at DEBUG, and it
-logs one warning for the broker. There, a commit that failed has the line of its message only.
+The back-off determines the waits and the number of attempts; tenacity runs the attempts. The log
+lines are Spring's. Containers that share an `Outages` log the failures of an unreachable broker at
+DEBUG, and the `Outages` logs one warning for the broker. In that case a failed commit is logged
+only in the line of its message.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ logger: Final = get_logger(__name__)
 
 
 class FailureRecord:
-    """What recovery remembers about one invoker; nothing of it lives longer than a receive."""
+    """The failures of one invoker since its last successful receive."""
 
     __slots__ = ("failed", "generation", "invoker_name", "setup_failures")
 
@@ -98,18 +100,18 @@ class Recovery:
     _was_late: bool = field(default=False, init=False)
 
     async def join(self, failures: FailureRecord) -> None:
-        """Wait for a recovery in progress, and note that the invoker has seen all up to now."""
+        """Wait for a recovery in progress, and record the current generation."""
         if self._lock.locked():
             async with self._lock:
                 pass
         failures.generation = self._generation
 
     async def recover(self, failures: FailureRecord, error: Exception) -> bool:
-        """Restore the connection after an invoker failed with `error`, unless another one did.
+        """Restore the connection after an invoker failed, unless another invoker has restored it.
 
-        Returns when there is a connection, or when the container stopped: at once if it has
-        never had a consumer, and trying again is of no use. False: the invoker has failed too
-        often in a row and must not run again.
+        Returns when there is a connection, or when the container has stopped: at once if it has
+        never had a consumer and a retry cannot succeed. False: the invoker has failed too often in
+        a row and must not run again.
         """
         failure = error if prevents_startup(error) else None
         if self._start_outcome.settle(failure):
@@ -145,7 +147,7 @@ class Recovery:
             self._properties.destination_description,
             describe(error),
         )
-        with anyio.CancelScope(shield=True):  # the stop interrupts this very wait
+        with anyio.CancelScope(shield=True):  # the stop would cancel this wait itself
             await self._stop_container()
 
     async def _wait_after_recurring_failure(self, failures: FailureRecord) -> bool:
@@ -155,7 +157,7 @@ class Recovery:
         logger.warning(
             "Recurring setup failure in %s - retrying using %s",
             failures.invoker_name,
-            str(failures.setup_failures),  # now: it counts on
+            str(failures.setup_failures),  # as text, because the counter changes later
         )
         seconds = failures.setup_failures.next_back_off()
         if seconds is None:
@@ -183,11 +185,11 @@ class Recovery:
                 "back-off policy does not allow for further attempts.",
                 properties.destination_description,
             )
-            with anyio.CancelScope(shield=True):  # the stop interrupts this very wait
+            with anyio.CancelScope(shield=True):  # the stop would cancel this wait itself
                 await self._stop_container()
 
     async def _refresh(self) -> None:
-        """Make one attempt: a connection, and the proof that it has a session and a consumer."""
+        """Make one attempt: connect, then create a session and a consumer as a test."""
         if not self._life_cycle.running:
             return
         properties = self._properties
@@ -209,9 +211,9 @@ class Recovery:
             outage.restored(self._name)
 
     async def establish(self) -> None:
-        """Open the connection; an application waits for a broker only until its time-out.
+        """Open the connection; an application waits for a broker only until its timeout.
 
-        Once that has passed for a broker, its other listeners do not wait at their start.
+        After the timeout has passed once, other listeners of the broker do not wait at their start.
 
         Raises:
             ConnectionFailedException: there is no connection yet; the consumers keep trying.
@@ -227,7 +229,7 @@ class Recovery:
             raise self.not_in_time()
 
     def not_in_time(self) -> ConnectionFailedException:
-        """Return why a start goes on without a connection."""
+        """Return the exception of a start that has waited for a connection until the timeout."""
         self._was_late = True
         if (outage := self._outage()) is not None:
             outage.timed_out = True
@@ -237,7 +239,7 @@ class Recovery:
         )
 
     def consumer_created(self) -> None:
-        """Note that the broker has accepted a consumer."""
+        """Record that the broker has accepted a consumer."""
         self._start_outcome.settle()
         if self._was_late:
             self._was_late = False
@@ -245,7 +247,7 @@ class Recovery:
                 outage.restored(self._name)
 
     def report_start(self, error: Exception) -> None:
-        """Report that a container starts without its broker, if that is what `error` says."""
+        """Report that a container starts without its broker, if `error` means that."""
         outage = self._outage()
         if outage is not None and is_connection_failure(error):
             outage.unreachable(error)
@@ -280,7 +282,7 @@ class Recovery:
         )
 
     def _is_logged_with_its_delivery(self, error: Exception) -> bool:
-        """Return whether the error is of a commit, which is reported with the message."""
+        """Return whether the error is that of a commit, which is logged with its message."""
         is_of_commit = isinstance(error, TransactionRolledBackException)
         return is_of_commit and self._properties.transaction_manager is None
 
@@ -297,7 +299,7 @@ class Recovery:
             logging.DEBUG if is_shared else logging.ERROR,
             "Could not refresh JMS Connection for destination '%s' - retrying using %s. Cause: %s",
             self._properties.destination_description,
-            str(execution),  # now: it counts on
+            str(execution),  # as text, because the counter changes later
             describe(error),
             exc_info=error if logger.isEnabledFor(logging.DEBUG) else None,
         )

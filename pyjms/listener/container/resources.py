@@ -24,7 +24,7 @@ logger: Final = get_logger(__name__)
 
 
 class SharedConnectionNotInitializedError(Exception):
-    """There is no shared connection (yet): recovery makes one. Stays inside the container."""
+    """There is no shared connection yet: recovery opens one. Never leaves the container."""
 
 
 @contextmanager
@@ -53,14 +53,14 @@ class ContainerConnection:
         self._connection: Connection | None = None
         self._started = False
         self.is_interrupted: bool = False
-        """Whether a transport that reconnects by itself (failover:) has lost the broker."""
+        """Whether a transport that reconnects by itself (`failover:`) has lost the broker."""
 
     def transport_interrupted(self, error: Exception) -> None:
-        """Note that the broker is lost."""
+        """Record that the transport has lost the broker."""
         self.is_interrupted = True
 
     def transport_resumed(self) -> None:
-        """Note that there is a broker again."""
+        """Record that the transport has reconnected."""
         self.is_interrupted = False
 
     def get(self) -> Connection:
@@ -74,7 +74,7 @@ class ContainerConnection:
         return self._connection
 
     async def establish(self) -> Connection:
-        """Return the connection; open it if there is none.
+        """Return the connection, and open it if there is none.
 
         Raises:
             JMSException: it cannot be opened, or its client id is refused.
@@ -87,7 +87,7 @@ class ContainerConnection:
         """Replace the connection by a new one, which is started if the old one was.
 
         Raises:
-            JMSException: it cannot be opened; there is no connection then.
+            JMSException: it cannot be opened; then there is no connection.
         """
         old, self._connection = self._connection, None
         await close_quietly(old)
@@ -98,14 +98,14 @@ class ContainerConnection:
         return connection
 
     async def start(self) -> None:
-        """Let messages flow, on this connection and on those that replace it."""
+        """Start the delivery of messages, on this connection and its replacements."""
         self._started = True
         if self._connection is not None:
             with _unless_closed("start"):
                 await self._connection.start()
 
     async def stop(self) -> None:
-        """Hold messages back."""
+        """Stop the delivery of messages."""
         self._started = False
         if self._connection is not None:
             with _unless_closed("stop"):
@@ -120,7 +120,7 @@ class ContainerConnection:
         properties = self._properties
         connection = await properties.require_connection_factory().create_connection()
         self.is_interrupted = False
-        watch = getattr(connection, "add_transport_listener", None)  # of the client, not of JMS
+        watch = getattr(connection, "add_transport_listener", None)  # not part of JMS
         if watch is not None:
             watch(self)
         try:
@@ -135,14 +135,14 @@ class ContainerConnection:
 
 
 class ResourceFactory:
-    """Creates sessions and consumers as the container's properties say."""
+    """Creates sessions and consumers according to the container's properties."""
 
     def __init__(
         self,
         properties: ContainerProperties,
         on_consumer_created: Callable[[], object] | None = None,
     ) -> None:
-        """Keep `on_consumer_created`, which is called after each consumer."""
+        """Keep `on_consumer_created`, which is called after each consumer is created."""
         self._properties = properties
         self._on_consumer_created = on_consumer_created
 
@@ -178,7 +178,7 @@ class ResourceFactory:
         return consumer
 
     def forget_destination(self) -> None:
-        """Drop the destination from a resolver with a cache: the next broker's may differ."""
+        """Remove the destination from a caching resolver: the next broker's may differ."""
         properties = self._properties
         forget = getattr(properties.destination_resolver, "remove_from_cache", None)
         if forget is not None and properties.destination_name is not None:

@@ -1,4 +1,4 @@
-"""The invokers of a container: how many there are, and which of them are at work.
+"""The invokers of a container: how many there are, and which of them are active.
 
 Theory of operation (spring-jms 1.3 to 1.6)
 -------------------------------------------
@@ -6,27 +6,28 @@ Theory of operation (spring-jms 1.3 to 1.6)
 An *invoker* is one consumer. It runs in *tasks*; between two tasks it may be rescheduled, paused
 or removed. Three numbers describe the pool:
 
-* `scheduled`: all invokers, at work, waiting or paused;
+* `scheduled`: all invokers, active, waiting or paused;
 * `paused`: those without a task, because the container does not run or the executor refused one;
-* `active`: those whose task is working (it leaves while the container is stopped).
+* `active`: those whose task is active (a task is inactive while the container is stopped).
 
 Invariants: paused <= scheduled; active <= scheduled - paused; 1 <= concurrent_consumers <=
-max_concurrent_consumers, which both may change at any time and are read where they are needed.
+max_concurrent_consumers. Both limits may change at any time and are read when they are needed.
 
 *Growing.* Only the receipt of a message adds an invoker, at most one for each message: while
 `scheduled` is below the maximum and fewer than `idle_consumer_limit` invokers are idle. An invoker
-is idle from its creation, or from an empty receive, until it receives something; it is *not* idle
-just because its listener has returned. A broker that prefetches everything to the first consumer
-therefore stops growth at two: the second one stays idle. That is Spring's behaviour, and kept.
+is idle from its creation, or from an empty receive, until it receives a message; it is *not* idle
+just because its listener has returned. If the broker dispatches all messages to the first consumer,
+the pool therefore stops growing at two invokers: the second one stays idle. That is Spring's
+behaviour.
 
 *Shrinking.* A surplus invoker (over `concurrent_consumers`) runs tasks that end after
 `idle_receives_per_task_limit` empty receives. When a task ends idle, for the
 `idle_task_execution_limit`-th time in a row, and another invoker is idle too, the pool may shrink
-to `concurrent_consumers`; otherwise it may keep the maximum. An invoker over that number is not
-rescheduled. Invokers that are not surplus run one endless task where no limit counts receives.
+to `concurrent_consumers`; otherwise it may keep the maximum. An invoker above that number is not
+rescheduled. Invokers that are not surplus run one endless task if receives are not limited.
 
-*Refusal.* An executor that is full raises ResourceAllocationException; the invoker is paused and
-offered again with the next message that any other one receives, or at the next `start`.
+*Refusal.* A full executor raises ResourceAllocationException; the invoker is paused, and submitted
+again when another invoker receives a message, or at the next `start`.
 
 Everything here is synchronous and runs on the container's loop, so no lock is needed; only
 `wait_inactive` and the callback for an inactive pool wait.
@@ -55,15 +56,15 @@ class PooledInvoker(Protocol):
 
     name: str
     idle: bool
-    """Whether the last receive was empty, or there was none yet."""
+    """Whether the last receive was empty, or no receive has ended yet."""
     idle_task_executions: int
-    """Tasks in a row that ended without a message."""
+    """The number of idle tasks in a row."""
 
     async def run(self) -> None:
         """Run one task to its end."""
 
     async def task_ended(self) -> None:
-        """Follow up a task: the next one, a pause, or the end of the invoker."""
+        """Decide what follows a task: another task, a pause, or the end of the invoker."""
 
 
 InvokerT = TypeVar("InvokerT", bound=PooledInvoker)
@@ -79,9 +80,9 @@ class InvokerPool(Generic[InvokerT]):
         create: Callable[[str], InvokerT],
         on_inactive: Callable[[], Awaitable[None]],
     ) -> None:
-        """Keep `create`, which makes an invoker of a name, and `on_inactive`.
+        """Keep `create`, which returns a new invoker for a name, and `on_inactive`.
 
-        `on_inactive` is awaited whenever the last active task has left.
+        `on_inactive` is awaited whenever the last active task becomes inactive.
         """
         self._properties = properties
         self._life_cycle = life_cycle
@@ -95,7 +96,7 @@ class InvokerPool(Generic[InvokerT]):
 
     @property
     def scheduled(self) -> int:
-        """The number of all invokers, at work, waiting and paused."""
+        """The number of all invokers, active, waiting and paused."""
         return len(self._scheduled)
 
     @property
@@ -120,7 +121,7 @@ class InvokerPool(Generic[InvokerT]):
         self._paused.pop(invoker, None)
 
     def pause(self, invoker: InvokerT) -> None:
-        """Keep an invoker for later."""
+        """Keep an invoker without a task."""
         self._paused[invoker] = None
 
     def drop_paused(self) -> list[InvokerT]:
@@ -131,7 +132,7 @@ class InvokerPool(Generic[InvokerT]):
         return dropped
 
     def resume_paused(self) -> None:
-        """Submit every paused invoker to the executor again; those it refuses stay paused."""
+        """Submit all paused invokers to the executor again; refused invokers stay paused."""
         for invoker in list(self._paused):
             del self._paused[invoker]
             self._submit_or_pause(invoker)
@@ -148,12 +149,12 @@ class InvokerPool(Generic[InvokerT]):
             self.add()
 
     def grow(self) -> None:
-        """Add the invokers that are missing to `concurrent_consumers`."""
+        """Add invokers until there are `concurrent_consumers`."""
         while len(self._scheduled) < self._properties.concurrent_consumers:
             self.add()
 
     def idle_count(self) -> int:
-        """Count the invokers whose last receive was empty, or that had none yet."""
+        """Return the number of idle invokers."""
         return sum(invoker.idle for invoker in self._scheduled)
 
     def has_surplus(self) -> bool:
@@ -165,7 +166,7 @@ class InvokerPool(Generic[InvokerT]):
         return len(self._scheduled) > self._properties.max_concurrent_consumers
 
     def reschedule(self, invoker: InvokerT) -> bool:
-        """Give an invoker whose task has ended another one; False: it is not needed any more."""
+        """Start another task of an invoker whose task has ended; False: it is no longer needed."""
         properties = self._properties
         if invoker not in self._scheduled or not self._life_cycle.active:
             return False
@@ -184,11 +185,11 @@ class InvokerPool(Generic[InvokerT]):
         return True
 
     def enter(self) -> None:
-        """Count a task that begins to work."""
+        """Count a task that becomes active."""
         self.active += 1
 
     async def leave(self) -> None:
-        """Count a task that has stopped working."""
+        """Count a task that becomes inactive."""
         self.active -= 1
         if self.active == 0:
             inactive, self._inactive = self._inactive, anyio.Event()
@@ -196,7 +197,7 @@ class InvokerPool(Generic[InvokerT]):
             await self._on_inactive()
 
     async def wait_inactive(self, seconds: float | None) -> bool:
-        """Wait until no task works, `seconds` at most (None: for ever); return whether so."""
+        """Wait `seconds` (None: for ever) until no task is active; return whether none is."""
         with _clock.timeout(seconds):
             while self.active:
                 await self._inactive.wait()

@@ -1,7 +1,7 @@
 """The container to which the provider pushes: a fixed number of consumers with message listeners.
 
-No scaling, no transaction manager, and a single attempt at recovery: reconnecting for longer is
-the business of a `failover:` transport. (spring-jms 2)
+No scaling, no transaction manager, and a single attempt at recovery: longer reconnecting is the
+task of a `failover:` transport. (spring-jms 2)
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
     recover_on_exception: bool = True
     """Make one attempt to reconnect when the connection reports a failure."""
     task_executor: AsyncTaskExecutor | None = None
-    """Runs the listeners; the acknowledgement then does not wait for them."""
+    """Runs the listeners; with an executor, acknowledgements do not wait for the listeners."""
 
     def __init__(
         self,
@@ -96,8 +96,8 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         """Check that the properties are consistent.
 
         Raises:
-            ValueError: one is missing, or contradicts others.
-            JMSException: a value that no broker accepts.
+            ValueError: a property is missing, or contradicts others.
+            JMSException: a value is invalid for every broker.
         """
         super().validate()
         if self.batch_size is not None:
@@ -108,7 +108,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
 
     @property
     def concurrency(self) -> str:
-        """The number of consumers; of "2-4" the upper number counts."""
+        """The number of consumers; for a range such as "2-4", the upper number."""
         return str(self._concurrent_consumers)
 
     @concurrency.setter
@@ -118,7 +118,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
 
     @property
     def concurrent_consumers(self) -> int:
-        """The number of sessions and consumers; takes effect when they are created next."""
+        """The number of sessions and consumers; takes effect when they are next created."""
         return self._concurrent_consumers
 
     @concurrent_consumers.setter
@@ -127,7 +127,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
 
     @property
     def max_concurrent_consumers(self) -> int:
-        """The same number: this container does not scale."""
+        """The same as `concurrent_consumers`: this container does not scale."""
         return self._concurrent_consumers
 
     @property
@@ -216,7 +216,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         await end_tasks(self._reconnects)
         deadline = _clock.now() + (_PATIENCE if timeout is None else timeout)
         async with self._lock:
-            with _clock.timeout(deadline - _clock.now()):  # it, too, waits for running listeners
+            with _clock.timeout(deadline - _clock.now()):  # also waits for running listeners
                 await self._connection.stop()
         await self._wait_for_listeners(max(deadline - _clock.now(), 0))
         workers = [worker for _, _, worker in self._consumers]
@@ -228,13 +228,13 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
                 await worker.join(_THREAD_JOIN)
 
     async def scale(self, lower: int, upper: int | None = None) -> None:
-        """Change the number of consumers, at once if they exist: there are `upper` of them.
+        """Change the number of consumers to `upper`, at once if consumers exist.
 
-        Waits for the listeners of the consumers that it closes.
+        Waits for the listeners of the consumers that are closed.
 
         Raises:
             ValueError: `lower` is under 1 or over `upper`, or the subscription is durable.
-            JMSException: a consumer cannot be created; those that exist go on.
+            JMSException: a consumer cannot be created; the existing ones continue.
         """
         most = check_range(lower, upper, durable=self.subscription_durable)
         async with self._lock:
@@ -314,7 +314,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
             await self._execution.handle_exception(error, delivery)
 
     def _drained(self) -> None:
-        """Call the callback of `stop`: no listener runs any more."""
+        """Call the callback of `stop` after the last listener has returned."""
         self._life_cycle.advance(ContainerEvent.DRAINED)
         callback, self._stop_callback = self._stop_callback, None
         if callback is not None:

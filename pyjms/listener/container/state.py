@@ -8,13 +8,13 @@ A container is in exactly one state. Spring keeps two flags instead, and both ar
                                                      +------start-------+--------start--------+
 
 `shut_down` leads from every state to CLOSED, and `initialize` from CLOSED back to INITIALIZED: a
-container may be used again. STOPPING means that listeners may still be handling messages; once
-none is, the container releases its connection and is STOPPED.
+container may be used again. STOPPING means that listeners may still be handling messages; when the
+last one has returned, the container releases its connection and is STOPPED.
 
-Asking for a transition that the table does not have changes nothing and returns False. That is
-how a `stop` of a container that does not run, or a `start` overtaken by a `shutdown` while it was
-connecting, has no effect. Transitions are synchronous; what they entail (connecting, closing) is
-the container's business, under its own lock.
+Requesting a transition that the table does not have changes nothing and returns False. That is why
+a `stop` of a container that does not run, or a `start` overtaken by a `shutdown` while it was
+connecting, has no effect. Transitions are synchronous; the container performs what they entail
+(connecting, closing) under its own lock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["ContainerEvent", "ContainerState", "LifeCycle", "StartOutcome"]
 
 
 class ContainerState(Enum):
-    """Where a container is in its life."""
+    """The states of a container's life cycle."""
 
     CREATED = auto()
     INITIALIZED = auto()
@@ -39,7 +39,7 @@ class ContainerState(Enum):
 
 
 class ContainerEvent(Enum):
-    """What moves a container from one state to another."""
+    """The events that cause transitions between states."""
 
     INITIALIZE = auto()
     START = auto()
@@ -99,11 +99,11 @@ class LifeCycle:
 
     @property
     def paused(self) -> bool:
-        """Whether the container is active and does not run: consumers wait."""
+        """Whether the container is active but not running: consumers wait."""
         return self.active and not self.running
 
     def advance(self, event: ContainerEvent) -> bool:
-        """Make the transition for `event` and return True; False if there is none."""
+        """Make the transition for `event` and return True; return False if there is none."""
         following = _TRANSITIONS[self.state].get(event)
         if following is None:
             return False
@@ -124,9 +124,9 @@ class LifeCycle:
 
 
 class StartOutcome:
-    """How a start ended: with a first consumer, with an error, or in waiting for the broker.
+    """The outcome of a start: a first consumer, an error, or waiting for the broker.
 
-    `begin` opens it, the first `settle` after that decides it.
+    `begin` makes it pending, the first `settle` after that decides it.
     """
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class StartOutcome:
         self._failure: Exception | None = None
 
     def begin(self, *, has_consumer: bool) -> None:
-        """Forget an earlier failure and, unless a consumer listens already, await an outcome."""
+        """Forget an earlier failure; the outcome is pending unless a consumer listens already."""
         self._failure = None
         if not has_consumer and (self._settled is None or self._settled.is_set()):
             self._settled = anyio.Event()
@@ -148,10 +148,10 @@ class StartOutcome:
         return True
 
     async def wait(self) -> None:
-        """Wait until the start is decided; return at once if there was none.
+        """Wait until the outcome is decided; return at once if nothing has started.
 
         Raises:
-            Exception: what the start failed with.
+            Exception: the error of the start.
         """
         if self._settled is not None:
             await self._settled.wait()

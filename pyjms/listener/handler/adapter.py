@@ -1,9 +1,9 @@
-"""Between a container and a handler: arguments in, reply out, failures wrapped.
+"""The adapter of a handler: it resolves the arguments, sends the reply and wraps failures.
 
-An `async def` handler is awaited on the loop; a `def` handler runs, argument resolution included,
-in the consumer's own thread. Replies are sent on the loop. Every failure becomes a
-ListenerExecutionFailedException, so that a JMSException raised by a handler is never taken for a
-broken connection. An awaitable result is awaited first, where Spring hands futures to the
+An `async def` handler is awaited on the loop; a `def` handler and the resolution of its arguments
+run in the consumer's thread. Replies are sent on the loop. Every failure becomes a
+ListenerExecutionFailedException, so that a JMSException raised by a handler is never mistaken for a
+lost connection. An awaitable result is awaited first, whereas Spring passes futures to the
 converter. (spring-jms 1.7.6, 6.1.8, 6.2.8)
 """
 

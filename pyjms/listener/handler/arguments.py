@@ -1,32 +1,33 @@
-"""Argument resolution: a plan made once for a handler and followed for each message.
+"""Argument resolution: the call plan, made once for a handler and used for each message.
 
 Theory of operation (spring-jms 6.1; decisions D16)
 ---------------------------------------------------
 
 When a listener is created, each parameter of its handler is assigned a *supplier*, a function of
-(message, session). What a parameter is follows from its annotation or marker, in this order:
+(message, session). The annotation or marker determines which one, in this order:
 
     1. `Provide[...]`, `Provider[...]`, `Closing[...]`   an object of the application's container
     2. `Header(...)`                                     one header or property, converted
-    3. `Headers()`                                       all of them, as a dict
+    3. `Headers()`                                       all headers and properties, as a dict
     4. type `Message` or a body class                    the raw message
     5. type `Session` (of pyjms, or of pyjms.aio with `async def`)
-    6. whatever a custom argument resolver supports
+    6. supported by a custom argument resolver           what the resolver returns
     7. type `GenericMessage[T]`                          the payload as T, with all headers
     8. everything else                                   the payload, converted to its type
 
-At most one parameter without a marker may be the payload, where Spring gives it to several: two
-would mostly be a forgotten marker. All that are marked with `Payload` get it. A parameter with a
-plain default that is neither marked nor first keeps it. No annotation, `object` and `Any` mean the
-payload as the converter returns it (Spring passes the raw message to `Object`).
+At most one parameter without a marker may be the payload, whereas Spring passes it to several: a
+second one is mostly a forgotten marker. All parameters that are marked with `Payload` get it. A
+parameter that has a plain default, no marker and is not the first one keeps its default. Without an
+annotation, and for `object` and `Any`, the payload is passed as the converter returns it (Spring
+passes the raw message to `Object`).
 
-All that can be wrong with a handler is found while the plan is made, before anything connects:
-unreadable annotations, two payloads, types that pydantic does not know, unknown providers. A call
-then only runs the suppliers and the handler, without inspection or look-ups by name. Arguments are
-passed by position unless a parameter is keyword-only or injected; dependency-injector's `@inject`
-recognises those by name.
+Everything that can be wrong with a handler is detected while the plan is made, before anything
+connects: unreadable annotations, two payloads, types that pydantic does not know, unknown
+providers. A call then only runs the suppliers and the handler, without inspection or look-ups by
+name. Arguments are passed by position unless a parameter is keyword-only or injected, because
+dependency-injector's `@inject` recognises injected arguments by name.
 
-For a `def` handler the plan is followed in the consumer's thread, conversion included.
+For a `def` handler the suppliers run in the consumer's thread, conversion included.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ __all__ = ["CallPlan", "Injector", "ParameterResolver", "PayloadConverter", "Ses
 
 
 class PayloadConverter(Protocol):
-    """The reading half of a MessageConverter."""
+    """The part of MessageConverter that converts messages to payloads."""
 
     def from_message(self, message: Message, target: Any = None) -> object:
         """Return the payload of `message`, as `target` if that is a type."""
@@ -72,7 +73,7 @@ class ParameterResolver(Protocol):
     """A custom argument resolver; see `pyjms.listener.registrar.ArgumentResolver`."""
 
     def supports(self, parameter: HandlerParameter) -> bool:
-        """Whether it supplies this parameter."""
+        """Return whether it supplies this parameter."""
 
     def resolve(
         self, parameter: HandlerParameter, message: Message, session: Session | None
@@ -92,7 +93,7 @@ Supplier = Callable[[Message, Session | None], object]
 
 
 class CallPlan:
-    """How to call one handler: made at start, free of look-ups afterwards.
+    """The plan by which one handler is called: made at start, without look-ups in a call.
 
     Raises:
         ConfigurationException: a parameter cannot be supplied, or its type is not known.
@@ -119,9 +120,9 @@ class CallPlan:
         parameters = self._read_parameters(handler)
         payload = choose_payload(parameters, self._is_not_payload, self.name)
         self.parameters: tuple[HandlerParameter, ...] = tuple(parameters)
-        """What the handler takes."""
+        """The handler's parameters."""
         self.payload = payload
-        """The one of them that is the payload; None: it reads none."""
+        """The parameter that gets the payload; None: the handler takes no payload."""
         suppliers = self._suppliers_of(parameters, payload)
         self._by_name = any(p.injection is not None or p.is_keyword for p in parameters)
         self._names = tuple(suppliers)
@@ -172,7 +173,7 @@ class CallPlan:
         return suppliers
 
     def _is_not_payload(self, parameter: HandlerParameter) -> bool:
-        """Return whether marker or type make a parameter something else than the payload."""
+        """Return whether a parameter's marker or type excludes that it is the payload."""
         if parameter.injection is not None:
             return True
         if parameter.marker(Header) is not None or parameter.marker(Headers) is not None:
@@ -225,7 +226,7 @@ class CallPlan:
         def inject(_message: Message, _session: Session | None) -> object:
             try:
                 return supply()
-            except Exception as error:  # the service failed, whatever the message is
+            except Exception as error:  # a failure of the service, not of this message
                 raise _InjectionError(str(error)) from error
 
         return inject
@@ -360,9 +361,10 @@ def _cause_of(error: Exception) -> BaseException | None:
 
 
 def _unreadable_or_not(error: Exception) -> type[ListenerExecutionFailedException]:
-    """Return the exception for an argument: is it the message's fault, or that of a service?
+    """Return the exception class for an argument: unreadable message, or failed service.
 
-    A converter of the application's may ask other services, so that only errors of data count.
+    A converter of the application may call other services, so only errors in the data make a
+    message unreadable.
     """
     if isinstance(error, _UNREADABLE) and not getattr(error, "retryable", False):
         return UnreadableMessageException
@@ -370,7 +372,7 @@ def _unreadable_or_not(error: Exception) -> type[ListenerExecutionFailedExceptio
 
 
 def _adapter_of_instances(hint: Any) -> TypeAdapter[Any]:
-    """Return an adapter that accepts objects that pydantic does not know, such as destinations."""
+    """Return an adapter that accepts instances of types unknown to pydantic (destinations)."""
     try:
         return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
     except PydanticUserError:  # models and dataclasses have their own config

@@ -1,10 +1,11 @@
 """Interceptors: code around every call of a handler.
 
-`JmsApplication(interceptors=[...])` sets them for all handlers of an application, the option
-`interceptors` of a container factory for its listeners, that of `@jms_listener` for one listener,
-and the property `interceptors` for a container made by hand (Spring: an advice chain). In YAML they
-are named: `jms.listener.interceptors`, `listeners.<id>.interceptors`. Those of the application
-surround those of the factory, which surround the listener's own.
+`JmsApplication(interceptors=[...])` sets interceptors for all handlers of an application, the
+option `interceptors` of a container factory for the factory's listeners, the same option of
+`@jms_listener` for one listener, and the property `interceptors` for a container that the
+application creates itself (Spring: an advice chain). In YAML they are named under
+`jms.listener.interceptors` and `listeners.<id>.interceptors`. The application's interceptors
+surround the factory's, which surround the listener's.
 
     async def timed(invocation: HandlerInvocation, proceed: Proceed) -> object:
         started = time.monotonic()
@@ -13,19 +14,19 @@ surround those of the factory, which surround the listener's own.
         finally:
             record(invocation.listener_id, time.monotonic() - started)
 
-It is an `async def` that runs on the loop, or a `def` that runs in the consumer's thread and may
-block; see `pyjms.core.interceptors`, also for their order. `proceed()` runs the next interceptor
-and, innermost, the handler: it resolves the arguments, calls the handler, sends the reply and
-returns the result. So
+An interceptor is an `async def` that runs on the loop, or a `def` that runs in the consumer's
+thread and may block; see `pyjms.core.interceptors`, also for the order. `proceed()` runs the next
+interceptor; the innermost `proceed()` resolves the arguments, calls the handler, sends the reply
+and returns the result. Therefore
 
-* what `proceed` raises is the handler's own exception, and what an interceptor raises counts as
-  the handler's failure: the message is rolled back and delivered again;
+* `proceed` raises the handler's exception, and an exception of an interceptor counts as the
+  handler's failure: the message is rolled back and delivered again;
 * an interceptor that returns without calling `proceed` has handled the message: it is committed,
   and no reply is sent;
 * an interceptor may call `proceed` again, to retry without a redelivery. Messages that the handler
   has already sent in the session's transaction stay in it.
 
-A listener's chain is made once, when its container is created.
+A listener's interceptor chain is built once, when its container is created.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class HandlerInvocation:
 
     @property
     def destination(self) -> Destination | None:
-        """Where the message was sent."""
+        """The destination to which the message was sent."""
         return self.message.destination
 
     @property
@@ -87,14 +88,14 @@ class HandlerInterceptor(Protocol):
 
 @dataclass(slots=True, eq=False)
 class SettlementInvocation:
-    """The end of a delivery that a container makes final, after its handler has returned."""
+    """The settlement of a delivery by a container, after the handler has returned."""
 
     operation: Literal["commit", "ack"]
     """Whether the session's transaction is committed, or the message acknowledged."""
     listener_id: str | None
     """The listener's id; None for a container without a `bean_name`."""
     message: Message
-    """The message; of a batch the last one."""
+    """The message; for a batch, the last one."""
 
 
 class SettlementInterceptor(Protocol):

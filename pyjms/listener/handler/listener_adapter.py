@@ -1,7 +1,7 @@
 """MessageListenerAdapter: a method of any object as a message listener. (spring-jms 6.3)
 
-It is for objects that are not handlers and do not depend on JMS: the method gets the converted
-body, and its result is the reply.
+It adapts objects that do not depend on JMS and have no `@jms_listener`: the method gets the
+converted body, and its result is the reply.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class MessageListenerAdapter:
             return
         if session is None:
             logger.warning(
-                "Listener method %r returned a result, but the listener has no session: there is "
-                "no reply",
+                "Listener method %r returned a result, but the listener has no session, so no "
+                "reply is sent",
                 self.default_listener_method,
             )
             return

@@ -1,7 +1,7 @@
-"""Message listeners as users write them, and one way of calling them all.
+"""Message listeners as users write them, and one call for all their forms.
 
 A listener takes `(message)` or `(message, session)`, is `def` or `async def`, or is an object
-with such a method `on_message`. Which of these it is gets decided once, when it is set.
+with such a method `on_message`. The form is determined once, when the listener is set.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class OnMessage(Protocol):
 
 
 class ListenerCall:
-    """One resolved listener."""
+    """A listener whose form has been determined."""
 
     __slots__ = ("is_async", "listener", "wants_session")
 
     def __init__(self, listener: Callable[..., Any] | OnMessage) -> None:
-        """Find out how `listener` is to be called.
+        """Determine how `listener` is called.
 
         Raises:
             ValueError: it is not a listener.
@@ -47,7 +47,7 @@ class ListenerCall:
         self.wants_session: bool = _wants_session(function)
 
     async def __call__(self, message: Message, session: Session, worker: Worker) -> None:
-        """Call the listener: on the loop when it is a coroutine function, else in `worker`."""
+        """Call the listener: on the loop if it is a coroutine function, otherwise in `worker`."""
         args = (message, session) if self.wants_session else (message,)
         if self.is_async:
             await self.listener(*args)
@@ -58,7 +58,7 @@ class ListenerCall:
 
 
 def listener_name(listener: Callable[..., Any] | OnMessage) -> str:
-    """Return the name that a subscription of `listener` gets by default.
+    """Return the default name of the durable subscription of `listener`.
 
     It is the listener's own `subscription_name` if it has one (Spring: SubscriptionNameProvider),
     else `module.Class` of an object, `module.function` of a function.

@@ -1,9 +1,9 @@
 """The parameters of a handler: annotations, markers, defaults.
 
-A marker (`Header`, `Headers`, `Payload`, `Provide[...]`) counts in the annotation and as a
-default. At most one parameter is the payload: the one marked so, else the only one that is nothing
-else. A plain default is kept; only on a handler's first parameter, which is the payload, does it
-replace an empty body.
+A marker (`Header`, `Headers`, `Payload`, `Provide[...]`) may be in the annotation or be the
+default. At most one parameter without a marker is the payload: it is the only one that neither its
+type nor a marker makes something else. A parameter with a plain default keeps the default; only on
+a handler's first parameter, which is the payload, does a default replace an empty body.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _M = TypeVar("_M", Header, Headers, Payload)
 
 @dataclass(frozen=True, slots=True)
 class HandlerParameter:
-    """One parameter; `default` is a plain one, MISSING if there is none or it is a marker."""
+    """One parameter; `default` is its plain default, MISSING if it has none or a marker."""
 
     name: str
     hint: Any
@@ -52,7 +52,7 @@ class HandlerParameter:
     is_first: bool
     injection: InjectionMarker | None
     constraints: tuple[object, ...] = ()
-    """What else is in its `Annotated`, for pydantic: `Field(gt=0)`."""
+    """The other arguments of its `Annotated`, for pydantic: `Field(gt=0)`."""
 
     @property
     def validated_hint(self) -> Any:
@@ -63,7 +63,7 @@ class HandlerParameter:
         return hint
 
     def marker(self, kind: type[_M]) -> _M | None:
-        """Return the marker of this kind, or None; the bare class is a marker, too."""
+        """Return the marker of this kind, or None; the class itself also counts as a marker."""
         for mark in self.markers:
             if isinstance(mark, kind):
                 return mark
@@ -73,12 +73,12 @@ class HandlerParameter:
 
     @property
     def keeps_default(self) -> bool:
-        """Whether it keeps its default if it is nothing but a possible payload."""
+        """Whether it keeps its default instead of becoming the payload."""
         return self.default is not MISSING and (self.is_keyword or not self.is_first)
 
 
 def read_parameters(handler: Callable[..., Any], name: str) -> list[HandlerParameter]:
-    """Return the parameters that take arguments, without `*args` and `**kwargs`.
+    """Return the handler's parameters, without `*args` and `**kwargs`.
 
     Raises:
         ConfigurationException: a type is not known, a marker is used as a type, or the handler is
@@ -131,16 +131,16 @@ def choose_payload(
 ) -> HandlerParameter | None:
     """Return the first parameter that is the payload; None if there is none.
 
-    `is_not_payload`: whether marker or type make it something else. All that have the marker
-    `Payload` get the payload.
+    `is_not_payload` returns whether a parameter's marker or type excludes that it is the payload.
+    All parameters with the marker `Payload` get the payload.
 
     Raises:
-        ConfigurationException: there is a second one without the marker.
+        ConfigurationException: a second parameter without the marker could be the payload.
     """
     candidates = [p for p in parameters if not is_not_payload(p)]
     marked = [p for p in candidates if p.marker(Payload) is not None]
     unmarked = [p for p in candidates if p.marker(Payload) is None and not p.keeps_default]
-    if marked:  # then the default of the first parameter is like any other
+    if marked:  # then the first parameter keeps its default, like any other
         unmarked = [p for p in unmarked if p.default is MISSING]
     chosen = [*marked, *unmarked]
     if len(unmarked) > 1 or (marked and unmarked):
@@ -182,12 +182,12 @@ def _read(parameter: inspect.Parameter, hint: Any, *, is_first: bool) -> Handler
 
 
 def _is_marker(value: object) -> bool:
-    # by identity: a default may be anything, also an array that compares element by element
+    # by identity: a default may be any object, even an array that compares element by element
     return isinstance(value, _MARKER_TYPES) or any(value is mark for mark in _MARKER_TYPES)
 
 
 def _function(handler: Any) -> Any:
-    """Return the function whose annotations count, inside bound methods and wrappers."""
+    """Return the function whose annotations count, unwrapping bound methods and wrappers."""
     function = inspect.unwrap(handler)
     return getattr(function, "__func__", function)
 

@@ -1,7 +1,8 @@
-"""Replies: the results of handlers, sent with the listener's own session and in its transaction.
+"""Replies: the results of handlers, sent with the listener's session and in its transaction.
 
-The destination is that of a JmsResponse, else the request's reply_to, else `@send_to`. The
-correlation id is the request's, else the request's message id. (spring-jms 6.2)
+The destination is that of a JmsResponse, otherwise the request's reply_to, otherwise that of
+`@send_to`. The correlation id is the request's correlation id, otherwise its message id.
+(spring-jms 6.2)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["JmsResponse", "ReplySender"]
 
 
 class ReplyConverter(Protocol):
-    """The writing half of a MessageConverter."""
+    """The part of MessageConverter that converts payloads to messages."""
 
     def to_message(self, payload: Any, session: Session) -> Message:
         """Return a message with `payload` as its body."""
@@ -79,8 +80,8 @@ class ReplySender:
         """Send `result`, which is not None, as the reply to `request`.
 
         Raises:
-            ReplyFailureException: there is no destination, no conversion, or the send failed (its
-                cause).
+            ReplyFailureException: the reply has no destination, the result cannot be converted, or
+                the send failed (its cause).
         """
         try:
             await self._send(result, request, session)

@@ -1,1 +1,1 @@
-"""Idempotent handlers: keys, the stores that remember them, and the calls of handlers."""
+"""Idempotent handlers: idempotency keys, their stores, and the calls of handlers."""

@@ -1,8 +1,9 @@
 """Calls of idempotent handlers: claim the key, call the handler or skip, complete or release.
 
-The plan claims, in the handler's thread or on the loop, because only there the arguments are known;
-the adapter ends the claim, on the loop: where the store wants it after the commit, by a
-synchronization of the session's transaction. (`_claimed` carries the key from one to the other.)
+The plan claims the key, in the handler's thread or on the loop, because the arguments are known
+only there. The adapter completes or releases the claim, on the loop: if the store requires it after
+the commit, by a synchronization of the session's transaction. `_claimed` passes the key from the
+plan to the adapter.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ _claimed: ContextVar[list[str] | None] = ContextVar("pyjms_claimed", default=Non
 
 
 def store_of(mark: IdempotentMark) -> EitherIdempotencyStore:
-    """Return the store of a mark; one that is named, or none, is created once.
+    """Return the store of a mark; a store that is named, and the default, is created once.
 
     Raises:
-        ConfigurationException: there is no such entry point, or it is no store.
+        ConfigurationException: there is no such entry point, or its object is not a store.
     """
     if mark.store is None:
         mark.store = MemoryIdempotencyStore()
@@ -71,11 +72,11 @@ def store_of(mark: IdempotentMark) -> EitherIdempotencyStore:
 
 
 class _KeyIsBusyError(Exception):
-    """Another consumer handles the message's key now."""
+    """Another consumer is handling a message with the same key."""
 
 
 class IdempotentPlan(CallPlan):
-    """How to call a handler with messages whose keys are new.
+    """The plan by which an idempotent handler is called, with messages whose keys are new.
 
     Raises:
         ConfigurationException: a parameter cannot be supplied, or the key or the store is not
@@ -103,7 +104,7 @@ class IdempotentPlan(CallPlan):
 
         Raises:
             Skip: the message's key has been handled before.
-            _KeyIsBusyError: another consumer handles it now.
+            _KeyIsBusyError: another consumer is handling it.
             UnreadableMessageException: a parameter or the key cannot be made of this message.
             Exception: the handler's own.
         """
@@ -148,7 +149,7 @@ class IdempotentAdapter(HandlerAdapter):
         keys: list[str] = []
         token = _claimed.set(keys)
         try:
-            result = await self._call_when_it_is_free(message, session)
+            result = await self._call_when_key_is_free(message, session)
             for key in keys:
                 await self._complete(store, key, session)
         except BaseException:
@@ -160,11 +161,11 @@ class IdempotentAdapter(HandlerAdapter):
             _claimed.reset(token)
         return result
 
-    async def _call_when_it_is_free(self, message: Message, session: Session) -> Any:
-        """Wait while another consumer has the key.
+    async def _call_when_key_is_free(self, message: Message, session: Session) -> Any:
+        """Wait while another consumer has the key, then call the handler.
 
-        A redelivery would wait as well, but count: the message would be a dead letter before the
-        other consumer has finished.
+        Redeliveries would be counted: the message could become a dead letter before the other
+        consumer has finished.
         """
         while True:
             try:

@@ -18,13 +18,13 @@ __all__ = ["as_coroutines", "without_coroutines"]
 
 
 def as_coroutines(store: EitherIdempotencyStore) -> AsyncIdempotencyStore:
-    """Return a store with coroutines; one that blocks does so in the consumer's thread."""
+    """Return a store with coroutines; a blocking store is called in the consumer's thread."""
     plain = without_coroutines(store)
     return cast(AsyncIdempotencyStore, store) if plain is None else _Awaitable(plain)
 
 
 def without_coroutines(store: EitherIdempotencyStore) -> IdempotencyStore | None:
-    """Return the store if it has no coroutines; `def` handlers can only call such ones."""
+    """Return the store if it has no coroutines, as `def` handlers require; otherwise None."""
     return None if inspect.iscoroutinefunction(store.claim) else cast(IdempotencyStore, store)
 
 

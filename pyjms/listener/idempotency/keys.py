@@ -1,7 +1,7 @@
-"""The keys of idempotent handlers: from a header, a text with fields, or a function of the payload.
+"""The keys of idempotent handlers: from a header, a format string, or a function of the payload.
 
 A field in braces is the name of a header or property, or `payload`, followed by attributes and
-keys: `{payload.customer.id}`, `{payload[number]}`; an attribute of a dict is its key.
+keys: `{payload.customer.id}`, `{payload[number]}`; for a dict, an attribute name is a key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAYLOAD: Final = "payload"
 
 
 def key_reader(key: str | Callable[[Any], object], handler: str) -> KeyReader:
-    """Return what reads the key that `@idempotent(key=...)` describes.
+    """Return a function that reads the key described by `@idempotent(key=...)`.
 
     Raises:
         ConfigurationException: the text has fields that cannot be read.

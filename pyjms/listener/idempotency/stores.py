@@ -22,14 +22,14 @@ _BUSY: Final = float("inf")
 
 
 class Claim(Enum):
-    """The answer to a claim of a key."""
+    """The result of claiming a key."""
 
     NEW = "new"
-    """The key is the caller's: `complete` or `release` follows."""
+    """The caller has the key now, and calls `complete` or `release` afterwards."""
     DUPLICATE = "duplicate"
-    """It was completed before."""
+    """The key was completed before."""
     BUSY = "busy"
-    """Another consumer has it; the message waits, and claims it again."""
+    """Another consumer has the key; the caller waits, and claims it again."""
 
 
 class IdempotencyStore(Protocol):
@@ -115,7 +115,7 @@ class MemoryIdempotencyStore:
             return Claim.NEW
 
     def complete(self, key: str) -> None:
-        """Remember a claimed key from now on."""
+        """Remember a claimed key, starting now."""
         with self._lock:
             self._ends[key] = _clock.now() + self._seconds
             self._ends.move_to_end(key)
