@@ -29,10 +29,10 @@ class _CallbackListener:
 def checked_listener(
     listener: CompletionListener | None, callback: AsyncCallback | None
 ) -> CompletionListener:
-    """Return the one listener of a send; of a callback one that calls it.
+    """Return the completion listener of a send; a callback is wrapped in one.
 
     Raises:
-        TypeError: both are given, or an object without the two methods.
+        TypeError: both are given, or the given object lacks one of the two methods.
     """
     if listener is not None and callback is not None:
         raise TypeError("Give a completion_listener or a callback, not both")

@@ -1,31 +1,31 @@
-"""Duplicate detection: which messages a connection has received, and what to do with one again.
+"""Duplicate detection: which messages a connection has received, and how it handles duplicates.
 
 A broker dispatches a message once to a live connection. After a failover, or when a slow store
-loses a race with a redispatch, it may do so again, and the application would process the message
-twice. ActiveMQ's client therefore audits what it receives, and so does this one.
+loses a race with a redispatch, it may dispatch the message again, and the application would process
+it twice. ActiveMQ's client therefore audits the messages that it receives, and so does this client.
 
-Keys. A message id is a producer id and that producer's sequence number. For queues one window
-of numbers serves all consumers of the connection, since a message goes to one of them; for
-topics every consumer has its own, since each gets a copy. (activemq-edges N13) The queue is the
-consumer's, where it has just one: Artemis dispatches the copies that a virtual topic made for
-several queues with the topic's name, and they are not duplicates of each other.
+Keys. A message id consists of a producer id and that producer's sequence number. For queues, one
+window of numbers serves all consumers of the connection, since a message goes to only one of them;
+for topics, every consumer has its own window, since each consumer gets a copy. (activemq-edges N13)
+If a consumer has a single queue, the window is that queue's: Artemis dispatches the copies that a
+virtual topic made for several queues with the topic's name, and these are not duplicates.
 
-Windows. `SequenceWindow` keeps which of a producer's latest `audit_depth` (2048) numbers were
+Windows. `SequenceWindow` records which of a producer's latest `audit_depth` (2048) numbers were
 received, for each of `audit_maximum_producer_number` (64) producers. A number older than the window
-counts as new: a false "duplicate" would dead-letter a good message, a missed duplicate only repeats
-what at-least-once delivery allows.
+counts as new: a false positive would make a valid message a dead letter, whereas a missed duplicate
+is a repetition that at-least-once delivery allows.
 
-Forgetting. A message that the client itself gives back may legitimately come again and is removed
-from the window: at rollback, recover, and for everything buffered when its consumer closes.
+Forgetting. A message that the client itself returns may legitimately be dispatched again and is
+removed from the window: at rollback and recover, and all buffered messages when a consumer closes.
 
-Verdicts. A duplicate is judged by who has the first copy in an open transaction:
+Verdicts. The verdict on a duplicate depends on which open transaction has the first copy:
 
     ======================================  ================================================
     first copy is held by                   the duplicate is
     ======================================  ================================================
     a transaction of the same consumer      ACKNOWLEDGED as DELIVERED: the commit covers it
     a transaction of another consumer       DELIVERED: that transaction may still roll back
-    nobody                                  REFUSED with a POISON ack: it was processed
+    no open transaction                     REFUSED with a POISON ack: it was processed
     ======================================  ================================================
 
 (activemq-broker R8)
@@ -46,7 +46,7 @@ _MAX_AUDITS = 1000  # destinations and topic consumers; the oldest are dropped
 
 
 class DuplicateVerdict(Enum):
-    """What becomes of a duplicate; see the table above."""
+    """How a duplicate is handled; see the table above."""
 
     ACKNOWLEDGED = "acknowledged"
     DELIVERED = "delivered"
@@ -54,7 +54,7 @@ class DuplicateVerdict(Enum):
 
 
 def judge_duplicate(consumer: ConsumerId, holders: Collection[ConsumerId]) -> DuplicateVerdict:
-    """Return what `consumer` does with a duplicate.
+    """Return how `consumer` handles a duplicate.
 
     `holders` are the consumers whose open transactions have received the message.
     """
@@ -75,7 +75,7 @@ class MessageAudit:
         self._window: SequenceWindow | None = None
 
     def is_duplicate(self, message_id: MessageId | None) -> bool:
-        """Whether the message was received before; records it."""
+        """Record the message and return whether it was received before."""
         if message_id is None:
             return False
         producer, window = message_id.producer_id, self._window
@@ -129,7 +129,7 @@ class ConnectionAudit:
 
 
 def own_queue(destination: Destination | None) -> Destination | None:
-    """Return the queue of a consumer that has just one, by its name."""
+    """Return the queue of a consumer that has a single queue, as its name says; otherwise None."""
     if destination is None or not destination.is_queue:
         return None
     return None if destination.is_pattern or destination.is_composite else destination

@@ -28,14 +28,14 @@ __all__ = ["ConnectionFactory"]
 class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     """Creates connections to the broker of a URL. ActiveMQ: ActiveMQConnectionFactory.
 
-    Tasks of one loop may share it. `options` has all options.
+    Tasks of one loop may share a factory. Its attribute `options` has all options.
 
     Args:
         url: the broker's URL; None: `tcp://localhost:61616`, unless AMQ_HOST and AMQ_PORT are
             set. It may have options (`?jms.sendTimeout=500`, durations in milliseconds).
-        user_name: the user of connections that name none; `user` is the same, as in settings.
+        user_name: the default user of connections; `user` is an alias, the name used in settings.
         password: that user's password.
-        redelivery_policy: the policy of destinations that have no policy.
+        redelivery_policy: the default policy, for destinations without an entry in the policy map.
         options: options as keywords (`send_timeout=0.5`, durations in seconds); they override
             those of the URL. See `ClientOptions`.
     """
@@ -55,7 +55,7 @@ class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         """Read the options; does not connect.
 
         Raises:
-            ConfigurationException: the URL is malformed, or an option of it unknown.
+            ConfigurationException: the URL is malformed, or has an unknown option.
             UnsupportedOperationException: the URL has a scheme of ActiveMQ that is not supported.
             TypeError: a keyword is not an option or has the wrong type, or both `user` and
                 `user_name` are given.
@@ -94,12 +94,12 @@ class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 
     @property
     def stats(self) -> JMSStats:
-        """The statistics of its open connections, if `stats_enabled` is on."""
+        """The statistics of the factory's open connections, if `stats_enabled` is on."""
         return self._stats
 
     @property
     def redelivery_policy(self) -> RedeliveryPolicy:
-        """The redelivery policy of destinations that have no policy."""
+        """The default redelivery policy, for destinations without an entry in the policy map."""
         return self.options.redelivery_policy_map.default_entry
 
     @redelivery_policy.setter

@@ -3,9 +3,9 @@
     factory -> connection -> session -> delivery, producer -> interfaces -> duplicates, options
 
 Imports go to the right only. At run time there are references to the left as well: a consumer
-asks its session whether messages may flow, a session sends through its connection. They have
-the types below, so that a consumer, producer or ledger can be read, and tested, without the
-classes of its owners.
+asks its session whether delivery is started, a session sends through its connection. These
+references have the types below, so that a consumer, producer or ledger can be read and tested
+without the classes of its owners.
 """
 
 from __future__ import annotations
@@ -57,40 +57,40 @@ _T = TypeVar("_T", TemporaryQueue, TemporaryTopic)
 
 
 class DispatchTarget(Protocol):
-    """A consumer as the connection's dispatch table knows it."""
+    """A consumer as an entry of the connection's dispatch table."""
 
     @property
     def consumer_id(self) -> ConsumerId: ...
 
     def dispatch(self, dispatch: MessageDispatch) -> None:
-        """Accept a message from the broker. A plain call, which must not wait."""
+        """Accept a message from the broker. Synchronous; must not block."""
 
     def interrupted(self) -> None:
-        """Drop what the lost broker has dispatched: the next one dispatches it again."""
+        """Drop the lost broker's messages: the next broker dispatches them again."""
 
 
 class WindowedProducer(Protocol):
-    """A producer as the connection's table of producers knows it."""
+    """A producer as an entry of the connection's table of producers."""
 
     @property
     def producer_id(self) -> ProducerId: ...
 
     def on_producer_ack(self, size: int) -> None:
-        """Note that the broker has space for `size` bytes again."""
+        """Reduce the unacknowledged bytes by `size`: the broker has acknowledged them."""
 
     def interrupted(self) -> None:
-        """Expect no further acknowledgement of what the lost broker was sent."""
+        """Expect no further acknowledgement of messages that were sent to the lost broker."""
 
 
 class BrokerIdentity(Protocol):
-    """What a broker says about itself."""
+    """The identity that a broker announces."""
 
     broker_id: BrokerId | None
-    """None before it has introduced itself."""
+    """None before BrokerInfo has been received."""
 
 
 class ClientConnection(Protocol):
-    """The connection, as its sessions and what they create use it."""
+    """The connection as used by its sessions and the objects that they create."""
 
     @property
     def connection_id(self) -> ConnectionId: ...
@@ -122,7 +122,7 @@ class ClientConnection(Protocol):
 
     @property
     def refusals(self) -> RefusalLog:
-        """The log of messages that its consumers refuse."""
+        """The log of messages that the connection's consumers refuse."""
 
     @property
     def optimizes_acks(self) -> bool:
@@ -130,7 +130,7 @@ class ClientConnection(Protocol):
 
     @property
     def broker_commands(self) -> BrokerIdentity:
-        """What the broker has announced about itself (BrokerInfo)."""
+        """The broker's identity, as announced in BrokerInfo."""
 
     @property
     def shared_subscriptions(self) -> dict[str, set[Queue]]:
@@ -142,7 +142,7 @@ class ClientConnection(Protocol):
 
     @property
     def has_own_client_id(self) -> bool:
-        """Whether the application chose the client id, so that durable subscriptions last."""
+        """Whether the application set the client id, as durable subscriptions require."""
 
     def check_open(self) -> None:
         """Raise if the connection is closed or has failed."""
@@ -150,13 +150,13 @@ class ClientConnection(Protocol):
     # --- sending
 
     def oneway(self, command: Command, /) -> None:
-        """Queue `command` for writing; a plain call."""
+        """Queue `command` for writing. Synchronous."""
 
     def oneway_if_open(self, command: Command) -> None:
         """Queue `command` unless the transport has failed."""
 
     def send_now(self) -> None:
-        """Hint that queued commands should leave now."""
+        """Send the queued commands now."""
 
     async def request(self, command: Command, timeout: float | None = None) -> Response:
         """Send `command` and wait for its response, at most `timeout` seconds."""
@@ -181,7 +181,7 @@ class ClientConnection(Protocol):
         """Return the id of a new local transaction."""
 
     def add_consumer(self, consumer: DispatchTarget) -> None:
-        """Route dispatches for this consumer's id to it."""
+        """Route the dispatches for a consumer's id to the consumer."""
 
     def remove_consumer(self, consumer_id: ConsumerId) -> None:
         """Stop routing dispatches to a consumer, and drop its duplicate audit."""
@@ -198,16 +198,16 @@ class ClientConnection(Protocol):
     # --- failures
 
     def report(self, error: JMSException) -> None:
-        """Pass an error that no caller would see to the exception listener, or the log."""
+        """Pass an error that no caller would see to the exception listener, or log it."""
 
     def fail(self, error: JMSException) -> None:
-        """Fail the connection and close its transport: it cannot work on."""
+        """Fail the connection and close its transport, after an error that it cannot survive."""
 
     def warn_once(self, text: str) -> None:
         """Log a warning, unless this connection has logged it before."""
 
     def failed_error(self) -> JMSException:
-        """Return a new error that says why the connection has failed."""
+        """Return a new exception with the reason why the connection has failed."""
 
 
 class Transaction(Protocol):
@@ -217,47 +217,47 @@ class Transaction(Protocol):
     def id(self) -> TransactionId | None: ...
 
     def begin(self) -> TransactionId:
-        """Return the id, after beginning a transaction if there is none."""
+        """Return the id of the transaction; begin one if there is none."""
 
     def redelivered(self) -> None:
-        """Note that a message delivered before an interruption came again."""
+        """Record that a message delivered before an interruption was dispatched again."""
 
 
 class SessionAcknowledgement(Protocol):
-    """How consumers acknowledge through their session."""
+    """The acknowledgements of a session as used by its consumers."""
 
     @property
     def waits_for_responses(self) -> bool:
         """Whether the broker's responses to acknowledgements are awaited."""
 
     async def wait(self) -> None:
-        """Wait for outstanding responses; raise what the broker refused."""
+        """Wait for pending responses; raise if the broker refused an acknowledgement."""
 
     async def wait_or_report(self) -> None:
-        """Wait for outstanding responses; report what the broker refused."""
+        """Wait for pending responses; report refused acknowledgements."""
 
     def acknowledger_for(
         self, acknowledge_one: Callable[[MessageDispatch], None] | None
     ) -> Acknowledger:
-        """Return what `message.acknowledge()` calls; `acknowledge_one` serves INDIVIDUAL."""
+        """Return the function behind `message.acknowledge()`; INDIVIDUAL: `acknowledge_one`."""
 
 
 class ListenerTarget(Protocol):
-    """What the session's dispatcher calls: a consumer's listener, or completion listeners."""
+    """A target of the session's dispatcher: a consumer's listener, or completion listeners."""
 
     is_queued: bool
     """Set while the dispatcher has it in its queue."""
 
     @property
     def listener_name(self) -> str:
-        """What is called, in messages about failures."""
+        """The description of the listener in messages about failures."""
 
     async def deliver_one(self) -> bool:
-        """Make one call; return whether there are more to make."""
+        """Make one call; return whether more calls are due."""
 
 
 class ListenerDispatch(Protocol):
-    """The session's listener dispatcher, as consumers and producers use it."""
+    """The session's listener dispatcher as used by consumers and producers."""
 
     @property
     def is_busy(self) -> bool:
@@ -271,17 +271,17 @@ class ListenerDispatch(Protocol):
         """Schedule the listener of `consumer`."""
 
     def at_end_of_burst(self, function: Callable[[], object]) -> bool:
-        """Call `function()` when the burst of listener calls ends; False: there is none."""
+        """Call `function()` when the burst of listener calls ends; False: no burst is running."""
 
     async def wait_idle(self, consumer: ListenerTarget | None = None) -> None:
         """Wait until no listener (of `consumer`) is running."""
 
 
 class AsynchronousSends(Protocol):
-    """The session's sends that have a completion listener, as producers use them."""
+    """The asynchronous sends of a session as used by its producers."""
 
     def check(self, call: str) -> None:
-        """Raise if this is a completion listener, which `call` would wait for."""
+        """Raise if a completion listener makes this `call`, which would wait for the listener."""
 
     def check_sendable(self, message: Message) -> None:
         """Raise if `message` is being sent asynchronously."""
@@ -289,14 +289,14 @@ class AsynchronousSends(Protocol):
     async def send(
         self, command: ActiveMQMessage, message: Message, listener: CompletionListener
     ) -> None:
-        """Send `command`, and have `listener` called with the outcome."""
+        """Send `command`; `listener` is called with the outcome."""
 
     async def finish(self, producer_id: ProducerId | None = None) -> None:
-        """Wait for all completion listeners (of a producer), at most the close timeout."""
+        """Wait for all completion listeners (of a producer), at most for the close timeout."""
 
 
 class SingleUse(Protocol):
-    """Notices that two tasks or threads use a session at once."""
+    """Detects that two tasks or threads use a session at the same time."""
 
     @property
     def thread(self) -> int:
@@ -304,14 +304,14 @@ class SingleUse(Protocol):
 
     @property
     def ending(self) -> str | None:
-        """The call that ends the unit of work; None: there is none now."""
+        """The call in progress that ends the unit of work, or None."""
 
     def check(self, call: str, /) -> None:
         """Raise IllegalStateException if `call` must not be made now."""
 
 
 class ClientSession(Protocol):
-    """The session, as its consumers, producers and browsers use it."""
+    """The session as used by its consumers, producers and browsers."""
 
     @property
     def connection(self) -> ClientConnection: ...
@@ -354,7 +354,7 @@ class ClientSession(Protocol):
         """Whether the session itself has a listener, which replaces those of its consumers."""
 
     def send_ack(self, ack: MessageAck, /) -> None:
-        """Send an acknowledgement; a plain call."""
+        """Send an acknowledgement. Synchronous."""
 
     def check_open(self) -> None:
         """Raise if the session is closed or its connection has failed."""
@@ -363,7 +363,7 @@ class ClientSession(Protocol):
         """Update `has_listener`."""
 
     def message_before_start(self) -> None:
-        """Note that a message arrived although the connection was not started."""
+        """Record that a message arrived before the connection was started."""
 
     def consumer_closed(self, consumer_id: ConsumerId) -> None:
         """Remove a consumer that was closed by the application."""

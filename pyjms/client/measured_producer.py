@@ -41,7 +41,7 @@ class MeasuredProducer(ActiveMQMessageProducer):
 def new_producer(
     session: ClientSession, producer_id: ProducerId, destination: Destination | None
 ) -> ActiveMQMessageProducer:
-    """Return a producer, with statistics if its session has some."""
+    """Return a producer, with statistics if its session has statistics."""
     if session.stats is None:
         return ActiveMQMessageProducer(session, producer_id, destination)
     return MeasuredProducer(session, producer_id, destination, session.stats)

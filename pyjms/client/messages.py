@@ -1,8 +1,8 @@
 """Conversion between JMS messages and OpenWire commands.
 
 A send encodes a new command, so the sender may change its message at once. A delivery creates a
-message that decodes properties and body when they are first read; what was not decoded is sent on
-as the bytes in which it came. (openwire-encoding 7, 8, 11 and 18)
+message that decodes properties and body when they are first read; if the message is sent on, parts
+that were not decoded keep their received bytes. (openwire-encoding 7, 8, 11 and 18)
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class CommandSource:
         return values
 
     def decode_body(self) -> object:
-        """Return the body, inflated if it came compressed.
+        """Return the body, decompressed if it was compressed.
 
         Raises:
             MessageFormatException: it cannot be decoded, or inflates beyond the limit.
@@ -107,7 +107,7 @@ class CommandSource:
 class ReroutedSource(CommandSource):
     """The command of a message that the broker rerouted: a dead letter, a virtual topic's copy.
 
-    Hides the property that the broker adds for itself and no JMS client shows. (jms-api 10.6)
+    Hides the broker's internal property, which no JMS client shows. (jms-api 10.6)
     """
 
     __slots__ = ()
@@ -132,13 +132,13 @@ def from_command(
     acknowledger: Acknowledger | None = None,
     delivery: object = None,
 ) -> Message:
-    """Return the received message that `command` is.
+    """Return the JMS message for a received `command`.
 
     Args:
-        command: the message as it came from the wire.
-        redelivery_counter: that of the dispatch, which counts; None: the command's own.
+        command: the message as received from the wire.
+        redelivery_counter: the dispatch's counter, which takes precedence; None: the command's.
         source: decodes `command`; None: a plain CommandSource.
-        acknowledger: what `message.acknowledge()` calls.
+        acknowledger: called by `message.acknowledge()`.
         delivery: the dispatch, for the session.
     """
     counter = command.redelivery_counter if redelivery_counter is None else redelivery_counter
@@ -244,11 +244,11 @@ def to_command(
 def delay_delivery(
     command: commands.ActiveMQMessage, milliseconds: int, delivery_time: int
 ) -> None:
-    """Let the broker's scheduler deliver `command` later; receivers see `delivery_time`.
+    """Set the broker's scheduler to deliver `command` later; receivers see `delivery_time`.
 
-    OpenWire has no field for it: the property has the name of JMS's header, as in ActiveMQ's own
-    proposals (AMQ-8320). A message that the scheduler delivered once loses its mark: else it would
-    be delivered at once. (activemq-broker S1)
+    OpenWire has no field for the delivery time: the property has the name of the JMS header, as
+    proposed for ActiveMQ (AMQ-8320). The mark of a message that the scheduler has delivered before
+    is removed: otherwise it would be delivered at once. (activemq-broker S1)
     """
     data = command.marshalled_properties
     values = decode_map(data) if data else {}
@@ -259,7 +259,7 @@ def delay_delivery(
 
 
 def parse_message_id(text: str) -> commands.MessageId:
-    """Parse an id (`ID:host-port-millis-n:1:1:1:5`); keep one of another form as text."""
+    """Parse an id (`ID:host-port-millis-n:1:1:1:5`); keep an id of another form as text."""
     parts = text.rsplit(":", 3)
     if len(parts) == 4 and parts[0]:
         numbers = parts[1:]
@@ -298,7 +298,7 @@ def _refuse_containers(message: Message) -> None:
 def _encoding_of(
     message: Message,
 ) -> tuple[Callable[..., commands.ActiveMQMessage], Callable[[Message], bytes | None]]:
-    """Return the encoding of an application's subclass, or of a blob message."""
+    """Return the encoding of a message class that the application derived, or of a blob message."""
     if isinstance(message, BlobMessage):
         return partial(_blob_command, message.body), _nothing
     return next(_ENCODINGS[kind] for kind in type(message).__mro__ if kind in _ENCODINGS)
@@ -357,7 +357,7 @@ _MESSAGES: Final[dict[int, type[Message]]] = {
 
 _NO_BODY: Final[tuple[Callable[[bytes], object], Callable[[], object]]] = (_nothing, _nothing)
 
-# How a body is decoded, and its value where there is none.
+# The decoder of a body, and the value of a missing body.
 _DECODERS: Final[dict[int, tuple[Callable[[bytes], object], Callable[[], object]]]] = {
     commands.ActiveMQTextMessage.TYPE: (decode_text, _nothing),
     commands.ActiveMQBytesMessage.TYPE: (bytes, bytes),

@@ -1,4 +1,4 @@
-"""The message producer: sets a message's headers, encodes it as a command and sends that.
+"""The message producer: sets a message's headers, encodes it as a command and sends the command.
 
 Only a persistent message outside a transaction waits for the broker's response, unless the
 connection factory's options say otherwise. All others are queued for writing; `send` then waits
@@ -50,10 +50,10 @@ _NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
 
 
 class ActiveMQMessageProducer(api.MessageProducer):
-    """Sends messages to one destination, or to one given with each send. Created by a session."""
+    """Sends messages to one destination, or to the one given with a send. Created by a session."""
 
     stats: JMSProducerStats | None = None
-    """What it has sent; None if `stats_enabled` is off."""
+    """The statistics of its sends; None if `stats_enabled` is off."""
 
     def __init__(
         self, session: ClientSession, producer_id: ProducerId, destination: Destination | None
@@ -71,7 +71,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self.next_message_id: MessageId | None = None
         """The id of the next message, instead of this producer's next number.
 
-        For callers that repeat a send and want the broker to detect the duplicate.
+        For callers that repeat a send and need the broker to detect the duplicate.
         """
         self.disable_message_id = False
         self.disable_message_timestamp: bool = options.disable_time_stamps_by_default
@@ -163,10 +163,11 @@ class ActiveMQMessageProducer(api.MessageProducer):
 
     @property
     def send_timeout(self) -> float | None:
-        """Seconds that a send waits for the broker, as every send then does; None: no limit.
+        """Seconds that a send waits for the broker's response; None: no limit.
 
-        The connection factory's (`jms.sendTimeout`) unless set; 0 sets None. ActiveMQ:
-        ActiveMQMessageProducer.setSendTimeout. A send with a completion listener has no limit.
+        With a limit every send waits for a response. The default is the connection factory's
+        (`jms.sendTimeout`); setting 0 means None. A send with a completion listener has no limit.
+        ActiveMQ: ActiveMQMessageProducer.setSendTimeout.
 
         Raises:
             IllegalStateException: on setting, the producer is closed.
@@ -195,7 +196,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         delivery_delay: float | None = None,
         completion_listener: CompletionListener | None = None,
     ) -> None:
-        """Do as `MessageProducer.send` says."""
+        """Send `message`; see `MessageProducer.send`."""
         if self._is_closed or self._use.thread != get_ident() or self._use.ending is not None:
             self._check_usable()
         if to_send is not None or not isinstance(message, Message):
@@ -214,7 +215,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
             self._check_open()
         session = self.session
         mode = self._delivery_mode if delivery_mode is None else delivery_mode
-        if not isinstance(mode, int):  # "persistent" must not mean the contrary
+        if not isinstance(mode, int):  # the text "persistent" must not mean NON_PERSISTENT
             raise _unknown_mode(mode)
         if time_to_live is not None:
             check_seconds("time_to_live", time_to_live)
@@ -256,7 +257,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
             return
         size = message_size(command)
         connection.oneway(command)
-        if not session.dispatcher.is_busy:  # else it leaves with the acknowledgement
+        if not session.dispatcher.is_busy:  # otherwise it is sent with the acknowledgement
             connection.send_now()
         if window is not None:
             window.increase(size)
@@ -265,7 +266,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
             self._unyielded = 0
             try:
                 await connection.transport.drained()
-            except BaseException:  # a send that raises must not be carried out later
+            except BaseException:  # a send that raises must not be executed later
                 if connection.transport.withdraw(command) and window is not None:
                     window.decrease(size)
                 raise
@@ -284,7 +285,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self.session.producer_closed(self.producer_id)
 
     def dispose(self, failure: JMSException | None = None) -> None:
-        """Close it without the broker; sends that wait for the window are refused."""
+        """Close it without telling the broker; sends that wait for the window fail."""
         self._is_closed = True
         self._failure = failure
         if self.window is not None:
@@ -297,18 +298,18 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self._failure = failure
 
     def on_producer_ack(self, size: int) -> None:
-        """Note that the broker has space for `size` bytes again."""
+        """Reduce the unacknowledged bytes by `size`: the broker has acknowledged them."""
         if self.window is not None:
             self.window.decrease(size)
 
     def interrupted(self) -> None:
-        """Expect no further acknowledgement of what the lost broker was sent."""
+        """Expect no further acknowledgement of messages that were sent to the lost broker."""
         if self.window is not None:
             self.window.decrease(self.window.usage)
 
     async def _upload(self, message: BlobMessage) -> None:
         await message.upload()
-        self._check_usable()  # that may have taken long
+        self._check_usable()  # again, because the upload may have taken long
 
     def _transformed(self, message: Message, listener: CompletionListener | None) -> Message:
         assert self.transformer is not None
@@ -331,7 +332,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
             if own is not None and target != own:
                 raise UnsupportedOperationException(
                     f"This producer can only send messages to: {own.physical_name}",
-                    hint="create one without a destination to name one with each send",
+                    hint="to give a destination with each send, create a producer without one",
                 )
         if target.is_temporary:
             self.session.connection.check_sendable(target)
@@ -392,7 +393,7 @@ def _window(connection: ClientConnection, info: ProducerInfo) -> ProducerWindow 
     if version < _FIRST_VERSION_WITH_PRODUCER_ACK:
         connection.warn_once(
             f"The producer window of {info.window_size} bytes is off: OpenWire {version} has no "
-            f"ProducerAck; wireFormat.version {_FIRST_VERSION_WITH_PRODUCER_ACK} or later has"
+            f"ProducerAck; use wireFormat.version {_FIRST_VERSION_WITH_PRODUCER_ACK} or later"
         )
         info.window_size = 0
         return None

@@ -1,4 +1,4 @@
-"""How much a producer may send before the broker acknowledges it. (activemq-edges N4)"""
+"""The producer window: a limit on bytes sent before the broker acknowledges. (activemq-edges N4)"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ProducerWindow:
         self._space: anyio.Event | None = None
 
     async def wait_for_space(self) -> None:
-        """Wait while the window is full. Cancellable: then nothing is sent."""
+        """Wait while the window is full. If it is cancelled, nothing is sent."""
         while self.usage >= self.size > 0:
             if self._space is None:
                 self._space = anyio.Event()
@@ -33,7 +33,7 @@ class ProducerWindow:
             self.open()
 
     def open(self) -> None:
-        """Wake all waiting sends."""
+        """Wake all waiting sends: the window no longer applies."""
         space, self._space = self._space, None
         if space is not None:
             space.set()

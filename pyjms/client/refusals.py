@@ -1,4 +1,4 @@
-"""The log of refused messages: the first of a burst get a line each, the others a summary."""
+"""The log of refused messages: a line for each of the first in a burst, a summary of the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger: Final = get_logger(__name__)
 _WINDOW: Final = 2.0
 """Seconds in which refusals count as one burst."""
 _LINES: Final = 3
-"""Refusals of a burst that have a line of their own."""
+"""The number of refusals of a burst that are logged separately."""
 
 
 class RefusalLog:
@@ -35,10 +35,10 @@ class RefusalLog:
         destination: Destination,
         spawn: Callable[..., object],
     ) -> None:
-        """Log `text` as a warning, or count it for the line at the end of the burst.
+        """Log `text` as a warning, or count the refusal for the summary at the end of the burst.
 
-        The record has `message_id` and the `destination`'s name as attributes. `spawn` starts the
-        background task that writes that line; if it is cancelled, the line is written then.
+        The log record has `message_id` and the `destination`'s name as attributes. `spawn` starts
+        the background task that logs the summary; if the task is cancelled, it logs it at once.
         """
         now = _clock.now()
         if not self._others and now - self._began > _WINDOW:

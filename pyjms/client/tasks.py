@@ -13,9 +13,9 @@ __all__ = ["OwnedTasks", "background_failure"]
 
 
 def background_failure(what: str, error: BaseException) -> JMSException:
-    """Return the failure of a connection for which work in the background, `what`, is to blame.
+    """Return the failure of a connection that the background work `what` has caused.
 
-    The transport's own failure is returned as it is.
+    A failure of the transport itself is returned unchanged.
     """
     if isinstance(error, ConnectionFailedException):
         return error
@@ -30,8 +30,8 @@ def background_failure(what: str, error: BaseException) -> JMSException:
 class OwnedTasks:
     """The running background tasks of one connection or session.
 
-    Nobody awaits them, and what fails in one would never happen again, unseen: `fail` fails the
-    connection.
+    They are not awaited while they work, so a failure would go unnoticed and the work would stop
+    silently: `fail` fails the connection instead.
     """
 
     def __init__(self, owner: object, fail: Callable[[JMSException], None]) -> None:
@@ -48,12 +48,12 @@ class OwnedTasks:
         return task
 
     def cancel(self) -> None:
-        """Cancel all of them."""
+        """Cancel all tasks."""
         for task in self._tasks:
             task.cancel()
 
     async def wait(self) -> None:
-        """Wait until all of them have ended."""
+        """Wait until all tasks have ended."""
         for task in self._tasks:
             await task.wait()
 

@@ -1,4 +1,4 @@
-"""Calling a message transformer for what is sent and received."""
+"""Calls of message transformers for messages that are sent and received."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def transformed_send(
     producer: MessageProducer,
     message: Message,
 ) -> Message:
-    """Return the message to send instead of `message`, or `message`.
+    """Return the transformed message to send, or `message` if the transformer returns None.
 
     Raises:
-        TypeError: the transformer returned something else.
+        TypeError: the transformer returned anything else.
     """
     result = transformer.producer_transform(cast("Session", session), producer, message)
     return message if result is None else _checked(transformer, "producer_transform", result)
@@ -32,10 +32,10 @@ def transformed_delivery(
     consumer: MessageConsumer,
     message: Message,
 ) -> Message:
-    """Return the message to deliver instead of `message`, or `message`.
+    """Return the transformed message to deliver, or `message` if the transformer returns None.
 
     Raises:
-        TypeError: the transformer returned something else.
+        TypeError: the transformer returned anything else.
     """
     result = transformer.consumer_transform(cast("Session", session), consumer, message)
     if result is None or result is message:
@@ -53,6 +53,6 @@ def _checked(transformer: MessageTransformer, method: str, result: object) -> Me
     if close is not None:
         close()
     raise TypeError(
-        f"{method} of {type(transformer).__name__} returned a {type(result).__name__}: it is a"
-        " plain function that returns a Message, or None for no change"
+        f"{method} of {type(transformer).__name__} returned a {type(result).__name__}: it must be"
+        " a plain function that returns a Message, or None for no change"
     )

@@ -1,4 +1,4 @@
-"""The transfer of the bodies of blob messages, by a strategy for the URL's scheme."""
+"""The transfer of blob message bodies, with one strategy per URL scheme."""
 
 from pyjms.client.blobs.strategies import BlobStrategy
 from pyjms.client.blobs.transfer import PolicyTransfer, new_blob_message

@@ -1,4 +1,4 @@
-"""How bodies are stored: in a directory, or on a web server. All calls block.
+"""Blob strategies: bodies are stored in a directory, or on a web server. All calls block.
 
 ActiveMQ: FileSystemBlobStrategy and DefaultBlobUploadStrategy.
 """
@@ -34,10 +34,10 @@ _TIMEOUT: Final = 60.0
 
 
 class BlobStrategy(Protocol):
-    """Stores bodies under URLs of one scheme. Its methods block; threads share it."""
+    """Stores bodies under URLs of one scheme. Its methods block and must be thread-safe."""
 
     def upload(self, stream: BinaryIO, directory: str) -> str:
-        """Store what `stream` contains below the URL `directory`; return the body's own URL."""
+        """Store the content of `stream` below the URL `directory`; return the URL of the body."""
 
     def open(self, url: str) -> BinaryIO:
         """Return a binary stream of the body at `url`."""
@@ -47,10 +47,10 @@ class BlobStrategy(Protocol):
 
 
 class DirectoryStrategy:
-    """Bodies in a directory that senders and receivers share.
+    """Stores bodies in a directory that senders and receivers share.
 
-    URLs come with messages, that is, from anybody who may send. So only files below the upload
-    directory of the receiver's own options are read or deleted.
+    The URLs in messages are chosen by the senders and are not trusted: only files below the upload
+    directory in the receiver's options are read or deleted.
     """
 
     def __init__(self, policy: BlobTransferPolicy) -> None:
@@ -86,9 +86,9 @@ class DirectoryStrategy:
 
 
 class HttpStrategy:
-    """Bodies on a web server that accepts PUT and DELETE, as ActiveMQ's fileserver did.
+    """Stores bodies on a web server that accepts PUT and DELETE, as ActiveMQ's fileserver did.
 
-    Redirects are refused: they would lead where the sender of a message wants.
+    Redirects are refused: the sender of a message could choose their target.
     """
 
     def __init__(self, policy: BlobTransferPolicy) -> None:
@@ -130,7 +130,7 @@ class HttpStrategy:
 
 
 class _RaiseStatus(UnknownHandler):
-    """Makes every status but success an HTTPError, redirects included."""
+    """Raises an HTTPError for every status but success, including redirects."""
 
     def http_error_default(
         self, request: Request, response: IO[bytes], code: int, reason: str, headers: object
@@ -145,4 +145,4 @@ def _path(url: str) -> Path:
             f"The URL of the blob message names another host: {url}",
             hint="bodies are read from file: URLs without a host, or from http: and https: URLs",
         )
-    return Path(url2pathname(parts.path)).resolve()  # without links that lead elsewhere
+    return Path(url2pathname(parts.path)).resolve()  # symbolic links resolved before the check

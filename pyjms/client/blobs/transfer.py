@@ -1,4 +1,4 @@
-"""Uploading and downloading the bodies of blob messages, as the policy says."""
+"""Upload, download and deletion of blob message bodies according to the policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyjms.jms.blob import BlobBody, BlobMessage, BlobStream
 __all__ = ["GROUP", "PolicyTransfer", "new_blob_message"]
 
 GROUP: Final = "pyjms.blob_strategies"
-"""The entry-point group: URL scheme to a callable that makes a strategy of the policy."""
+"""The entry-point group: a URL scheme, and a callable that returns a strategy for a policy."""
 
 _BUILT_IN: Final[dict[str, Callable[[BlobTransferPolicy], BlobStrategy]]] = {
     "file": DirectoryStrategy,
@@ -33,7 +33,7 @@ _BUILT_IN: Final[dict[str, Callable[[BlobTransferPolicy], BlobStrategy]]] = {
 
 
 class PolicyTransfer:
-    """Moves the bodies of blob messages according to a policy. Threads may share it."""
+    """Transfers the bodies of blob messages according to a policy. Thread-safe."""
 
     def __init__(self, policy: BlobTransferPolicy) -> None:
         self._policy = policy
@@ -47,11 +47,11 @@ class PolicyTransfer:
         return await to_thread.run_sync(self._upload, body)
 
     async def open_async(self, url: str) -> BlobStream:
-        """Return a stream of the body at `url`, which reads in threads; raises as `open`."""
+        """Return a stream of the body at `url`, which reads in threads; raises like `open`."""
         return wrap_file(await to_thread.run_sync(self._open, url))
 
     async def delete_async(self, url: str) -> None:
-        """Delete the body at `url`; raises as `delete`."""
+        """Delete the body at `url`; raises like `delete`."""
         await to_thread.run_sync(self._delete, url)
 
     def _upload(self, body: BlobBody) -> str:
@@ -106,19 +106,19 @@ class PolicyTransfer:
         try:
             return _strategy(scheme, *astuple(self._policy))
         except LookupError:
-            upload_url(url)  # some are refused for a reason
+            upload_url(url)  # raises with the reason for schemes that are refused deliberately
             raise UnsupportedOperationException(
                 f"Blob messages cannot use {scheme}: URLs: {url}",
-                hint=f"known are {', '.join(_BUILT_IN)}; a package may add one ({GROUP})",
+                hint=f"known schemes: {', '.join(_BUILT_IN)}; packages may add others ({GROUP})",
             ) from None
 
 
 @lru_cache(maxsize=64)
 def _strategy(scheme: str, *policy: Any) -> BlobStrategy:
-    """Return the one strategy of a scheme for all policies with these values.
+    """Return the strategy of a scheme, one instance for all policies with these values.
 
     Raises:
-        LookupError: there is none.
+        LookupError: there is no strategy for the scheme.
     """
     if scheme in _BUILT_IN:
         return _BUILT_IN[scheme](BlobTransferPolicy(*policy))

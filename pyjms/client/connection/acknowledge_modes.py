@@ -1,4 +1,4 @@
-"""The acknowledge modes that sessions are created with."""
+"""Validation of the acknowledge modes of new sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def session_mode(transacted: bool, value: AcknowledgeMode | int) -> AcknowledgeM
     """Return the mode of a new session.
 
     Raises:
-        JMSException: the session is not transacted, and `value` is not a mode of such sessions.
+        JMSException: the session is not transacted, and `value` is not a mode for such sessions.
     """
     if transacted:
         return AcknowledgeMode.TRANSACTED

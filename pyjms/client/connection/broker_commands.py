@@ -1,4 +1,4 @@
-"""What a broker sends to a connection besides messages and responses. (openwire-encoding 15)"""
+"""Commands from a broker other than messages and responses. (openwire-encoding 15)"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["BrokerCommands"]
 
 
 class _Connection(Protocol):
-    """The connection, as these commands affect it."""
+    """The part of a connection that these commands affect."""
 
     consumers: dict[ConsumerId, DispatchTarget]
     producers: dict[ProducerId, WindowedProducer]
@@ -33,7 +33,7 @@ class _Connection(Protocol):
 
 
 class BrokerCommands:
-    """Handles them for one connection."""
+    """Handles these commands for one connection."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class BrokerCommands:
             ConnectionControl: self._on_connection_control,
             BrokerInfo: self._on_broker_info,
         }
-        """By type; other commands mean nothing to a client."""
+        """The handlers by command type; other commands are ignored."""
         self.broker_id: BrokerId | None = None
-        """That of the present broker; None before it has introduced itself."""
+        """The id of the present broker; None before BrokerInfo has been received."""
 
     def _on_producer_ack(self, ack: ProducerAck) -> None:
         producer = self._connection.producers.get(ack.producer_id)  # type: ignore[arg-type]
@@ -68,8 +68,8 @@ class BrokerCommands:
         if not isinstance(consumer, ActiveMQMessageConsumer):
             return
         if control.close:
-            # The broker removes it in a second. One whose messages the application still has ends
-            # later: announcing that would be an error, here and at another broker.
+            # The broker removes the consumer within a second. If the application still has its
+            # messages, it ends later: then a RemoveInfo would be an error, also after a failover.
             consumer.is_removed_by_broker = bool(consumer.ledger.delivered)
             self._spawn(consumer.close)
         else:

@@ -11,8 +11,8 @@ State. `is_started` follows start() and stop(); the rest is one life cycle:
     CLOSED     close(), from any state        ConnectionClosedException      was told, if it
                                                                              was OPEN
 
-On failure every session is disposed at once, so that no receive or send waits for ever; the
-sessions are kept until close(), which awaits their tasks.
+On failure every session is disposed at once, so that no receive or send waits for ever; close()
+later awaits the tasks of the sessions.
 
 Everything belongs to the loop on which it was created; no method may be called from another
 thread. (JMS 1.1, section 4.3; activemq-edges N6, N7, N11, N12; openwire-encoding 11 and 15)
@@ -108,11 +108,11 @@ class ActiveMQConnection(ConsumingConnection):
             else None
         )
         self.optimizes_acks: bool = options.optimize_acknowledge
-        """Turned off for good once the broker shares its store: then acks must not be deferred."""
+        """Turned off for good if the broker shares its store: then acks must not be deferred."""
         self.stats: JMSConnectionStats | None = (
             JMSConnectionStats(connection_id) if options.stats_enabled else None
         )
-        """What it has sent and received; None if `stats_enabled` is off."""
+        """The statistics of the connection; None if `stats_enabled` is off."""
         self.is_started: bool = False
         self.failure: Exception | None = None
         temporaries = TemporaryDestinations(self, self._has_consumer_of)
@@ -169,7 +169,7 @@ class ActiveMQConnection(ConsumingConnection):
 
     @property
     def redelivery_policy(self) -> RedeliveryPolicy:
-        """The default policy. It is the factory's: a change affects all its connections."""
+        """The factory's default policy: a change affects all connections of the factory."""
         return self.options.redelivery_policy_map.default_entry
 
     async def create_session(
@@ -207,7 +207,7 @@ class ActiveMQConnection(ConsumingConnection):
         for session in sessions:
             session.completions.check("close()")
         if self._state in {_State.CLOSED, _State.INHERITED}:
-            self._state = _State.CLOSED  # an inherited one is the parent's to close
+            self._state = _State.CLOSED  # an inherited connection is closed by the parent process
             return
         self._state = _State.CLOSED
         self.is_started = False
@@ -222,14 +222,14 @@ class ActiveMQConnection(ConsumingConnection):
                 await self._end(sessions)
 
     def add_transport_listener(self, listener: InterruptionListener) -> None:
-        """Register a listener that is called when a failover transport loses or finds a broker.
+        """Register a listener that is called when a failover transport disconnects or reconnects.
 
         The calls are made on the event loop and must not block. ActiveMQ: addTransportListener.
         """
         self._interruptions.add(listener)
 
     def remove_transport_listener(self, listener: InterruptionListener) -> None:
-        """Call `listener` no more. ActiveMQ: removeTransportListener."""
+        """Remove `listener`. ActiveMQ: removeTransportListener."""
         self._interruptions.remove(listener)
 
     # --- for sessions, consumers and producers: see ClientConnection
@@ -314,7 +314,7 @@ class ActiveMQConnection(ConsumingConnection):
             raise self.failed_error()
 
     def forked(self) -> None:
-        """Refuse every use in a child process; the connection is its parent's."""
+        """Refuse every use in a child process: the connection belongs to the parent process."""
         if self._state is _State.CLOSED:
             return
         self._state = _State.INHERITED
@@ -372,7 +372,7 @@ class ActiveMQConnection(ConsumingConnection):
             self._sessions.remove(session)
 
     async def _dispose(self, sessions: list[ActiveMQSession]) -> int:
-        """Dispose sessions after their listeners; return the last sequence id delivered."""
+        """Dispose sessions after their listeners have returned; return the last sequence id."""
         for session in sessions:
             session.is_closed = True
             session.is_started = False

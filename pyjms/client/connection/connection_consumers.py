@@ -1,7 +1,7 @@
 """Connection consumers: their messages are passed to the sessions of a pool.
 
-All connection consumers of a connection belong to one session of its own, which no application
-sees: it starts, stops and closes with the connection. (JMS 1.1 section 8.2; activemq-edges N18)
+All connection consumers of a connection belong to one internal session, which starts, stops and
+closes with the connection. (JMS 1.1 section 8.2; activemq-edges N18)
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ConsumingConnection(QueueConnection, TopicConnection):
         if max_messages < 1:
             raise JMSException(
                 f"max_messages must be 1 or higher, not {max_messages}",
-                hint="it is how many messages a session gets at a time",
+                hint="it is the number of messages that a session gets at a time",
             )
         session = self._distribution
         if session is None:
@@ -112,11 +112,11 @@ class ConsumingConnection(QueueConnection, TopicConnection):
     def _chunk(
         self, distributor: DistributingConsumer, server_session: ServerSession
     ) -> ChunkConsumer:
-        """Return the chunk consumer of a session, which gets one if it has none.
+        """Return the chunk consumer of a session; create one if it has none.
 
         Raises:
             IllegalStateException: the session is closed.
-            JMSException: it cannot be given messages of this connection.
+            JMSException: the session cannot handle messages of this connection.
         """
         session = _usable(server_session.session, self)
         session.check_open()
@@ -138,7 +138,7 @@ def _usable(session: Session, connection: object) -> ActiveMQSession:
     if not isinstance(inner, ActiveMQSession) or not inner.takes_chunks:
         raise JMSException(
             f"Session pool provided an invalid session type: {session!r}",
-            hint="take it from create_session() of the connection itself, not from a cache or pool",
+            hint="create it with create_session() of the connection itself, not of a cache or pool",
         )
     if inner.connection is not connection:
         raise JMSException(

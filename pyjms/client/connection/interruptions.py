@@ -1,7 +1,7 @@
-"""Interruptions of a transport that reconnects: what they mean for a connection and its objects.
+"""Interruptions of a transport that reconnects: their effects on a connection and its objects.
 
-Messages that the lost broker has dispatched and the application has not consumed are dispatched
-again, so they are dropped and no longer count as received. What happens to messages that were
+Messages that the lost broker has dispatched and the application has not consumed will be dispatched
+again, so they are dropped and no longer count as received. The effect on messages that were
 delivered but not settled depends on the mode: see `AckLedger.interrupted`. (activemq-edges F2)
 """
 
@@ -17,7 +17,7 @@ __all__ = ["Interruptions"]
 
 
 class _Connection(Protocol):
-    """The connection, as far as interruptions concern it."""
+    """The part of a connection that interruptions affect."""
 
     consumers: dict[ConsumerId, DispatchTarget]
     producers: dict[ProducerId, WindowedProducer]
@@ -31,7 +31,7 @@ class Interruptions(InterruptionListeners):
         self._connection = connection
 
     def transport_interrupted(self, error: Exception) -> None:
-        """Drop what will be dispatched again; then call the listeners."""
+        """Drop the messages that will be dispatched again; then call the listeners."""
         for consumer in list(self._connection.consumers.values()):
             consumer.interrupted()
         for producer in list(self._connection.producers.values()):

@@ -1,10 +1,10 @@
-"""Temporary destinations: those of this connection, and those that advisories report.
+"""Temporary destinations: this connection's, and those that advisories report.
 
-Only the connection that created a temporary destination consumes from it. Everybody may send to
-it while it exists, and with `watch_topic_advisories` a connection knows which exist: it consumes
-the broker's advisories on their creation and removal, so sending to a deleted one fails at once
-instead of vanishing. The advisory consumer is `<connection>:-1:1` and acknowledges in one range
-at 75 % of its prefetch.
+Only the connection that created a temporary destination may consume from it. Every connection may
+send to it while it exists. With `watch_topic_advisories`, a connection knows which temporary
+destinations exist: it consumes the broker's advisories on their creation and removal, so that
+sending to a deleted one fails at once and no message is lost silently. The advisory consumer is
+`<connection>:-1:1` and acknowledges in one range at 75 % of its prefetch.
 
 (JMS 1.1, section 4.4.3; activemq-broker D13; openwire-encoding 9 and 17)
 """
@@ -46,7 +46,7 @@ _T = TypeVar("_T", TemporaryQueue, TemporaryTopic)
 
 
 class TemporaryDestinations:
-    """The temporary destinations that exist, as far as one connection knows."""
+    """The existing temporary destinations known to one connection."""
 
     def __init__(
         self, connection: ClientConnection, has_consumer_of: Callable[[Destination], bool]
@@ -56,7 +56,7 @@ class TemporaryDestinations:
         self._numbers = itertools.count(1)
         self._existing: set[Destination] = set()
         self.are_watched = False
-        """Whether advisories report all of them: then an unknown destination does not exist."""
+        """Whether advisories report all destinations: then an unknown one does not exist."""
 
     async def create(self, kind: type[_T]) -> _T:
         """Create a temporary destination of this connection."""
@@ -99,7 +99,7 @@ class TemporaryDestinations:
         """Refuse to consume from a temporary destination of another connection, or a deleted one.
 
         Raises:
-            InvalidDestinationException: it is such a destination.
+            InvalidDestinationException: it was created by another connection, or is deleted.
         """
         if destination.is_temporary:
             self._check_own(destination, "use")
@@ -123,7 +123,7 @@ class TemporaryDestinations:
         if not destination.physical_name.startswith(f"{self._connection.connection_id.value}:"):
             raise InvalidDestinationException(
                 f"Cannot {verb} a Temporary destination from another Connection: {destination}",
-                hint="use the connection that created it; others may send to it only",
+                hint="use the connection that created it; other connections may only send to it",
             )
 
 
@@ -146,7 +146,7 @@ class AdvisoryConsumer:
         )
 
     def interrupted(self) -> None:
-        """Acknowledge nothing of what the lost broker has sent."""
+        """Discard pending acknowledgements of the lost broker's messages."""
         self._unacknowledged = 0
 
     def dispatch(self, dispatch: MessageDispatch) -> None:

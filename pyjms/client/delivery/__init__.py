@@ -7,7 +7,7 @@
 Arrival. `dispatch` runs on the loop while a socket is read, and must not wait. It checks for a
 duplicate, appends to the buffer and wakes a waiting `receive` or the session's dispatcher.
 
-Delivery. `next_dispatch` is the only way out of the buffer. It skips expired messages (EXPIRED
+Delivery. Only `next_dispatch` takes messages from the buffer. It skips expired messages (EXPIRED
 ack) and those that were redelivered too often (POISON ack), so both rules apply to `receive` and
 listener alike. The ledger (`ack_ledger`) then decides when the message is acknowledged, and
 `redelivery` what happens after a rollback.
@@ -15,10 +15,11 @@ listener alike. The ledger (`ack_ledger`) then decides when the message is ackno
 Invariants:
 - A buffered message is received without a wait, a cancel scope or a task switch, except that
   every 256th call lets other tasks run.
-- Cancelling `receive` loses nothing: a message leaves the buffer in the very step that returns it.
-- Messages flow only while the session is started and the consumer neither paused by a redelivery
-  nor closed. The consumer keeps that as one flag, updated when one of the three changes, because
-  it is read for every message.
+- Cancelling `receive` loses nothing: there is no await between removing a message from the buffer
+  and returning it.
+- Messages are delivered only while the session is started and the consumer neither paused by a
+  redelivery nor closed. The consumer has one flag for that, updated when one of the three changes,
+  because it is read for every message.
 
 Life cycle of a consumer:
 

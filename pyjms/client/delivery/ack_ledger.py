@@ -1,38 +1,39 @@
 """The acknowledgement ledger: what a consumer has delivered, and when it is acknowledged.
 
-A consumer calls its ledger twice per message: `before_delivery` when the message is handed to
-the application and `after_delivery` when the application is done with it, which is at once for
-`receive()` and after the listener has returned otherwise. Neither call waits.
+A consumer calls its ledger twice per message: `before_delivery` when the message is passed to the
+application, and `after_delivery` when the delivery is over: at once for `receive()`, otherwise when
+the listener has returned. Neither call waits.
 
 Invariants:
-- `delivered` holds the messages that were handed out and are not settled, oldest first. It is
-  what a rollback or `recover()` redelivers, what a commit or `acknowledge()` covers, and what
-  counts as a failed delivery when the session ends without either.
+- `delivered` has the messages that were delivered and are not settled, oldest first. A rollback or
+  `recover()` redelivers them, a commit or `acknowledge()` covers them, and they count as failed
+  deliveries when the session ends without either.
 - A message is settled (leaves `delivered`) in the same step that queues its acknowledgement, so
   it is never redelivered after it was acknowledged.
-- An acknowledgement names the first and the last message of a range and a count. A range is one
-  run of the broker's dispatch order; where the client may deliver in another order (priority
+- An acknowledgement contains the first and the last message of a range and a count. A range is
+  contiguous in the broker's dispatch order; if the client may deliver in another order (priority
   sorting, non-blocking redelivery), each message is acknowledged individually instead.
 
 There is one class per rule, chosen once per consumer by `choose_ledger` (`deferred_ledgers` has
 those that wait for the application):
 
     =============================  =========================================================
-    AutoAckLedger                  AUTO, and DUPS_OK on queues: every message, when done; those
-                                   of a burst of listener calls leave as one range
+    AutoAckLedger                  AUTO, and DUPS_OK on queues: every message after its delivery;
+                                   a burst of listener calls is acknowledged as one range
     OptimizedAckLedger             AUTO with optimizeAcknowledge: a range at 65 % of the
                                    prefetch, or after a time (activemq-broker A7)
     DupsOkAckLedger                DUPS_OK on topics: a range at half the prefetch
-    DeferredAckLedger              CLIENT and TRANSACTED: one range when the application says
-                                   so; DELIVERED at half the prefetch until then
-    IndividualAckLedger            INDIVIDUAL; CLIENT and TRANSACTED where order may change
+    DeferredAckLedger              CLIENT and TRANSACTED: one range when the application
+                                   acknowledges or commits; until then DELIVERED at half
+                                   the prefetch
+    IndividualAckLedger            INDIVIDUAL; CLIENT and TRANSACTED if the order may change
     =============================  =========================================================
 
 A DELIVERED acknowledgement settles nothing. It extends the prefetch window, because otherwise a
 consumer that acknowledges late, or a transaction larger than the prefetch, would stall.
 
-The rule is fixed for the life of a consumer, so it is a class and not, as in ActiveMQ, a chain of
-conditions on the mode that every message passes. (activemq-broker A3 to A8; openwire-encoding 12)
+The rule is fixed for the life of a consumer, so it is a class, whereas ActiveMQ evaluates a chain
+of conditions on the mode for every message. (activemq-broker A3 to A8; openwire-encoding 12)
 """
 
 from __future__ import annotations
@@ -70,12 +71,12 @@ _INDIVIDUAL = int(AckType.INDIVIDUAL)
 
 
 class AckLedger(ABC):
-    """Base of all rules: the list of delivered messages, and acknowledgements of any type."""
+    """Base class of all rules: the list of delivered messages, and sending acknowledgements."""
 
     has_more = False
-    """Whether the listener gets another message at once."""
+    """Whether the listener gets the next message without delay."""
     redelivers_on_error = True
-    """Whether messages of a listener that raises are redelivered; else the next one follows."""
+    """Whether a message is redelivered if the listener raises; False: the next message follows."""
 
     def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         self._session = session
@@ -83,22 +84,22 @@ class AckLedger(ABC):
         self.delivered: list[MessageDispatch] = []
 
     def before_delivery(self, dispatch: MessageDispatch) -> None:
-        """Record that `dispatch` is handed to the application."""
+        """Record that `dispatch` is passed to the application."""
         self.delivered.append(dispatch)
 
     @abstractmethod
     def after_delivery(self, dispatch: MessageDispatch) -> None:
-        """Record that the application is done with `dispatch`."""
+        """Record that the delivery of `dispatch` is over."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Acknowledge what can be: the consumer or its session is about to close."""
+        """Send deferred acknowledgements, because the consumer or its session is about to close."""
 
     def start_timer(self, tasks: OwnedTasks) -> None:  # noqa: B027 - only some rules have timers
-        """Start acknowledging by time, if that is configured."""
+        """Start the timer of acknowledgements, if one is configured."""
 
     def close(self) -> None:  # noqa: B027 - as above
-        """Stop acknowledging by time."""
+        """Stop the timer of acknowledgements."""
 
     @property
     def has_unsettled(self) -> bool:
@@ -107,57 +108,58 @@ class AckLedger(ABC):
 
     @property
     def stale_count(self) -> int:
-        """How many messages were delivered before an interruption and did not come again."""
+        """The number of messages delivered before an interruption and not delivered again."""
         return 0
 
     @property
     def acknowledger_of_one(self) -> Callable[[MessageDispatch], None] | None:
-        """INDIVIDUAL: what acknowledges one message."""
+        """INDIVIDUAL: the function that acknowledges one message."""
         return None
 
     def acknowledge(self) -> None:  # noqa: B027 - only deferred rules wait for it
-        """CLIENT: acknowledge everything that was delivered."""
+        """CLIENT: acknowledge all delivered messages."""
 
     def acknowledge_in_transaction(self) -> None:  # noqa: B027 - only deferred rules wait for it
-        """Acknowledge what the transaction has consumed, before it ends."""
+        """Acknowledge the messages that the transaction has consumed, before it ends."""
 
     def settle(self) -> None:
-        """Forget what was delivered: it was committed or acknowledged."""
+        """Forget the delivered messages, because they were committed or acknowledged."""
         self.delivered.clear()
 
     def pop_delivered(self) -> list[MessageDispatch]:
-        """Return what was delivered, oldest first, and forget it."""
+        """Return the delivered messages, oldest first, and forget them."""
         popped, self.delivered = self.delivered, []
         return popped
 
     def interrupted(self) -> list[MessageDispatch]:
-        """Note that the broker is lost: nothing it has dispatched can be acknowledged any more.
+        """Record the loss of the broker: its dispatches can no longer be acknowledged.
 
-        Returns what the application is to get again when the next broker dispatches it. What it
-        has processed already stays recorded as received, and a duplicate of it is refused.
+        Returns the messages that are to be delivered again when the next broker dispatches them.
+        Messages that the application has processed stay recorded as received, and duplicates of
+        them are refused.
         (activemq-edges F2; activemq-broker R8)
         """
         self.delivered.clear()
         return []
 
     def acknowledge_again(self, dispatch: MessageDispatch) -> None:
-        """Acknowledge a duplicate of what an open transaction of this consumer has received."""
+        """Acknowledge a duplicate of a message in an open transaction of this consumer."""
         self.send_ack(_DELIVERED, [dispatch])
 
     def takes_copy(self, dispatch: MessageDispatch) -> bool:
-        """Act on the copy of a message whose delivery was interrupted; return whether it is one."""
+        """Handle the copy of a message whose delivery was interrupted; return whether it is one."""
         return False
 
     def pop_stale(self) -> list[MessageDispatch]:
-        """Return and forget what was delivered before an interruption and did not come again."""
+        """Return and forget the messages that `stale_count` counts."""
         return []
 
     def pop_copies(self) -> list[MessageDispatch]:
-        """Return and forget what came again while a listener that has raised was in its call."""
+        """Return and forget the copies that arrived during the call of a listener that raised."""
         return []
 
     def holds(self, message_id: MessageId | None) -> bool:
-        """Whether this message was delivered and is not settled."""
+        """Return whether this message was delivered and is not settled."""
         return any(
             held.message is not None and held.message.message_id == message_id
             for held in self.delivered
@@ -172,7 +174,7 @@ class AckLedger(ABC):
         self.send_ack(AckType.REDELIVERED, dispatches)
 
     def acknowledge_poison(self, dispatches: list[MessageDispatch], cause: Throwable) -> None:
-        """Refuse messages for good: the broker dead-letters them."""
+        """Refuse messages for good: the broker makes them dead letters."""
         self.send_ack(AckType.POISON, dispatches, cause=cause)
 
     def send_ack(
@@ -201,8 +203,8 @@ class AckLedger(ABC):
 class AutoAckLedger(AckLedger):
     """AUTO, and DUPS_OK on queues: acknowledges every message when its delivery is over.
 
-    The acknowledgements of a burst of listener calls would leave in one write, so they are one
-    range: it ends where the burst does, when a listener waits for something, and before any other
+    The acknowledgements of a burst of listener calls would be sent in one write, so they form one
+    range. The range ends with the burst, when a listener waits for something, and before any other
     acknowledgement of the consumer.
     """
 
@@ -219,7 +221,7 @@ class AutoAckLedger(AckLedger):
             self.has_ranges = False
 
     def after_delivery(self, dispatch: MessageDispatch) -> None:
-        # A recover() or close() in the meantime has settled it already, or the broker is lost.
+        # It may be settled already, by a recover() or close(), or the broker may be lost.
         if not self.delivered:
             self._end_call()
             return
@@ -240,7 +242,7 @@ class AutoAckLedger(AckLedger):
             self.send_range()
 
     def send_range(self) -> None:
-        """Acknowledge what was delivered in this burst."""
+        """Acknowledge the messages delivered in this burst."""
         first, last = self._first, self._last
         if first is not None and last is not None:
             self._first = self._last = None
@@ -306,8 +308,9 @@ class OptimizedAckLedger(AutoAckLedger):
     """AUTO with optimizeAcknowledge: a range at 65 % of the prefetch, or after a time.
 
     A message that would break the range (redelivered, or sorted by priority) is acknowledged
-    by itself. Ranges end for good when the broker says that it shares its store with another:
-    deferred acknowledgements would be duplicates after a failover. (activemq-broker A7)
+    individually. Ranges are no longer used once the broker announces that it shares its store with
+    another one: messages whose acknowledgement is deferred would be duplicates after a failover.
+    (activemq-broker A7)
     """
 
     def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
@@ -383,6 +386,6 @@ class DupsOkAckLedger(AckLedger):
 
 
 def message_id(dispatch: MessageDispatch) -> MessageId | None:
-    """Return the id of the message that is dispatched."""
+    """Return the id of the dispatched message."""
     assert dispatch.message is not None
     return dispatch.message.message_id

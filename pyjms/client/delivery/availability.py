@@ -1,9 +1,9 @@
-"""Announcing messages that can be received without waiting: ActiveMQ's MessageAvailableListener.
+"""Announcements of messages that can be received at once: ActiveMQ's MessageAvailableListener.
 
 Each message that arrives is announced once, by the session's listener dispatcher, so that the
-listener may receive it and never runs at the same time as another listener. Messages that the
-listener, or anyone else, has received meanwhile are not announced any more. What is buffered is
-announced again when delivery starts or resumes, and after a rollback.
+listener may receive it and never runs at the same time as another listener. Messages that have been
+received in the meantime are not announced. Buffered messages are announced again when delivery
+starts or resumes, and after a rollback.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger: Final = get_logger(__name__)
 
 
 class _Consumer(Protocol):
-    """The consumer, as its announcements use it."""
+    """The consumer as used by its announcements."""
 
     @property
     def session(self) -> ClientSession: ...
@@ -32,7 +32,7 @@ class _Consumer(Protocol):
     def consumer_id(self) -> ConsumerId: ...
     @property
     def available(self) -> int:
-        """How many messages can be received without waiting."""
+        """The number of messages that can be received without waiting."""
 
 
 class Announcements:
@@ -43,11 +43,11 @@ class Announcements:
     def __init__(
         self, state: _Consumer, consumer: MessageConsumer, listener: MessageAvailableListener
     ) -> None:
-        """Call `listener` with `consumer`, whose messages `state` has.
+        """Keep `listener`, which is called with `consumer`; `state` is the consumer's buffer.
 
         Raises:
-            IllegalStateException: the session has a message listener, so nothing is received.
-            JMSException: without prefetch, nothing arrives before it is received.
+            IllegalStateException: the session has a message listener, so `receive` is refused.
+            JMSException: there is no prefetch, so messages arrive only during a `receive`.
         """
         if state.session.has_listener:
             raise IllegalStateException(
@@ -56,8 +56,8 @@ class Announcements:
             )
         if state.info.prefetch_size == 0:
             raise JMSException(
-                "Messages cannot be announced with a prefetch size of zero: none arrives before"
-                " it is received",
+                "Messages cannot be announced with a prefetch size of zero: they arrive only during"
+                " a receive()",
                 hint="set a prefetch of at least 1",
             )
         self.listener = listener
@@ -78,12 +78,12 @@ class Announcements:
         self._state.session.dispatcher.wake(self)
 
     async def end(self) -> None:
-        """Announce nothing more, and wait until the listener is not running."""
+        """Stop announcing, and wait until the listener is not running."""
         self._due = 0
         await self._state.session.dispatcher.wait_idle(self)
 
     async def deliver_one(self) -> bool:
-        """Make one announcement, if its message is still there; return whether more are due."""
+        """Make one announcement if its message is still buffered; return whether more are due."""
         self._due = min(self._due, self._state.available)
         if not self._due:
             return False
@@ -100,7 +100,7 @@ class Announcements:
 def check_message_listener(
     info: ConsumerInfo, listener: MessageListener | None, announcements: Announcements | None
 ) -> None:
-    """Refuse a message listener that nothing would call, or whose messages are announced.
+    """Refuse a message listener that would not be called, or that conflicts with announcements.
 
     Raises:
         JMSException: there is no prefetch.

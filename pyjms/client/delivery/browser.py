@@ -24,13 +24,14 @@ __all__ = ["ActiveMQQueueBrowser", "BrowsingConsumer"]
 
 _SHOWN_DEPTH: Final = 100_000
 _SHOWN_PRODUCERS: Final = 1000
-"""What a browser over `failover:` remembers: the latest messages of so many producers."""
+"""The number of producers whose latest messages a browser over `failover:` remembers."""
 
 
 class BrowsingConsumer(ActiveMQMessageConsumer):
     """Receives a copy of each message, and a dispatch without message after the last one.
 
-    After a failover the next broker begins again: what was shown already is skipped.
+    After a failover the next broker starts from the beginning: messages that the browser has
+    already returned are skipped.
     """
 
     _is_complete = False
@@ -75,7 +76,7 @@ OpenConsumer = Callable[[], Awaitable[BrowsingConsumer]]
 
 
 class ActiveMQQueueBrowser(api.QueueBrowser):
-    """Iterates over the messages of a queue, which stay there; over none while not started."""
+    """Iterates over the messages in a queue; over none while the connection is not started."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class ActiveMQQueueBrowser(api.QueueBrowser):
             self._on_close(self)
 
     def dispose(self) -> None:
-        """Mark it closed; the session closes the consumers."""
+        """Mark the browser as closed; the session closes the consumers."""
         self._is_closed = True
         self._scans.clear()
 

@@ -1,14 +1,15 @@
-"""What a session works on for a connection consumer: chunks of its messages.
+"""Chunks: the messages of a connection consumer that a session handles at a time.
 
     broker -> DistributingConsumer -> ChunkConsumer, one for each session -> the session's listener
 
-The distributing consumer is the one that the broker knows. It passes chunks of its messages to
+Only the distributing consumer is registered with the broker. It passes chunks of its messages to
 the sessions of a pool; each session has a chunk consumer, which delivers and acknowledges them
-according to the session's mode, and passes back what is to be redelivered or was not delivered.
+according to the session's mode, and returns messages to redeliver and undelivered ones.
 
 All chunks of one connection consumer have one consumer id, and the sessions settle them in any
 order. A range of messages would include those of other sessions, so each message is acknowledged
-by itself. There is no duplicate audit: after a failover another session may get a message again.
+individually. There is no duplicate audit: after a failover, a message may be dispatched again to
+another session.
 (activemq-edges N18)
 """
 
@@ -41,7 +42,7 @@ logger: Final = get_logger(__name__)
 
 
 class _OneByOne(AckLedger):
-    """Acknowledges each message by itself."""
+    """Acknowledges each message individually."""
 
     def send_ack(
         self,
@@ -84,7 +85,7 @@ def choose_chunk_ledger(session: ClientSession, info: ConsumerInfo) -> AckLedger
 
 
 class ChunkConsumer(ActiveMQMessageConsumer):
-    """The messages that one session was given by a connection consumer."""
+    """The messages that a connection consumer has passed to one session."""
 
     choose_ledger: ClassVar[LedgerChoice] = staticmethod(choose_chunk_ledger)
     distributor: DistributingConsumer
@@ -95,7 +96,7 @@ class ChunkConsumer(ActiveMQMessageConsumer):
             self._buffer.append(dispatch)
 
     async def close(self) -> None:
-        """Deliver no more, and wait until the session's listener is not running."""
+        """Stop delivery, and wait until the session's listener is not running."""
         if self.is_closed:
             return
         self.is_closed: bool = True
@@ -104,7 +105,7 @@ class ChunkConsumer(ActiveMQMessageConsumer):
         self.session.consumer_closed(self.consumer_id)
 
     def dispose(self, failure: JMSException | None = None) -> None:
-        """Close it without the broker; what is not settled goes to another session."""
+        """Close it without telling the broker; unsettled messages go to another session."""
         buffered = list(self._buffer)
         super().dispose(failure)
         if failure is None:
@@ -114,7 +115,7 @@ class ChunkConsumer(ActiveMQMessageConsumer):
             self.distributor.requeue([*delivered, *buffered])
 
     def released(self) -> None:
-        """Note that everything is settled after the end of this consumer or its session."""
+        """Record that everything is settled after the end of this consumer or its session."""
         self.distributor.chunk_released(self)
 
     def _wake(self) -> None:
@@ -128,7 +129,7 @@ class ChunkConsumer(ActiveMQMessageConsumer):
 
 
 class _Sessions(Protocol):
-    """The session that a connection consumer belongs to, as its distributing consumer uses it."""
+    """The session of a connection consumer as used by its distributing consumer."""
 
     def release_closed_consumers(self, *, only_settled: bool = False) -> None:
         """Tell the broker of the end of closed consumers."""
@@ -152,11 +153,11 @@ class DistributingConsumer(ActiveMQMessageConsumer):
 
     @property
     def has_unsettled(self) -> bool:
-        """Whether sessions have messages of it that are not settled."""
+        """Whether sessions have messages of this consumer that are not settled."""
         return any(chunk.has_unsettled for chunk in self.chunks)
 
     def chunk_released(self, chunk: ChunkConsumer) -> None:
-        """Note that `chunk` has ended."""
+        """Record that `chunk` has ended."""
         if chunk in self.chunks:
             self.chunks.remove(chunk)
             self.last_delivered_sequence_id: int = max(
@@ -166,7 +167,7 @@ class DistributingConsumer(ActiveMQMessageConsumer):
                 self.resources.release_closed_consumers(only_settled=True)
 
     async def close(self) -> None:
-        """Pass on no more, and wait for the listeners that run."""
+        """Stop passing on chunks, and wait for running listeners."""
         if self.is_closed:
             return
         self.is_closed: bool = True
@@ -178,7 +179,7 @@ class DistributingConsumer(ActiveMQMessageConsumer):
         self.session.consumer_closed(self.consumer_id)
 
     def interrupted(self) -> None:
-        """Drop what the lost broker has dispatched, also what sessions have of it."""
+        """Drop the lost broker's messages, including those that sessions have."""
         super().interrupted()
         for chunk in self.chunks:
             chunk.interrupted()
@@ -208,7 +209,7 @@ class DistributingConsumer(ActiveMQMessageConsumer):
             while self.available and len(messages) < self.max_messages:
                 messages.append(self._buffer.popleft())
             chunk.take(messages)
-        finally:  # the pool has it back after its start, also without messages
+        finally:  # a started session returns to the pool, even one that got no messages
             started = server_session.start()
             if started is not None:
                 await started
@@ -236,7 +237,7 @@ def _pool_failure(consumer: DistributingConsumer, error: Exception) -> JMSExcept
     failure = JMSException(
         f"The server session pool of {consumer.consumer_id} for {consumer.destination} failed: "
         f"{error!r}",
-        hint="the messages wait until another one arrives, or the connection is started again",
+        hint="its messages wait until the next message arrives or the connection is restarted",
     )
     failure.linked_exception = failure.__cause__ = error
     return failure

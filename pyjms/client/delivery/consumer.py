@@ -1,4 +1,4 @@
-"""The message consumer: dispatches arrive by a plain call and leave by receive() or a listener.
+"""The message consumer: the broker's dispatches enter it, receive() or a listener gets them.
 
 The package's docstring describes the path of a message, the invariants and the life cycle. (JMS
 1.1, section 4.5; activemq-broker X7; activemq-edges N8 to N10)
@@ -59,7 +59,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
     on_closed: Callable[[], Awaitable[None]] | None = None  # awaited at the end of `close`
     choose_ledger: ClassVar[LedgerChoice] = staticmethod(choose_ledger)
     stats: JMSConsumerStats | None = None
-    """What it has received; None if `stats_enabled` is off."""
+    """The statistics of its receives; None if `stats_enabled` is off."""
 
     def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         assert info.destination is not None
@@ -75,7 +75,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self._own_queue = own_queue(info.destination)
         self.is_queued = False
         self.is_removed_by_broker = False
-        """Whether the broker removes it by itself: its end is not announced."""
+        """Whether the broker removes the consumer by itself, so that no RemoveInfo is sent."""
         self.failure: JMSException | None = None
         prioritized = options.message_priority_supported
         self._buffer: DispatchBuffer = PriorityBuffer() if prioritized else FifoBuffer()
@@ -119,7 +119,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
 
     @property
     def listener_name(self) -> str:
-        """Its listener, in messages about failures."""
+        """The description of the listener in messages about failures."""
         return f"the listener of consumer {self.consumer_id}"
 
     @property
@@ -129,12 +129,12 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
 
     @property
     def buffered(self) -> int:
-        """How many messages were dispatched to this consumer and not delivered yet."""
+        """The number of messages that were dispatched to this consumer and not delivered yet."""
         return len(self._buffer)
 
     @property
     def available(self) -> int:
-        """How many messages can be received without waiting."""
+        """The number of messages that can be received without waiting."""
         return len(self._buffer) if self._flowing else 0
 
     # --- for the application
@@ -208,7 +208,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
     # --- for the connection and the session
 
     def dispatch(self, dispatch: MessageDispatch) -> None:
-        """Accept a dispatch of the broker. A plain call; a closed consumer drops it."""
+        """Accept a dispatch from the broker. Synchronous; a closed consumer drops it."""
         command = dispatch.message
         if command is None:
             self.pulls.on_timeout()
@@ -225,7 +225,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self._enqueue(dispatch)
 
     def interrupted(self) -> None:
-        """Drop what the lost broker has dispatched: the next one dispatches it again."""
+        """Drop the lost broker's messages: the next broker dispatches them again."""
         dropped = [*self._buffer, *self.redeliverer.pop_waiting(), *self.ledger.interrupted()]
         self._buffer.clear()
         for dispatch in dropped:
@@ -257,7 +257,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             if self.ledger.redelivers_on_error:
                 self.roll_back()
                 return
-        # a container reports its listener's errors itself, and raises nothing
+        # a listener container reports the errors of its listener itself and raises nothing
         if self.ledger.redelivers_on_error and is_poison(dispatch.rollback_cause):
             self.roll_back()
             return
@@ -305,11 +305,11 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         return message
 
     def roll_back(self) -> None:
-        """Redeliver what was delivered and not settled, or refuse it."""
+        """Redeliver the delivered messages that are not settled, or refuse them."""
         self.redeliverer.roll_back()
 
     def requeue(self, dispatches: list[MessageDispatch]) -> None:
-        """Put messages back to the front of the buffer."""
+        """Return messages to the front of the buffer."""
         if not self.is_closed:
             self._buffer.requeue(dispatches)
             self._wake()
@@ -325,13 +325,13 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self._wake()
 
     def forget(self, dispatch: MessageDispatch) -> None:
-        """Expect `dispatch` again, at this or another consumer of the connection."""
+        """Remove `dispatch` from the duplicate audit, so that it may be dispatched again."""
         audit = self._audit_for(dispatch)
         if audit is not None and dispatch.message is not None:
             audit.forget(dispatch.message.message_id)
 
     def dispose(self, failure: JMSException | None = None) -> None:
-        """Close it without the broker: blocked receives return None, or raise `failure`."""
+        """Close it without telling the broker; waiting receives return None or raise `failure`."""
         self.failure = self.failure or failure
         self.is_closed = True
         self.redeliverer.close()
@@ -339,7 +339,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         if failure is None:
             self.ledger.flush()
         failed = [*self.redeliverer.waiting, *self.ledger.delivered]
-        if failed:  # the broker counts a failed delivery of what it dispatched up to here
+        if failed:  # the broker counts a failed delivery of each message up to this one
             self.last_delivered_sequence_id = max(map(sequence_id, failed))
         for dispatch in [*self._buffer, *failed]:
             self.forget(dispatch)
@@ -348,7 +348,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.receivers.wake()
 
     def raise_failure(self) -> None:
-        """Raise the connection's failure, if that is why the consumer ended."""
+        """Raise the connection's failure, if it has ended the consumer."""
         if self.failure is not None:
             raise self.session.connection.failed_error()
 
@@ -368,7 +368,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             self._announcements.announce()
 
     def _audit_for(self, dispatch: MessageDispatch) -> MessageAudit | None:
-        """Return the audit that applies to `dispatch`; None: it is not audited."""
+        """Return the duplicate audit that applies to `dispatch`, or None."""
         audits = self.session.connection.audit
         if audits is None or self.info.browser or dispatch.destination is None:
             return None

@@ -23,7 +23,7 @@ from pyjms.wire.openwire.commands import AckType, ConsumerInfo, MessageDispatch
 __all__ = ["DeferredAckLedger", "IndividualAckLedger", "LedgerChoice", "choose_ledger"]
 
 LedgerChoice: TypeAlias = "staticmethod[[ClientSession, ConsumerInfo], AckLedger]"
-"""What chooses the rule of a consumer, in its class."""
+"""The type of a consumer class's function that chooses the ledger."""
 
 _LAZY_SHARE = 0.5  # of the prefetch
 
@@ -33,16 +33,16 @@ _INDIVIDUAL = int(AckType.INDIVIDUAL)
 
 
 class DeferredAckLedger(AckLedger):
-    """CLIENT and TRANSACTED: one range, when the application says so.
+    """CLIENT and TRANSACTED: one range, when the application acknowledges or commits.
 
-    Until then DELIVERED acknowledgements at half the prefetch keep messages coming.
+    Until then, DELIVERED acknowledgements at half the prefetch extend the prefetch window.
     (activemq-broker A5, A6)
     """
 
     def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
         self.redelivers_on_error = False
-        self._delivered_acks = 0  # how many of `delivered`, from its start, had a DELIVERED ack
+        self._delivered_acks = 0  # the length of the prefix of `delivered` with a DELIVERED ack
         self._interruptions = InterruptedDeliveries()
 
     def before_delivery(self, dispatch: MessageDispatch) -> None:
@@ -58,10 +58,10 @@ class DeferredAckLedger(AckLedger):
             self.send_ack(_DELIVERED, fresh, in_transaction=True)
 
     def flush(self) -> None:
-        """Do nothing: what the application has not acknowledged is redelivered."""
+        """Do nothing: messages that the application has not acknowledged are redelivered."""
 
     def acknowledge_in_transaction(self) -> None:
-        if self._interruptions.happened:  # the new broker's order may be another one
+        if self._interruptions.happened:  # the new broker's order may differ
             for dispatch in self._interruptions.acknowledgeable(self.delivered):
                 self.send_ack(_INDIVIDUAL, [dispatch], in_transaction=True)
         elif self.delivered:
@@ -82,10 +82,11 @@ class DeferredAckLedger(AckLedger):
         return super().pop_delivered()
 
     def interrupted(self) -> list[MessageDispatch]:
-        """Note that the broker is lost.
+        """Record the loss of the broker.
 
-        In a transaction, what was delivered stays part of it and must come again before the
-        commit. Otherwise the application gets it again: it has acknowledged nothing.
+        Messages that were delivered in a transaction stay part of it and must be dispatched again
+        before the commit. Otherwise they are delivered again: the application has not acknowledged
+        them.
         (activemq-edges F2, F5)
         """
         if not self._session.transacted:
@@ -116,9 +117,9 @@ class DeferredAckLedger(AckLedger):
 
 
 class IndividualAckLedger(DeferredAckLedger):
-    """INDIVIDUAL; also CLIENT and TRANSACTED where messages may be delivered out of order.
+    """INDIVIDUAL; also CLIENT and TRANSACTED if messages may be delivered out of order.
 
-    Each message has its own acknowledgement, sent at once within a transaction.
+    Each message has a separate acknowledgement, which is sent at once within a transaction.
     (activemq-broker A5, A6)
     """
 
@@ -152,7 +153,7 @@ class IndividualAckLedger(DeferredAckLedger):
         return self._acknowledge_one
 
     def _acknowledge_one(self, dispatch: MessageDispatch) -> None:
-        """INDIVIDUAL: acknowledge this message; do nothing if it is settled already."""
+        """INDIVIDUAL: acknowledge this message, unless it is already settled."""
         for index, delivered in enumerate(self.delivered):
             if delivered is dispatch:
                 del self.delivered[index]

@@ -1,28 +1,29 @@
 """The task that calls a session's listeners, one message at a time for all its consumers.
 
-JMS allows one listener of a session to run at a time, so a session has one task for them all. It
-starts with the first message for a listener and lives as long as the session.
+JMS allows one listener of a session to run at a time, so a session has one task for all of them.
+It starts with the first message for a listener and runs until the session ends.
 
 Consumers that have messages wait in a queue, each at most once (`is_queued`). The task delivers
-one message of the first consumer and puts it at the end again if it has more, so consumers take
-turns and none starves another. After a burst the task lets others run.
+one message of the first consumer and appends the consumer to the queue again if it has more, so
+consumers take turns and none starves another. After a burst the task lets other tasks run.
 
-A burst lasts about a millisecond, so that it delivers more than one read from the socket brings
-(some 50 messages of 1 KiB in 64 KiB). With bursts shorter than that the buffer grows to the
-prefetch limit: its messages have left the processor's caches when they are delivered, and each
-garbage collection walks through them. Ten subscribers of a topic got a third fewer messages then.
+A burst lasts about a millisecond, so that it delivers more messages than one read from the socket
+brings (some 50 messages of 1 KiB in 64 KiB). With shorter bursts the buffer would grow to the
+prefetch limit: its messages would have left the processor's caches when they are delivered, and
+each garbage collection would traverse them. With such bursts, ten subscribers of a topic got a
+third fewer messages.
 
-When the queue is empty, the task has the transport send what the listeners produced:
-acknowledgements and sends of a burst leave in one write. What ledgers have kept for the end of
-the burst (`at_end_of_burst`) is queued before, in the loop's next pass at the latest: a listener
-may wait for long.
+When the queue is empty, the task flushes the transport: the acknowledgements and sends of a burst
+are sent in one write. The acknowledgements that ledgers have deferred to the end of the burst
+(`at_end_of_burst`) are queued before that, at the latest in the loop's next turn, because a
+listener may wait for a long time.
 
 `is_busy` marks a running listener. Closing waits until it has returned; a listener that closes
 its own consumer or session must not wait for itself, which a context variable detects.
 
-A listener's own exceptions never arrive here. Whatever else is raised (a message that cannot be
-converted, a logging handler that fails) would end the task, and the session would be silent for
-ever: it fails the connection instead, and the broker redelivers.
+A listener's exceptions are handled by the consumer. Any other exception (a message that cannot be
+converted, a logging handler that fails) would end the task, and the session would deliver nothing
+any more: it fails the connection instead, and the broker redelivers.
 (JMS 1.1, section 4.4.6; activemq-edges N8)
 """
 
@@ -84,7 +85,7 @@ class ListenerDispatcher:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a listener is running; what it sends leaves at the end of the burst."""
+        """Whether a listener is running; its sends are flushed at the end of the burst."""
         return self._running is not None
 
     @property
@@ -93,7 +94,7 @@ class ListenerDispatcher:
         return self._running is not None and _current.get() is self
 
     def at_end_of_burst(self, function: Callable[[], object]) -> bool:
-        """Call `function()` when the burst ends or a listener of it waits for something.
+        """Call `function()` when the burst ends, or when one of its listeners waits for something.
 
         Returns False, and does not call it, if no listener is running.
         """
@@ -166,7 +167,7 @@ class ListenerDispatcher:
             function()
 
     def _end_in_next_pass(self) -> None:
-        """End the burst if a listener of it still runs: it waits for something."""
+        """End the burst if one of its listeners still runs, because it waits for something."""
         self._is_timed = False
         try:
             self._end_burst()

@@ -1,4 +1,4 @@
-"""How a consumer handles a message that its connection has received before."""
+"""The handling of duplicates: messages that the consumer's connection has received before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger: Final = get_logger(__name__)
 
 
 class _Consumer(Protocol):
-    """The consumer, as this module uses it."""
+    """The consumer as used by this module."""
 
     @property
     def consumer_id(self) -> ConsumerId: ...
@@ -27,7 +27,7 @@ class _Consumer(Protocol):
 
 
 def is_delivered_again(consumer: _Consumer, dispatch: MessageDispatch) -> bool:
-    """Act on a duplicate by the verdict of `pyjms.client.duplicates`; return if it is delivered."""
+    """Apply the verdict of `pyjms.client.duplicates`; return whether the duplicate is delivered."""
     assert dispatch.message is not None
     if consumer.ledger.takes_copy(dispatch):
         return False

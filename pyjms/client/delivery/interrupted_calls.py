@@ -1,14 +1,14 @@
 """Calls of AUTO listeners during which the connection is lost, and the redelivered message.
 
 The acknowledgement is lost with the broker, so the next broker dispatches the message again,
-perhaps before the listener has returned. What happens to this copy depends on how the listener
+perhaps before the listener has returned. The handling of this copy depends on how the listener
 ends:
 
     the listener    the copy
     --------------  ------------------------------------------------------------
-    runs            waits for its end
+    is running      waits for the listener's end
     has returned    is acknowledged: its message was handled
-    has raised      is the message's redelivery
+    has raised      is delivered as the message's redelivery
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["InterruptedCall"]
 
 
 class InterruptedCall:
-    """That of one consumer, whose listener has one call at a time."""
+    """The interrupted call of one consumer, whose listener has one call at a time."""
 
     def __init__(self) -> None:
         self._running: MessageDispatch | None = None
@@ -27,26 +27,26 @@ class InterruptedCall:
         self._copy: MessageDispatch | None = None
 
     def interrupt(self, delivered: list[MessageDispatch]) -> None:
-        """Note the loss of the connection; `delivered` has the message of a call in progress."""
+        """Record the loss of the connection; `delivered`: the message of a call in progress."""
         self._running = delivered[-1] if delivered else self._running
         self._copy = None
 
     def keep(self, dispatch: MessageDispatch) -> bool:
-        """Keep a copy that comes during the call; return whether it is one."""
+        """Keep a copy that arrives during the call; return whether `dispatch` is one."""
         if self._running is None or _id(dispatch) != _id(self._running):
             return False
         self._copy = dispatch
         return True
 
     def is_handled(self, dispatch: MessageDispatch) -> bool:
-        """Return whether it is the copy of the message that was handled last, once."""
+        """Return whether it is a copy of the last message handled; True at most once."""
         handled = self._handled is not None and _id(dispatch) == self._handled
         if handled:
             self._handled = None
         return handled
 
     def end(self) -> MessageDispatch | None:
-        """Note that the listener has returned; return the copy, which is handled as well."""
+        """Record that the listener has returned; return the copy, which is handled as well."""
         running, self._running = self._running, None
         copy, self._copy = self._copy, None
         if running is not None and copy is None:
@@ -54,7 +54,7 @@ class InterruptedCall:
         return copy
 
     def fail(self) -> tuple[list[MessageDispatch], list[MessageDispatch]]:
-        """Note that the listener has raised; return what is expected again, and what has come."""
+        """Record that the listener has raised; return the message to expect, and its copy."""
         running, self._running = self._running, None
         copy, self._copy = self._copy, None
         if copy is not None:

@@ -1,16 +1,15 @@
-"""The prefetch buffer of a consumer, its waiting receivers, and pulls where prefetch is 0.
+"""The prefetch buffer of a consumer, its waiting receivers, and pulls if the prefetch is 0.
 
 The broker dispatches up to `prefetch_size` messages ahead of their acknowledgements; they wait
 in the buffer until the application receives them. The prefetch bounds the buffer.
 
-Without prefetch every receive sends a MessagePull. The broker responds with a message or, when a
-timeout was given, with a dispatch without message; it leaves the latter out if a message came in
-time. A receive that is cancelled leaves its pull pending at the broker, so pulls are counted: the
-response to an abandoned pull must not be mistaken for that of the present one.
-(activemq-broker Q14)
+Without prefetch every receive sends a MessagePull. The broker responds with a message or, if the
+pull has a timeout that has passed, with a dispatch without message. A receive that is cancelled
+leaves its pull pending at the broker, so pulls are counted: the response to an abandoned pull must
+not be mistaken for the response to the present one. (activemq-broker Q14)
 
-ActiveMQ never signals a timeout to a pull without one. Artemis does so at once when the queue is
-empty; such a consumer's receives pull with a timeout from then on, again and again.
+ActiveMQ never signals a timeout for a pull without a timeout. Artemis does so at once if the queue
+is empty; from then on, the receives of such a consumer repeat pulls with a timeout.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class PriorityBuffer:
             yield from queue
 
     def append(self, dispatch: MessageDispatch) -> None:
-        """Add a message that arrived."""
+        """Add a message."""
         self._queue_of(dispatch).append(dispatch)
         self._count += 1
 
@@ -99,7 +98,7 @@ class PriorityBuffer:
         raise IndexError("the buffer is empty")
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop all messages."""
         for queue in self._queues:
             queue.clear()
         self._count = 0
@@ -127,13 +126,13 @@ class PullRequests:
         self._info = info
         self._oneway = oneway
         self.pending_timeouts: int = 0
-        """How many pulls with a timeout the broker has not responded to."""
+        """The number of pulls with a timeout to which the broker has not responded."""
         self.timed_out: bool = False
         """Whether the broker has signalled the timeout of the last pull."""
         self._is_ahead = False
         self._unlimited = False  # a pull without timeout is pending
         self._waits_for_ever = False  # the present receive has no timeout
-        self._repeated = False  # receives without timeout repeat pulls with one
+        self._repeated = False  # receives without a timeout repeat pulls with a timeout
 
     @property
     def is_pending(self) -> bool:
@@ -141,15 +140,15 @@ class PullRequests:
         return self._unlimited or self.pending_timeouts > 0
 
     def request_ahead(self, timeout: float | None) -> None:
-        """Request the message of a `receive` that is about to follow, if there is no prefetch."""
+        """Pull a message for a `receive` that is about to follow, if there is no prefetch."""
         if self._info.prefetch_size == 0:
             self.request(timeout)
             self._is_ahead = True
 
     def begin(self, timeout: float | None) -> bool:
-        """Request the message of a `receive`, unless that was done ahead.
+        """Pull a message for a `receive`, unless it was requested ahead.
 
-        Returns whether the broker may signal the timeout of an earlier, cancelled one first.
+        Returns whether the broker may first signal the timeout of an earlier, cancelled pull.
         """
         if self._is_ahead:
             self._is_ahead = False
@@ -159,7 +158,7 @@ class PullRequests:
         return is_stale
 
     def request(self, timeout: float | None) -> None:
-        """Request a message within `timeout` seconds; at most one unlimited pull is pending."""
+        """Pull a message within `timeout` seconds; at most one unlimited pull is pending."""
         self.timed_out = False
         self._waits_for_ever = timeout is None
         if timeout is None and self._repeated:
@@ -175,12 +174,12 @@ class PullRequests:
         self._oneway(MessagePull(self._info.consumer_id, self._info.destination, milliseconds))
 
     def on_message(self) -> None:
-        """Note that a message arrived: the broker signals none of the pending timeouts."""
+        """Record that a message arrived: the broker signals none of the pending timeouts."""
         self.pending_timeouts = 0
         self._unlimited = self._is_ahead = False
 
     def on_timeout(self) -> None:
-        """Note a dispatch without message: the oldest pull has timed out."""
+        """Record a dispatch without message: the oldest pull has timed out."""
         if self.pending_timeouts:
             self.pending_timeouts -= 1
         elif self._unlimited:
@@ -206,14 +205,14 @@ class Receivers:
                 self.waiting.remove(waiter)
 
     def wake(self) -> None:
-        """Wake all of them."""
+        """Wake all waiting tasks."""
         waiting, self.waiting = self.waiting, []
         for waiter in waiting:
             waiter.wake()
 
 
 def deadline_after(timeout: float | None) -> float | None:
-    """Return when a receive ends; None: never.
+    """Return the deadline of a receive; None: it waits for ever.
 
     Raises:
         TypeError: the timeout is not a number.

@@ -1,4 +1,4 @@
-"""How `receive` waits for a message that has not arrived yet."""
+"""The waits of `receive` for a message that has not arrived yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["listener_is_set", "wait_for_message"]
 
 
 class _Consumer(Protocol):
-    """The consumer, as a receive that waits uses it."""
+    """The consumer as used by a waiting `receive`."""
 
     @property
     def info(self) -> ConsumerInfo: ...
@@ -37,7 +37,7 @@ class _Consumer(Protocol):
         """Deliver the next buffered message; None if there is none."""
 
     def raise_failure(self) -> None:
-        """Raise the connection's failure, if that is why the consumer ended."""
+        """Raise the connection's failure, if it has ended the consumer."""
 
 
 def listener_is_set() -> IllegalStateException:
@@ -49,7 +49,7 @@ def listener_is_set() -> IllegalStateException:
 
 
 async def wait_for_message(consumer: _Consumer, timeout: float | None) -> Message | None:
-    """Return the next message; None when `timeout` seconds pass or the consumer is closed."""
+    """Return the next message; None after `timeout` seconds or if the consumer is closed."""
     deadline = deadline_after(timeout)
     if consumer.info.prefetch_size == 0 and not consumer.buffered:
         return await _wait_for_pull(consumer, timeout)
@@ -73,7 +73,7 @@ async def _wait_for_pull(consumer: _Consumer, timeout: float | None) -> Message 
     deadline = deadline_after(timeout)
     is_stale = pulls.begin(timeout)
     while not (consumer.is_closed or pulls.timed_out):
-        if not pulls.is_pending:  # the message had expired, or was a duplicate
+        if not pulls.is_pending:  # the pulled message had expired or was a duplicate
             pulls.request(seconds_left(deadline))
         own_clock = deadline is not None and (is_stale or bool(consumer.buffered))
         left = seconds_left(deadline) if own_clock else None

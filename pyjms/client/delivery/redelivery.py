@@ -12,27 +12,27 @@ listener that raises does not trigger it: the next message follows. (activemq-br
 One rollback, step by step:
 
     1. All messages delivered and not settled leave the ledger, oldest first.
-    2. Each one's redelivery counter goes up, and the duplicate audit forgets it.
-    3. Those whose listener raised a PoisonMessageException: POISON, each by itself.
-    4. Counter above the maximum: POISON for all others, end. (activemq-broker R4)
+    2. The redelivery counter of each is incremented, and the duplicate audit forgets it.
+    3. If the listener raised a PoisonMessageException: POISON for each such message.
+    4. If the counter is above the maximum: POISON for all others, end. (activemq-broker R4)
     5. Otherwise REDELIVERED, except for the first redelivery, as in ActiveMQ.
-    6. They go back to the front of the buffer in their old order, after a delay:
+    6. The messages return to the front of the buffer in their old order, after a delay:
 
         delay 0                 at once
         blocking (default)      the consumer is paused, so nothing overtakes them
-        non_blocking            they wait in `waiting` while later messages pass
+        non_blocking            they wait in `waiting` while later messages are delivered
 
-The counter of a batch is that of its last message, as in ActiveMQ: a batch fails as one. The
-delay is the policy's: the initial one first, then fixed or exponential. (activemq-broker R1) A
-listener that raises Retry sets another one for its message, which does not count in that series.
+The counter of a group of messages is that of the last one, as in ActiveMQ: they fail together. The
+delay follows the policy: first the initial delay, then fixed or exponential. (activemq-broker R1) A
+listener that raises Retry sets another delay for its message, which does not count in that series.
 
-What the broker learns: nothing of the counters. If the consumer goes away, the broker counts one
-failed delivery for everything up to the last message delivered, however often the client has
-tried, so `last_delivered_sequence_id` includes what waits here. (activemq-broker R6)
+The counters are not reported to the broker. When the consumer ends, the broker counts one failed
+delivery for every message up to the last one delivered, however often the client has tried, so
+`last_delivered_sequence_id` includes the messages that wait here. (activemq-broker R6)
 
 A transacted consumer also refuses a message whose counter exceeds the maximum on arrival, before
-any delivery: other consumers have failed on it. Messages that the broker redelivers on purpose
-(its redelivery plug-in) are exempt. (activemq-broker R5)
+any delivery: other consumers have failed to handle it. Messages that the broker redelivers on
+purpose (its redelivery plug-in) are exempt. (activemq-broker R5)
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _LONGEST_TEXT: Final = 2048
 
 
 class _Consumer(Protocol):
-    """The consumer, as redelivery uses it."""
+    """The consumer as used by redelivery."""
 
     @property
     def session(self) -> ClientSession: ...
@@ -76,7 +76,7 @@ class _Consumer(Protocol):
         """Remove `dispatch` from the duplicate audit."""
 
     def requeue(self, dispatches: list[MessageDispatch]) -> None:
-        """Put messages back to the front of the buffer."""
+        """Return messages to the front of the buffer."""
 
     def pause(self, paused: bool) -> None:
         """Stop or resume delivery from the buffer."""
@@ -93,7 +93,7 @@ class Redeliverer:
         """Messages that wait outside the buffer (non_blocking_redelivery)."""
 
     def roll_back(self) -> None:
-        """Count a failed delivery of everything unsettled; redeliver or refuse it."""
+        """Count a failed delivery of all unsettled messages; redeliver or refuse them."""
         consumer = self._consumer
         for dispatch in consumer.ledger.pop_stale():
             consumer.forget(dispatch)
@@ -129,12 +129,12 @@ class Redeliverer:
         self._redeliver(failed, delay)
 
     def pop_waiting(self) -> list[MessageDispatch]:
-        """Return the messages that wait outside the buffer, and redeliver them no more."""
+        """Return the messages that wait outside the buffer, and cancel their redelivery."""
         waiting, self.waiting = self.waiting, []
         return waiting
 
     def is_exceeded(self, dispatch: MessageDispatch) -> bool:
-        """Whether a transacted consumer refuses it on arrival. (activemq-broker R5)"""
+        """Return whether a transacted consumer refuses it on arrival. (activemq-broker R5)"""
         consumer = self._consumer
         policy = consumer.redelivery_policy
         return (
@@ -145,7 +145,7 @@ class Redeliverer:
         )
 
     def refuse(self, dispatch: MessageDispatch) -> None:
-        """Refuse a message on arrival: other consumers failed on it too often."""
+        """Refuse a message on arrival, because other consumers failed to handle it too often."""
         when = f"before delivery {dispatch.redelivery_counter + 1}"
         self._poison([dispatch], _exceeded_on_arrival(self._consumer, dispatch), when, None)
 
@@ -156,7 +156,7 @@ class Redeliverer:
         self._timers.clear()
 
     def _refuse_poison(self, dispatch: MessageDispatch) -> bool:
-        """Refuse a message at once if its listener asked for that; return whether it did."""
+        """Refuse a message at once if its listener requested that; return whether it did."""
         if not is_poison(dispatch.rollback_cause):
             return False
         self._delay = None
@@ -172,7 +172,7 @@ class Redeliverer:
             command = dispatch.message
             assert command is not None
             assert dispatch.destination is not None
-            kept = "" if command.persistent else ", if the broker keeps non-persistent ones"
+            kept = "" if command.persistent else ", if the broker keeps non-persistent dead letters"
             session = self._consumer.session
             session.connection.refusals.report(
                 f"Message {command.message_id} of {dispatch.destination} is refused {when} and "
@@ -213,7 +213,7 @@ class Redeliverer:
 
 
 def _is_delayed_by_broker(dispatch: MessageDispatch) -> bool:
-    """Whether the broker's redelivery plug-in sent it again, so that its counter is exempt."""
+    """Return whether the broker's redelivery plug-in sent it, so that its counter is exempt."""
     assert dispatch.message is not None
     return _BROKER_DELAY in from_command(dispatch.message).properties
 
@@ -241,14 +241,14 @@ def _text_of(cause: Throwable) -> str:
 
 
 def _wanted_delay(failed: list[MessageDispatch]) -> float | None:
-    """Return the longest delay that a listener asks for these messages; None: the policy's."""
+    """Return the longest delay that listeners requested for these messages; None: the policy's."""
     causes = (dispatch.rollback_cause for dispatch in failed)
     wanted = [c.delay for c in causes if isinstance(c, Retry) and c.delay is not None]
     return max(wanted, default=None)
 
 
 def _pop_cause(failed: list[MessageDispatch]) -> Throwable | None:
-    """Return why the last of the messages failed, and drop the errors of all of them."""
+    """Return why the last message failed, and drop the errors of all messages."""
     cause = None
     for dispatch in failed:
         error, dispatch.rollback_cause = dispatch.rollback_cause, None
@@ -258,7 +258,7 @@ def _pop_cause(failed: list[MessageDispatch]) -> Throwable | None:
 
 
 def is_poison(error: BaseException | None) -> bool:
-    """Whether a listener's error makes its message a dead letter without redelivery."""
+    """Return whether a listener's error makes its message a dead letter without redelivery."""
     return isinstance(error, PoisonMessageException)
 
 

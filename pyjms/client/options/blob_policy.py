@@ -1,4 +1,4 @@
-"""Where the bodies of blob messages are uploaded: `jms.blobTransferPolicy.*`."""
+"""The transfer policy of blob messages: `jms.blobTransferPolicy.*`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pyjms.errors import UnsupportedOperationException
 __all__ = ["BlobTransferPolicy", "upload_url"]
 
 _FTP: Final = (
-    "it sends passwords and bodies in the clear, and its data connections pass few firewalls"
+    "FTP sends passwords and bodies in clear text, and few firewalls admit its data connections"
 )
-_REFUSED: Final = {"ftp": _FTP, "ftps": "no library for it is among the dependencies"}
+_REFUSED: Final = {"ftp": _FTP, "ftps": "pyjms has no dependency that supports FTPS"}
 
 
 @dataclass
@@ -23,15 +23,15 @@ class BlobTransferPolicy:
     upload_url: str | None = None
     """The directory (file:, http: or https: URL) to upload to; None: `broker_upload_url`."""
     broker_upload_url: str | None = None
-    """As `upload_url`, used if that is None."""
+    """Like `upload_url`, used if `upload_url` is None."""
     default_upload_url: str = "http://localhost:8080/uploads/"
-    """As `upload_url`, used if the others are None."""
+    """Like `upload_url`, used if the other two are None."""
     buffer_size: int = 131072
     """Bytes that are read and written at a time."""
 
     @property
     def target(self) -> str:
-        """The URL of the directory that is uploaded to."""
+        """The URL of the upload directory."""
         return self.upload_url or self.broker_upload_url or self.default_upload_url
 
 
@@ -39,7 +39,7 @@ def upload_url(text: str) -> str:
     """Return `text` if it can be an upload URL.
 
     Raises:
-        UnsupportedOperationException: its scheme is one that ActiveMQ has and pyjms refuses.
+        UnsupportedOperationException: its scheme is supported by ActiveMQ, but not by pyjms.
         ValueError: it has no scheme.
     """
     scheme = urlsplit(text).scheme

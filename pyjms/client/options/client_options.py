@@ -1,7 +1,7 @@
 """The `jms.*` options of broker URLs, and the keywords of a ConnectionFactory: one table.
 
-Durations are milliseconds in the URL and seconds here. Options of ActiveMQ without a meaning here
-are accepted and logged once at INFO; an unknown name is an error. (activemq-edges 2)
+Durations are milliseconds in the URL and seconds here. Options of ActiveMQ that do not apply to
+this client are accepted and logged once at INFO; an unknown name is an error. (activemq-edges 2)
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ClientOptions:
     """
 
     client_id: str | None = None
-    """None: generated on first use. No two connections can have the same."""
+    """The client id; None: generated on first use. No two connections can have the same one."""
     client_id_prefix: str | None = None
     connection_id_prefix: str | None = None
 
@@ -108,7 +108,7 @@ class ClientOptions:
     use_async_send: bool = False
     """No send waits, not even persistent ones: messages that the broker refuses are lost."""
     send_timeout: float | None = None
-    """Above 0 every send waits for the broker, at most this long; None: no limit."""
+    """If set, every send waits for the broker, at most this long; None: no limit."""
     close_timeout: float | None = 15.0
     """How long closing a connection waits for the broker."""
     connect_response_timeout: float | None = None
@@ -128,12 +128,13 @@ class ClientOptions:
     audit_maximum_producer_number: int = 64
     consumer_expiry_check_enabled: bool = True
     consumer_failover_redelivery_wait_period: float = 0.0
-    """How long a commit waits for what was delivered before a reconnection to come again."""
+    """How long a commit waits for the redelivery of messages that were delivered before a
+    reconnection."""
     dispatch_async: bool = True
     exclusive_consumer: bool = False
     max_inflated_data_size_ratio: int = 10
-    """A compressed body may inflate to so many times the largest frame (`wireFormat.maxFrameSize`),
-    but to 100 MiB at most."""
+    """The maximum size of an inflated body, as a multiple of the largest frame
+    (`wireFormat.maxFrameSize`); at most 100 MiB."""
     use_retroactive_consumer: bool = False
     message_priority_supported: bool = False
     """Sort prefetched messages by priority."""
@@ -142,13 +143,13 @@ class ClientOptions:
     optimize_acknowledge: bool = False
     """AUTO sessions acknowledge in ranges, at 65 % of the prefetch."""
     optimize_acknowledge_time_out: float = 0.3
-    """Also when a message arrives and the last acknowledgement is older than this; 0: never."""
+    """Acknowledge also if a message arrives this long after the last acknowledgement; 0: never."""
     optimized_ack_scheduled_ack_interval: float = 0.0
-    """Also by a timer of this interval; 0: no timer."""
+    """The interval of a timer that also acknowledges; 0: no timer."""
     optimized_message_dispatch: bool = True
     """Durable subscribers of AUTO sessions use `optimize_durable_topic_prefetch`."""
     rm_id_from_connection_id: bool = False
-    """XA resources are the same one only within a connection, not within a broker."""
+    """XA resources are the same only if they share a connection; False: if they share a broker."""
     send_acks_async: bool = True
     """False: acknowledgements outside transactions wait for the broker."""
     stats_enabled: bool = False
@@ -249,7 +250,7 @@ _SPELLINGS: Final = {
 }
 
 _THREADS = "listeners run on the event loop, those of the blocking API in a thread each"
-_JAVA_OBJECTS = "serialized Java objects are bytes here, and never read"
+_JAVA_OBJECTS = "serialized Java objects are passed as bytes, and never deserialized"
 IGNORED: Final[Mapping[str, str]] = {
     "maxThreadPoolSize": _THREADS,
     "objectMessageSerializationDefered": _JAVA_OBJECTS,
@@ -257,12 +258,12 @@ IGNORED: Final[Mapping[str, str]] = {
     "trustedPackages": _JAVA_OBJECTS,
     "useDedicatedTaskRunner": _THREADS,
 }
-"""Options of ActiveMQ without a meaning here, and why. They are logged when they are given."""
+"""Options of ActiveMQ that do not apply to this client, and why. They are logged when given."""
 
 ONLY_IN_ACTIVEMQ: Final[Mapping[str, str]] = {
     "dispatchAsync": "it selects a thread of ActiveMQ's broker; the bundled one has an event loop",
 }
-"""Options that are sent, for brokers in Java only, and why. They are logged, too."""
+"""Options that are sent, but only affect brokers in Java, and why. They are logged as well."""
 
 
 def _camel(name: str) -> str:
@@ -293,10 +294,10 @@ JMS_OPTIONS: Final[dict[str, tuple[str, Parser]]] = {
 def refuse_unknown(
     given: Mapping[str, str], known: Collection[str], kind: str, class_name: str, owner: str
 ) -> None:
-    """Check that all options are known, and name the others in ActiveMQ's words.
+    """Check that all options are known.
 
     Raises:
-        ConfigurationException: some are not.
+        ConfigurationException: some are not; the text is ActiveMQ's.
     """
     unknown = {name: text for name, text in given.items() if name not in known}
     if unknown:

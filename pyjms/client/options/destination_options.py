@@ -1,6 +1,6 @@
 """Options of destination names (`?consumer.x=`, `?producer.x=`) and the ConsumerInfo of consumers.
 
-A new consumer starts from the connection's options; those of the destination's name override them.
+A new consumer has the connection's options; options in the destination's name override them.
 (openwire-encoding 11; activemq-broker D8, Q12)
 """
 
@@ -54,13 +54,13 @@ CONSUMER_OPTIONS: Final[Options] = {
     "optimizedAcknowledge": ("optimized_acknowledge", boolean),
     "noRangeAcks": ("no_range_acks", boolean),
 }
-"""`consumer.` option: the attribute of ConsumerInfo, and the parser of its text."""
+"""The attribute of ConsumerInfo and the parser of the text, by `consumer.` option."""
 
 PRODUCER_OPTIONS: Final[Options] = {
     "windowSize": ("window_size", integer),
     "dispatchAsync": ("dispatch_async", boolean),
 }
-"""`producer.` option: the attribute of ProducerInfo, and the parser of its text."""
+"""The attribute of ProducerInfo and the parser of the text, by `producer.` option."""
 
 _UNREAD = "brokers do not read it"
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
@@ -69,11 +69,11 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "consumer.noRangeAcks": _UNREAD,
     "producer.dispatchAsync": _UNREAD,
 }
-"""Options that are sent, but change nothing, and why. They are logged when they are given."""
+"""Options that are sent, but have no effect, and why. They are logged when given."""
 
 
 def selector_or_none(text: str | None) -> str | None:
-    """Validate a selector; return None for a blank one.
+    """Validate a selector and return it; return None if it is blank.
 
     Raises:
         InvalidSelectorException: it is malformed.
@@ -103,8 +103,8 @@ def consumer_info(
 ) -> ConsumerInfo:
     """Return the ConsumerInfo that registers a new consumer.
 
-    With `pulls` it fetches nothing ahead, unless the destination has a prefetch size. `prefetch`
-    is instead of the policy's.
+    With `pulls` the prefetch size is 0, unless the destination sets one. `prefetch` overrides the
+    policy's prefetch size.
 
     Raises:
         InvalidSelectorException: the selector is malformed.
@@ -161,7 +161,7 @@ _PREFIXES: Final = ("consumer.", "producer.")
 
 @functools.lru_cache(maxsize=1000)
 def _log_without_effect(destination: str, name: str) -> None:
-    """Log it the first time: the consumers of a listener all have its options."""
+    """Log that an option has no effect, once: all consumers of a listener have the same options."""
     reason = WITHOUT_EFFECT.get(name)
     if reason is None:
         hint = did_you_mean(name, _PREFIXED)
@@ -215,7 +215,7 @@ def check_destination(destination: object) -> Destination:
     if not isinstance(destination, Destination):
         raise InvalidDestinationException(
             f"A {type(destination).__name__} is not a destination"
-            # anything else may be a payload: send(destination, payload) with its arguments swapped
+            # only a str is quoted: other objects may be payloads, in send() with swapped arguments
             + (f": {destination!r:.60}" if isinstance(destination, str) else ""),
             hint="create one with session.create_queue(name) or Queue(name)",
         )

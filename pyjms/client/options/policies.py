@@ -26,22 +26,22 @@ NO_MAXIMUM_REDELIVERIES = -1
 
 @dataclass
 class RedeliveryPolicy:
-    """When a message that was rolled back is delivered again, and how often at most.
+    """The delays before redeliveries of a message that was rolled back, and their maximum number.
 
-    Consumers share it: a change takes effect at once. ActiveMQ: RedeliveryPolicy.
+    Consumers share the policy: a change takes effect at once. ActiveMQ: RedeliveryPolicy.
 
     Attributes:
-        maximum_redeliveries: -1: no maximum; 0: a single delivery, then dead-lettered.
+        maximum_redeliveries: -1: no maximum; 0: a single delivery, then a dead letter.
         initial_redelivery_delay: seconds before the first redelivery.
-        redelivery_delay: seconds before each later one, unless the back-off is exponential.
+        redelivery_delay: seconds before each later redelivery, unless the back-off is exponential.
         maximum_redelivery_delay: the longest delay in seconds; None: no limit.
         use_exponential_back_off: multiply the delay by `back_off_multiplier` each time.
         back_off_multiplier: the factor of exponential back-off.
         use_collision_avoidance: vary each delay at random.
-        collision_avoidance_percent: by how much at most.
-        pre_dispatch_check: in transacted sessions, refuse messages that arrive with too many
-            deliveries already.
-        destination: the destination of an entry of a RedeliveryPolicyMap.
+        collision_avoidance_percent: the largest variation of a delay, in percent.
+        pre_dispatch_check: in transacted sessions, refuse messages whose redelivery counter
+            exceeds the maximum on arrival.
+        destination: the destination, if the policy is an entry of a RedeliveryPolicyMap.
 
     Raises:
         TypeError: a delay is not a number.
@@ -66,11 +66,11 @@ class RedeliveryPolicy:
             check_seconds("maximum_redelivery_delay", self.maximum_redelivery_delay, least=None)
 
     def next_delay(self, previous: float | None) -> float:
-        """Return the seconds before the next redelivery; `previous` is the last delay, if any."""
+        """Return the seconds before the next redelivery; `previous`: the last delay, or None."""
         return next_delay(self, previous, self.maximum_redelivery_delay)
 
     def is_exceeded(self, redeliveries: int) -> bool:
-        """Whether a message redelivered this often is to be dead-lettered."""
+        """Return whether a message that was redelivered this often becomes a dead letter."""
         maximum = self.maximum_redeliveries
         return maximum != NO_MAXIMUM_REDELIVERIES and redeliveries > maximum
 
@@ -95,7 +95,7 @@ class RedeliveryPolicy:
 
 @dataclass
 class RedeliveryPolicyMap:
-    """Redelivery policies by destination: the most specific entry applies, else the default.
+    """Redelivery policies by destination; the most specific entry applies, or else the default.
 
     (activemq-broker R7)
     """

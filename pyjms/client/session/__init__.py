@@ -3,7 +3,7 @@
     an ActiveMQSession owns   for
     -----------------------   ----------------------------------------------------------------
     SessionResources          open consumers, producers and browsers; closed, unsettled consumers
-    SessionTransaction        how it works in transactions: not at all, or in local ones
+    SessionTransaction        its transactions: none, or local ones
     SessionAcks               sending acknowledgements, `message.acknowledge()`
     ListenerDispatcher        the task that calls listeners (pyjms.client.delivery)
 

@@ -1,8 +1,9 @@
 """Acknowledgement by a session: what `message.acknowledge()` does, and how acks are sent.
 
-By default acknowledgements are sent without waiting. With `jms.sendAcksAsync=false` those outside
-transactions require a response, for which `receive` and `await message.acknowledge()` wait; a
-listener's are awaited after it, and a refusal goes to the exception listener.
+By default acknowledgements are sent without waiting. With `jms.sendAcksAsync=false`,
+acknowledgements outside transactions require a response, for which `receive` and
+`await message.acknowledge()` wait. The responses to a listener's acknowledgements are awaited after
+the listener, and a refusal is passed to the exception listener.
 (JMS 1.1, section 4.4.11; activemq-broker A5)
 """
 
@@ -24,7 +25,7 @@ __all__ = ["PendingAckResponses", "SessionAcks"]
 
 
 class PendingAckResponses:
-    """The responses for which acknowledgements of one session wait. Awaitable."""
+    """The pending responses to acknowledgements of one session. Awaitable."""
 
     def __init__(self, transport: RequestTransport) -> None:
         self._transport = transport
@@ -33,7 +34,7 @@ class PendingAckResponses:
         self._complete = anyio.Event()
 
     def send(self, ack: MessageAck) -> None:
-        """Send `ack` and expect a response; a plain call."""
+        """Send `ack` and expect a response. Synchronous."""
         if self._pending == 0:
             self._complete = anyio.Event()
         self._pending += 1
@@ -87,7 +88,7 @@ class SessionAcks:
 
     @property
     def sender(self) -> Callable[[MessageAck], None]:
-        """The function that sends an acknowledgement; a plain call."""
+        """The synchronous function that sends an acknowledgement."""
         return self._connection.oneway if self._responses is None else self._send
 
     def _send(self, ack: MessageAck) -> None:
@@ -98,7 +99,7 @@ class SessionAcks:
             self._connection.oneway(ack)
 
     async def wait(self) -> None:
-        """Wait for outstanding responses, if responses are awaited.
+        """Wait for pending responses, if responses are awaited.
 
         Raises:
             JMSException: the broker refused one of the acknowledgements.
@@ -107,7 +108,7 @@ class SessionAcks:
             await self._responses.wait()
 
     async def wait_or_report(self) -> None:
-        """Do as `wait`, but pass a refusal to the exception listener."""
+        """Wait like `wait`, but pass a refusal to the exception listener."""
         try:
             await self.wait()
         except JMSException as error:
@@ -116,9 +117,9 @@ class SessionAcks:
     def acknowledger_for(
         self, acknowledge_one: Callable[[MessageDispatch], None] | None
     ) -> Acknowledger:
-        """Return what `acknowledge()` calls on the messages of a consumer.
+        """Return the function that `acknowledge()` calls on the messages of a consumer.
 
-        `acknowledge_one` is the ledger's, for mode INDIVIDUAL.
+        `acknowledge_one` is the ledger's function for mode INDIVIDUAL.
         """
         if self._mode == AcknowledgeMode.INDIVIDUAL and acknowledge_one is not None:
             return lambda message: self._acknowledge_one(acknowledge_one, message)

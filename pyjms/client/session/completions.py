@@ -1,16 +1,16 @@
 """The asynchronous sends of a session, and the callbacks that tell the application their outcome.
 
-A send that has a callback asks the broker for a response and does not wait for it. Responses may
-come in another order than the sends; the callbacks are called in the order of the sends:
+A send with a callback requires a response from the broker and does not wait for it. Responses may
+arrive in another order than the sends; the callbacks are called in the order of the sends:
 
-    send()         -> outstanding (in the order of the sends), the message is locked
-    _on_response() -> the outcome is noted; the dispatcher is woken when it is the first's
-    deliver_one()  -> the first one's callback is called, by the session's listener dispatcher, so
-                      that no listener runs at that time; then it is no longer outstanding
+    send()         -> the send is outstanding (in the order of the sends), the message is locked
+    _on_response() -> the outcome is recorded; the dispatcher is woken if the send is the first
+    deliver_one()  -> the callback of the first send is called by the session's listener dispatcher,
+                      so that no listener runs at that time; the send is no longer outstanding
 
 Closing, commit and rollback wait for all callbacks. In a listener of the session, which keeps the
 dispatcher busy, `wait` calls them itself. When the session is disposed its dispatcher ends, and a
-background task calls what is left, with the failure as the outcome of what has none.
+background task calls the remaining callbacks; sends without a response have failed.
 (JMS 2.0, section 7.3; jms-api 3.11)
 """
 
@@ -56,7 +56,7 @@ class _Send:
         message.read_only_body = message.read_only_properties = True
 
     async def call_back(self) -> None:
-        """Give the message back to the application, with the outcome."""
+        """Unlock the message and call the application's callback with the outcome."""
         message, outcome, listener = self.message, self.outcome, self.listener
         self.unlock()
         try:
@@ -70,7 +70,7 @@ class _Send:
             logger.exception("The completion listener failed on %s", message.message_id)
 
     def unlock(self) -> None:
-        """Make the message as writable as it was."""
+        """Restore whether the message is writable."""
         self.message.read_only_body, self.message.read_only_properties = self._writable
 
 
@@ -86,7 +86,7 @@ class SendCompletions:
         self._connection = connection
         self._dispatcher = dispatcher
         self.outstanding: deque[_Send] = deque()
-        """In the order of the sends; a send is among them until its callback has returned."""
+        """In the order of the sends; a send stays here until its callback has returned."""
         self._messages: set[int] = set()  # the id() of each message
         self._changed: anyio.Event | None = None
         self._is_calling = False
@@ -97,13 +97,13 @@ class SendCompletions:
     async def send(
         self, command: ActiveMQMessage, message: Message, listener: CompletionListener
     ) -> None:
-        """Send `command`, and have `listener` called with `message` and the outcome.
+        """Send `command`; `listener` is called with `message` and the outcome.
 
         Waits only while the transport is congested; cancelling that wait does not undo the send.
 
         Raises:
-            ConnectionFailedException: the connection had failed; the listener is not called. A
-                failure during that wait is reported to the listener only.
+            ConnectionFailedException: the connection has failed before; the listener is not
+                called. A failure during the wait is reported to the listener only.
         """
         send = _Send(message, listener, command.producer_id)
         self.outstanding.append(send)
@@ -129,7 +129,7 @@ class SendCompletions:
         """Refuse a message whose asynchronous send is outstanding.
 
         Raises:
-            IllegalStateException: it is.
+            IllegalStateException: its send is outstanding.
         """
         if id(message) in self._messages:
             raise IllegalStateException(
@@ -139,7 +139,7 @@ class SendCompletions:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a callback has yet to come, or to return."""
+        """Whether a callback has not been called or has not returned yet."""
         return self._is_calling or bool(self.outstanding)
 
     async def wait(self, producer_id: ProducerId | None = None) -> None:
@@ -156,14 +156,14 @@ class SendCompletions:
     async def finish(self, producer_id: ProducerId | None = None) -> None:
         """Wait for all callbacks (of a producer), but no longer than `close_timeout`.
 
-        Those that are left are called with their outcome, or by `dispose`.
+        The remaining ones are called later, with their outcome or by `dispose`.
         """
         if self._has_outstanding(producer_id):
             with _clock.timeout(self._connection.options.close_timeout):
                 await self.wait(producer_id)
 
     def check(self, call: str) -> None:
-        """Refuse a call inside a callback that waits for all callbacks.
+        """Refuse a `call` that waits for all callbacks inside a callback.
 
         Raises:
             IllegalStateException: this is a callback.
@@ -177,7 +177,7 @@ class SendCompletions:
     async def deliver_one(self) -> bool:
         """Call the callback of the first send, if its outcome is known; return if there are more.
 
-        As a target of the dispatcher.
+        Called by the listener dispatcher.
         """
         outstanding = self.outstanding
         if self._is_calling or not outstanding or outstanding[0].outcome is None:
@@ -193,7 +193,7 @@ class SendCompletions:
         return bool(outstanding) and outstanding[0].outcome is not None
 
     def dispose(self, failure: JMSException | None) -> None:
-        """Call what is left in the background: the dispatcher calls nothing more."""
+        """Call the remaining callbacks in the background: the dispatcher calls nothing any more."""
         if not self.outstanding or self._rest is not None:
             return
         error = failure or IllegalStateException("The session was closed before the response came")
@@ -202,7 +202,7 @@ class SendCompletions:
         self._rest = spawn(self._call_rest, name=f"pyjms {self.listener_name}")
 
     async def end(self) -> None:
-        """Wait for the callbacks that `dispose` has left, unless this is one of them."""
+        """Wait for the background callbacks of `dispose`; return at once inside one of them."""
         if self._rest is not None and not self._is_calling:
             await self._rest.wait()
 

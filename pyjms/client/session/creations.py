@@ -1,4 +1,4 @@
-"""Objects that a session creates without the broker: destinations and messages."""
+"""Objects that a session creates without a request to the broker: destinations and messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LocalCreations"]
 
 
 class LocalCreations(api.Session):
-    """The part of a session that makes objects only."""
+    """The part of a session that creates local objects."""
 
     connection: ClientConnection
 

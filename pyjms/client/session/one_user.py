@@ -1,11 +1,11 @@
 """Detects concurrent use of a session in the coroutine API.
 
 JMS: a session is for one thread at a time, except `close` (JMS 1.1, section 4.4.6). Tasks of one
-event loop do not run at the same time, so fewer calls are errors. Refused are
+event loop do not run at the same time, so fewer calls are errors. The following are refused:
 
-- a call from another thread or event loop than the connection's: its transport belongs to that;
+- a call from another thread or event loop than the connection's, to which the transport belongs;
 - `commit`, `rollback` and `recover` while another task waits in `receive`, and any call while
-  another task is in `commit` or `rollback`: to which transaction its work belongs would be chance.
+  another task is in `commit` or `rollback`: the transaction of such a call would be undetermined.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from pyjms.errors import IllegalStateException
 __all__ = ["SessionUse"]
 
 _ends: ContextVar[tuple[SessionUse, ...]] = ContextVar("pyjms_ending_sessions", default=())
-"""The sessions whose unit of work the current code is ending, such as synchronizations do."""
+"""The sessions whose unit of work ends in the current context, as seen by synchronizations."""
 
 
 class SessionUse:
     """The thread of one session, and the task that ends its unit of work.
 
-    `thread` and `ending` are public for the calls of every message, which compare them and call
-    `check` only where that may raise.
+    `thread` and `ending` are public because the methods called for every message compare them, and
+    call `check` only if it may raise.
     """
 
     __slots__ = ("_dispatcher", "_name", "_thread_name", "_token", "ending", "thread")
 
     def __init__(self, name: object, dispatcher: ListenerDispatcher) -> None:
-        """Note the running loop as the session's; `name` is for errors.
+        """Record the running loop as the session's; `name` is used in error messages.
 
-        Listeners that `dispatcher` calls may use the session at any time.
+        Listeners called by `dispatcher` may use the session at any time.
         """
         self._name = name
         self._dispatcher = dispatcher
@@ -49,14 +49,14 @@ class SessionUse:
         self._thread_name = threading.current_thread().name
         self.thread: int = get_ident()
         self.ending: str | None = None
-        """The call that ends the unit of work and its task; None: there is none now."""
+        """The call in progress that ends the unit of work, with its task; or None."""
 
     def check(self, call: str) -> None:
         """Refuse a call that must not be made now.
 
         Raises:
-            IllegalStateException: it comes from another event loop, or while another task is in
-                `commit` or `rollback`.
+            IllegalStateException: the call is made on another event loop, or while another task is
+                in `commit` or `rollback`.
         """
         if self.thread != get_ident():
             self._check_loop(call)
@@ -66,14 +66,14 @@ class SessionUse:
 
     @contextmanager
     def end(self, call: str, resources: SessionResources) -> Iterator[None]:
-        """Note that the current task is in `call`, which ends the unit of work.
+        """Record that the current task is in `call`, which ends the unit of work.
 
         Raises:
-            IllegalStateException: as `check`, or another task waits in `receive`.
+            IllegalStateException: as for `check`, or another task waits in `receive`.
         """
         self.check(call)
         self.check_receives(call, resources)
-        if self.ending is not None:  # a synchronization, whose calls are those of `commit`
+        if self.ending is not None:  # called by a synchronization, thus within `commit`
             yield
             return
         self.ending = f"task {get_current_task().name!r} is in {call}"
@@ -88,7 +88,7 @@ class SessionUse:
         """Refuse `call` while a task waits in `receive`.
 
         Raises:
-            IllegalStateException: a task does.
+            IllegalStateException: a task waits.
         """
         for consumer in resources.consumers:
             if consumer.receivers.waiting:

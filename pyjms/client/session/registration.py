@@ -1,7 +1,7 @@
-"""Registering a consumer with the broker, and with its session.
+"""Registration of a consumer with the broker and its session.
 
-A pull consumer's first MessagePull follows its ConsumerInfo at once: one round trip instead of two
-for every message that a JmsTemplate receives.
+A pull consumer's first MessagePull is sent right after its ConsumerInfo: one round trip instead of
+two for every message that a JmsTemplate receives.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _C = TypeVar("_C", bound=ActiveMQMessageConsumer)
 
 
 class FirstPull(NamedTuple):
-    """What the first `receive` of a new consumer will ask for; seconds, None: for ever."""
+    """The timeout of the first `receive` of a new consumer, in seconds; None: for ever."""
 
     timeout: float | None
 
 
 async def register(consumer: _C, resources: SessionResources, pull: FirstPull | None) -> _C:
-    """Register `consumer` and return it. Cancelling, or a refusal, removes it again.
+    """Register `consumer` and return it. After cancellation or a refusal it is removed again.
 
     Raises:
         JMSException: the broker refused it, or the connection has failed.

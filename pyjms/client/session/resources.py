@@ -1,6 +1,6 @@
 """The consumers, producers and browsers of a session, and the unit of work that they form.
 
-A consumer closed with messages that were delivered and not settled lingers: the broker is told of
+A consumer that is closed while delivered messages are not settled lingers: the broker is told of
 its end only when they are settled, so that commit, rollback and acknowledge still cover them.
 (JMS 1.1, section 4.5; activemq-broker X7)
 """
@@ -22,7 +22,7 @@ _UNKNOWN = -2  # RemoveInfo.last_delivered_sequence_id of a session without cons
 
 
 class SessionResources:
-    """What one session has created and not closed."""
+    """The objects that one session has created and not closed."""
 
     def __init__(self, connection: ClientConnection, stats: JMSSessionStats | None) -> None:
         self._connection = connection
@@ -38,7 +38,7 @@ class SessionResources:
         return [*self.consumers, *self._lingering]
 
     def consumes(self, destination: Destination) -> bool:
-        """Whether an open consumer consumes from `destination`."""
+        """Return whether an open consumer consumes from `destination`."""
         return any(consumer.destination == destination for consumer in self.consumers)
 
     # --- adding and removing
@@ -49,11 +49,11 @@ class SessionResources:
         self._connection.add_consumer(consumer)
 
     def add_chunks(self, consumer: ChunkConsumer) -> None:
-        """Add the consumer of chunks; the broker dispatches them to its connection consumer."""
+        """Add a consumer of chunks, which the broker dispatches to its connection consumer."""
         self.consumers.append(consumer)
 
     def consumer_closed(self, consumer_id: ConsumerId) -> None:
-        """Remove a consumer that the application closed; unsettled messages make it linger."""
+        """Remove a consumer that the application closed; with unsettled messages it lingers."""
         for consumer in self.consumers:
             if consumer.consumer_id == consumer_id:
                 self.consumers.remove(consumer)
@@ -109,41 +109,41 @@ class SessionResources:
     # --- the unit of work
 
     def acknowledge(self) -> None:
-        """CLIENT: acknowledge what was delivered."""
+        """CLIENT: acknowledge the delivered messages."""
         for consumer in self.all_consumers:
             consumer.ledger.acknowledge()
         self.release_closed_consumers()
 
     def acknowledge_in_transaction(self) -> None:
-        """Acknowledge what was delivered: the transaction is about to end."""
+        """Acknowledge the delivered messages, because the transaction is about to end."""
         for consumer in self.all_consumers:
             consumer.ledger.acknowledge_in_transaction()
 
     def stale_count(self) -> int:
-        """How many deliveries a lost broker made, and the present one did not."""
+        """The number of deliveries by a lost broker that the present one has not repeated."""
         return sum(consumer.ledger.stale_count for consumer in self.all_consumers)
 
     def settle(self) -> None:
-        """Settle what was delivered: it was committed."""
+        """Settle the delivered messages after a commit."""
         for consumer in self.all_consumers:
             consumer.ledger.settle()
         self.release_closed_consumers()
 
     def settle_in_doubt(self) -> None:
-        """Settle what was delivered, and accept it if it comes again: then it was rolled back."""
+        """Settle the delivered messages, but accept redeliveries, which mean a rollback."""
         for consumer in self.all_consumers:
             for dispatch in consumer.ledger.delivered:
                 consumer.forget(dispatch)
         self.settle()
 
     def roll_back(self) -> None:
-        """Redeliver what was delivered: it was rolled back, or is recovered."""
+        """Redeliver the delivered messages after a rollback or `recover`."""
         for consumer in self.all_consumers:
             consumer.roll_back()
         self.release_closed_consumers()
 
     def mark_failed(self, failure: JMSException) -> None:
-        """Make every further call raise the connection's failure; nothing is ended or woken."""
+        """Make every further call raise the connection's failure; do not close or wake anything."""
         for consumer in self.all_consumers:
             consumer.failure = failure
             consumer.is_closed = True

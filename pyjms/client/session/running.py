@@ -1,4 +1,4 @@
-"""`Session.run`: the session's own listener is called with what its consumers have buffered."""
+"""`Session.run`: calls the session's listener with the messages buffered by its consumers."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class SessionRuns:
         self._runs: set[_Run] = set()
 
     async def run(self, listener: MessageListener | None) -> None:
-        """Call `listener` with what is buffered; cancelling ends the wait only.
+        """Call `listener` with the buffered messages; cancelling ends only the wait.
 
         Raises:
-            IllegalStateException: there is no listener, or a listener of the session calls.
+            IllegalStateException: there is no listener, or the caller is a listener of the session.
         """
         if listener is None:
             raise IllegalStateException("run() needs a listener: call set_message_listener() first")
@@ -61,6 +61,6 @@ class SessionRuns:
             self._runs.discard(run)
 
     def end(self) -> None:
-        """End every wait: the session is closed."""
+        """End all waits, because the session is closed."""
         for run in self._runs:
             run.done.set()

@@ -1,10 +1,10 @@
-"""The session: creates producers and consumers, and makes what they do one unit of work.
+"""The session: creates producers and consumers, whose work forms one unit of work.
 
-A session has one listener running at a time, and is used by one task at a time, except for
-`close`. What is acknowledged, committed, rolled back or recovered is everything that its consumers
-have delivered, including closed ones.
+A session runs one listener at a time, and is used by one task at a time, except for `close`.
+Acknowledge, commit, rollback and recover apply to everything that its consumers have delivered,
+including closed consumers.
 
-The package's docstring says what its collaborators do. (JMS 1.1, section 4.4; activemq-broker A3 to
+The package's docstring describes its collaborators. (JMS 1.1, section 4.4; activemq-broker A3 to
 A6, X7; activemq-edges N8, N11, N18)
 """
 
@@ -195,7 +195,7 @@ class ActiveMQSession(UnitOfWork):
     async def open_durable_subscriber(
         self, topic: Topic, name: str, selector: str | None, kind: type[_C], **details: Any
     ) -> _C:
-        """Open a durable subscriber of this class; `details` are those of `consumer_info`."""
+        """Open a durable subscriber of class `kind`; `details` are passed to `consumer_info`."""
         self.check_open()
         if not self.connection.has_own_client_id:
             raise JMSException(
@@ -262,7 +262,7 @@ class ActiveMQSession(UnitOfWork):
         pull: FirstPull | None = None,
         **details: Any,
     ) -> _C:
-        """Open a consumer of this class; `details` are those of `consumer_info`."""
+        """Open a consumer of class `kind`; `details` are passed to `consumer_info`."""
         self.check_open()
         connection, session_id = self.connection, self.session_id
         connection.check_consumable(check_destination(destination))
@@ -310,7 +310,7 @@ class ActiveMQSession(UnitOfWork):
     # --- for consumers and producers
 
     def message_before_start(self) -> None:
-        """Note that a message arrived although the connection was not started."""
+        """Record that a message arrived before the connection was started."""
         self._unstarted.on_message()
 
     def consumer_closed(self, consumer_id: ConsumerId) -> None:
@@ -337,7 +337,7 @@ class ActiveMQSession(UnitOfWork):
         await self.dispatcher.wait_idle()
 
     async def finish(self) -> None:
-        """Wait until no listener and no completion listener is running, before it is closed."""
+        """Wait until no listener and no completion listener is running, before the close."""
         await self.completions.finish()
         await self.stop()
 
@@ -356,7 +356,7 @@ class ActiveMQSession(UnitOfWork):
             await self.finish_close()
 
     async def finish_close(self) -> None:
-        """Dispose it, tell the broker, and wait for its tasks."""
+        """Dispose the session, tell the broker, and wait for the session's tasks."""
         last = self.dispose()
         self._on_close(self)
         self.connection.oneway_if_open(RemoveInfo(self.session_id, last))
@@ -364,7 +364,7 @@ class ActiveMQSession(UnitOfWork):
             await self.end_tasks()
 
     def dispose(self, failure: JMSException | None = None) -> int:
-        """Close it without the broker; return the last sequence id delivered."""
+        """Close it without telling the broker; return the last sequence id delivered."""
         self.is_closed = True
         self.is_started = False
         self.failure = failure

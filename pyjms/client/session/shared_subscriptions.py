@@ -1,16 +1,16 @@
 """Shared subscriptions of JMS 2.0, mapped onto virtual topics.
 
-ActiveMQ and the bundled broker have no shared subscriptions. What they have are virtual topics: a
-message for topic `VirtualTopic.x` is also put into every queue `Consumer.*.VirtualTopic.x` that
-exists, and the consumers of a queue share its messages. So a subscription is such a queue:
+ActiveMQ and the bundled broker have no shared subscriptions, but virtual topics: a message for the
+topic `VirtualTopic.x` is copied to every existing queue `Consumer.*.VirtualTopic.x`, and the
+consumers of a queue share its messages. So a shared subscription is such a queue:
 
     subscription            queue                                       ends
     ---------------------   -----------------------------------------   -------------------------
     without a client id     Consumer.<name>.VirtualTopic.x              durable: by unsubscribe
     with a client id        Consumer.<client id>:<name>.VirtualTopic.x  else: with the last consumer
 
-The end of a subscription is the removal of its queue, which the broker refuses as long as the
-queue has a consumer: so every closed consumer asks for it, and the last one succeeds. (JMS 2.0,
+A subscription ends when its queue is removed, which the broker refuses as long as the queue has a
+consumer: so every consumer that closes requests the removal, and the last one succeeds. (JMS 2.0,
 section 8.3; jms-api 4.9; activemq-broker V1)
 """
 
@@ -41,7 +41,7 @@ logger: Final = get_logger(__name__)
 _VIRTUAL: Final = "VirtualTopic."
 _REMOVE: Final = 1
 _BROKER_ID: Final = "ID:"
-"""How the ids of ActiveMQ's brokers begin; Artemis has a UUID."""
+"""The prefix of broker ids of ActiveMQ; those of Artemis are UUIDs."""
 
 
 class SharedSubscriptions:
@@ -50,15 +50,15 @@ class SharedSubscriptions:
     def __init__(self, connection: ClientConnection, resources: SessionResources) -> None:
         self._connection = connection
         self._resources = resources
-        self._passing: set[Queue] = set()  # of subscriptions that are not durable
+        self._nondurable: set[Queue] = set()  # queues of subscriptions that are not durable
 
     def queue_of(self, topic: Topic, name: str, selector: str | None) -> Queue:
-        """Return the queue that is the subscription `name` of `topic`.
+        """Return the queue that implements the subscription `name` of `topic`.
 
         Raises:
-            InvalidDestinationException: it is not a topic.
+            InvalidDestinationException: the destination is not a topic.
             ValueError: the name is empty.
-            UnsupportedOperationException: the topic is not a virtual one, there is a selector,
+            UnsupportedOperationException: the topic is not a virtual topic, there is a selector,
                 or the broker is neither ActiveMQ nor the bundled one.
         """
         if not isinstance(topic, Topic) or topic.is_temporary:
@@ -75,8 +75,8 @@ class SharedSubscriptions:
             )
         if selector and selector.strip():
             raise UnsupportedOperationException(
-                "A shared subscription cannot have a selector: what it leaves out would stay in "
-                f"the queue {queue}",
+                "A shared subscription cannot have a selector: messages that do not match would "
+                f"stay in the queue {queue}",
                 hint="consume that queue with a selector, on a broker whose virtual topics are "
                 "selectorAware",
             )
@@ -92,11 +92,11 @@ class SharedSubscriptions:
     def opened(
         self, consumer: ActiveMQMessageConsumer, queue: Queue, name: str, *, durable: bool
     ) -> None:
-        """Note a consumer of the subscription `name`, which is `queue`."""
+        """Record a consumer of the subscription `name`, implemented by `queue`."""
         if durable:
             self._connection.shared_subscriptions.setdefault(name, set()).add(queue)
         else:
-            self._passing.add(queue)
+            self._nondurable.add(queue)
             consumer.on_closed = partial(self._end, queue)
 
     async def unsubscribe(self, name: str) -> bool:
@@ -116,8 +116,8 @@ class SharedSubscriptions:
 
     async def close(self) -> None:
         """End the subscriptions that are not durable and have no other consumers."""
-        passing, self._passing = self._passing, set()
-        for queue in passing:
+        nondurable, self._nondurable = self._nondurable, set()
+        for queue in nondurable:
             self._resources.drop_consumers_of(queue)
             await self._end(queue)
 

@@ -1,7 +1,7 @@
 """The synchronizations of one transaction, called at its end.
 
 Each `before_end` is called once, even if a cancelled commit is repeated. The callbacks after the
-end are not cancelled: the outcome is decided, and each synchronization must learn of it.
+end are not cancelled: the outcome is decided, and each synchronization must be informed of it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ logger: Final = get_logger(__name__)
 
 
 class Synchronizations:
-    """Those registered in a transaction that has not ended, in the order of registration."""
+    """The synchronizations of a transaction in progress, in the order of registration."""
 
     def __init__(self) -> None:
         self._registered: list[Synchronization] = []
         self._called = 0
         self.is_calling: bool = False
-        """Whether a `before_end` is running: it may neither commit nor roll back."""
+        """Whether a `before_end` is running; it may neither commit nor roll back."""
 
     def add(self, synchronization: Synchronization) -> None:
-        """Register one."""
+        """Register a synchronization."""
         self._registered.append(synchronization)
 
     async def before_end(self) -> None:
-        """Call `before_end` of each, also of those that this registers.
+        """Call `before_end` of each, including those that are registered during the calls.
 
         Raises:
-            Exception: what one of them has raised; the later ones are not called.
+            Exception: raised by a synchronization; the later ones are not called.
         """
         while self._called < len(self._registered):
             synchronization = self._registered[self._called]
@@ -50,7 +50,7 @@ class Synchronizations:
                 self.is_calling = False
 
     def detach(self) -> Sequence[Synchronization]:
-        """Return those of the transaction that is ending, and begin with the next one."""
+        """Return the synchronizations of the ending transaction, and start with an empty list."""
         if not self._registered:
             return ()
         registered, self._registered, self._called = self._registered, [], 0

@@ -1,8 +1,8 @@
-"""The transactions of sessions: none, or local ones; `pyjms.client.xa` adds those of branches.
+"""The transactions of sessions: none, or local ones; `pyjms.client.xa` adds XA branches.
 
 A session has one `SessionTransaction`, chosen when it is created. A transacted session has at most
 one transaction at a time, and begins it with the first work: a send, or a message delivered.
-Without work a commit or rollback asks nothing of the broker.
+Without work, a commit or rollback sends nothing to the broker.
 
     state         send, delivery        commit()               rollback()
     -----------   -------------------   --------------------   -------------------
@@ -14,21 +14,21 @@ Before either end the consumers acknowledge, in the transaction, what was delive
 
     commit succeeded                 delivered messages are settled
     commit refused by the broker     they are redelivered: the broker has rolled back
-    commit cancelled                 they are settled: the broker has the command. If they are
-                                     dispatched again, a lost broker did not execute it; then they
-                                     are delivered like any other message
+    commit cancelled                 they are settled: the command has been sent. If they are
+                                     dispatched again, the broker was lost before it executed the
+                                     commit; then they are delivered like any other message
     commit without response          unknown; the caller decides (ConnectionFailedException)
     rollback, whatever the outcome   they are redelivered
 
-Synchronizations are called before the end, when they may still do work in it, and after it:
-`after_commit` where messages are settled, else `after_rollback`; the latter also where the
-connection is lost or closed before the end, as the broker then rolls back.
+Synchronizations are called before the end, when they may still work in the transaction, and after
+it: `after_commit` if messages are settled, otherwise `after_rollback`; the latter also if the
+connection is lost or closed before the end, since the broker then rolls back.
 
-With a failover transport the broker may be lost meanwhile. Messages delivered by the lost one must
-come again, from the next one to the same consumers; else a commit rolls back instead, after
-waiting for them as long as `consumer_failover_redelivery_wait_period` says. (activemq-edges F5)
+With a failover transport the broker may be lost during a transaction. Messages that the lost broker
+delivered must be delivered again by the next broker, to the same consumers; otherwise a commit
+rolls back, after waiting for `consumer_failover_redelivery_wait_period`. (activemq-edges F5)
 
-`id` is cleared before the request, so that work which starts during a commit belongs to the next
+`id` is cleared before the request, so that work that starts during a commit belongs to the next
 transaction. (openwire-encoding 13; activemq-broker X1, X3, X7)
 """
 
@@ -72,32 +72,32 @@ class TransactionParticipants(Protocol):
     """The consumers whose deliveries a transaction covers."""
 
     def acknowledge_in_transaction(self) -> None:
-        """Acknowledge what was delivered: the transaction is about to end."""
+        """Acknowledge the delivered messages, because the transaction is about to end."""
 
     def stale_count(self) -> int:
-        """How many deliveries a lost broker made, and the present one did not."""
+        """The number of deliveries by a lost broker that the present one has not repeated."""
 
     def settle(self) -> None:
-        """Settle what was delivered: it was committed."""
+        """Settle the delivered messages after a commit."""
 
     def settle_in_doubt(self) -> None:
-        """Settle what was delivered, and accept it if it comes again: then it was rolled back."""
+        """Settle the delivered messages, but accept redeliveries, which mean a rollback."""
 
     def roll_back(self) -> None:
-        """Redeliver what was delivered: it was rolled back."""
+        """Redeliver the delivered messages after a rollback."""
 
 
 class SessionTransaction(ABC):
-    """How a session does its work in transactions."""
+    """The transactions of a session."""
 
     @property
     @abstractmethod
     def id(self) -> TransactionId | None:
-        """The transaction that work belongs to now; None: there is none."""
+        """The id of the transaction to which new work belongs; None: there is none."""
 
     @abstractmethod
     def begin(self) -> TransactionId:
-        """Return the id of the transaction; begin one if this is its first work."""
+        """Return the id of the transaction; begin a transaction if there is none."""
 
     @abstractmethod
     async def commit(self) -> None:
@@ -109,26 +109,26 @@ class SessionTransaction(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """End what is open: the session is closing."""
+        """End an open transaction, because the session is closing."""
 
     def abandon(self) -> Sequence[Synchronization]:
-        """Return the synchronizations that no end will call: the session is disposed of."""
+        """Return the synchronizations that no end will call, as the session is disposed."""
         return ()
 
     @abstractmethod
     def add_synchronization(self, synchronization: Synchronization) -> None:
-        """Register a synchronization with the transaction, which is begun if needed."""
+        """Register a synchronization with the transaction; begin one if there is none."""
 
     @abstractmethod
     def set_listener(self, listener: LocalTransactionEventListener | None) -> None:
         """Set a listener that is called when local transactions begin and end."""
 
     def redelivered(self) -> None:  # noqa: B027 - only local transactions wait for it
-        """Note that a message delivered by a lost broker came again."""
+        """Record that a message delivered by a lost broker was delivered again."""
 
 
 class NoTransaction(SessionTransaction):
-    """That of a session which is not transacted."""
+    """The transaction of a session that is not transacted: none."""
 
     id: Final = None
 
@@ -144,7 +144,7 @@ class NoTransaction(SessionTransaction):
         self.begin()
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to end."""
+        """Do nothing: there is no transaction."""
 
     def add_synchronization(self, synchronization: Synchronization) -> None:
         self.begin()
@@ -154,7 +154,7 @@ class NoTransaction(SessionTransaction):
 
 
 class LocalTransaction(SessionTransaction):
-    """What a session did since its last commit or rollback. `id` is None before any work."""
+    """A session's work since its last commit or rollback. `id` is None before any work."""
 
     id: LocalTransactionId | None = None
 
@@ -186,7 +186,7 @@ class LocalTransaction(SessionTransaction):
 
         Raises:
             TransactionRolledBackException: the broker rolled back, or the session was closed
-                meanwhile; messages are redelivered.
+                in the meantime; messages are redelivered.
             ConnectionFailedException: the outcome is unknown.
             IllegalStateException: called by a synchronization's `before_end`.
         """
@@ -213,7 +213,7 @@ class LocalTransaction(SessionTransaction):
             await self._rolled_back(synchronizations)
             raise
         except JMSException as error:
-            logger.debug("Commit failed and was rolled back: %s", error)  # the caller has it
+            logger.debug("Commit failed and was rolled back: %s", error)  # raised below as well
             self._participants.roll_back()
             await self._rolled_back(synchronizations)
             if isinstance(error, TransactionRolledBackException):
@@ -234,7 +234,7 @@ class LocalTransaction(SessionTransaction):
         await self.close()
 
     async def close(self) -> None:
-        """Roll back, also where a synchronization closes the session."""
+        """Roll back, even if a synchronization closes the session."""
         if self.id is None:
             return
         try:
@@ -250,10 +250,10 @@ class LocalTransaction(SessionTransaction):
         self._redelivery.set()
 
     async def _wait_for_redelivery(self) -> None:
-        """Wait until everything delivered by a lost broker has come again; else roll back.
+        """Wait until all messages delivered by a lost broker were redelivered; otherwise roll back.
 
         Raises:
-            TransactionRolledBackException: not everything came in time.
+            TransactionRolledBackException: not all messages were redelivered in time.
         """
         participants = self._participants
         with _clock.timeout(self._connection.options.consumer_failover_redelivery_wait_period):
@@ -278,7 +278,7 @@ class LocalTransaction(SessionTransaction):
 
     async def _roll_back(self) -> None:
         if self.id is None:
-            return  # the session was closed meanwhile
+            return  # the session was closed in the meantime
         synchronizations = self._detach()
         try:
             await self._end(TransactionType.ROLLBACK)
@@ -287,7 +287,7 @@ class LocalTransaction(SessionTransaction):
             await self._rolled_back(synchronizations)
 
     def _detach(self) -> Sequence[Synchronization]:
-        """Acknowledge what was delivered, and return the synchronizations to be called."""
+        """Acknowledge the delivered messages, and return the synchronizations to call."""
         self._participants.acknowledge_in_transaction()
         return self._synchronizations.detach()
 

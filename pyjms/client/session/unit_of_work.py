@@ -1,4 +1,4 @@
-"""How the unit of work of a session ends: commit, rollback, recover, and waiting for sends."""
+"""The ends of a session's unit of work: commit, rollback, recover, and waiting for sends."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class UnitOfWork(LocalCreations):
 
     @property
     def has_outstanding_sends(self) -> bool:
-        """Whether a completion listener has yet to return: `wait_for_completions` would wait."""
+        """Whether completion listeners are pending, so that `wait_for_completions` would wait."""
         return self.completions.is_busy
 
     async def wait_for_completions(self) -> None:
@@ -64,13 +64,13 @@ class UnitOfWork(LocalCreations):
         self.transaction.add_synchronization(synchronization)
 
     def abandon_transaction(self) -> None:
-        """Have the synchronizations called of a transaction that only the broker ends."""
+        """Call the synchronizations of a transaction that the broker rolls back on its own."""
         left = self.transaction.abandon()
         if left:
             self._abandoned = spawn(after_rollback, left, name="pyjms rollback of a lost session")
 
     async def wait_abandoned(self) -> None:
-        """Wait until they have been called."""
+        """Wait until the synchronizations of an abandoned transaction have been called."""
         if self._abandoned is not None:
             await self._abandoned.wait()
 
@@ -81,7 +81,7 @@ class UnitOfWork(LocalCreations):
         self.transaction.set_listener(listener)
 
     def new_transaction(self, mode: AcknowledgeMode) -> SessionTransaction:
-        """Return how this session works in transactions."""
+        """Return a new transaction object for this session's mode."""
         if mode == AcknowledgeMode.TRANSACTED:
             return LocalTransaction(self.connection, self.resources)
         return NoTransaction()

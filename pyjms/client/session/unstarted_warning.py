@@ -13,7 +13,7 @@ logger: Final = get_logger(__name__)
 
 
 class UnstartedWarning:
-    """Logs once that messages arrive at a session whose connection was not started."""
+    """Logs a warning, once, if messages arrive at a session whose connection is not started."""
 
     def __init__(self, connection_id: object, timeout: float) -> None:
         self._connection_id = connection_id
@@ -22,11 +22,11 @@ class UnstartedWarning:
         self._is_over = timeout <= 0
 
     def cancel(self) -> None:
-        """Do not warn: the connection was started."""
+        """Disable the warning, because the connection was started."""
         self._is_over = True
 
     def on_message(self) -> None:
-        """Warn if the session was created long enough ago."""
+        """Log the warning if the timeout has passed since the session was created."""
         if self._is_over or _clock.now() - self._created_at <= self._timeout:
             return
         self._is_over = True

@@ -2,16 +2,16 @@
 
     factory -> connection -> session -> consumer, resource -> transaction -> ledger -> branches
 
-    branches     the branches of the loop, and what is known of their state
-    ledger       what a consumer has received in each branch
-    transaction  how a session works in branches
-    manager      the broker: requests, and the codes of its errors
-    resource     what the transaction manager calls
-    consumer     receives in a branch, or outside one where the session has an `xa_ack_mode`
-    session, connection, factory   the classes of these names
+    branches     the branches of the loop, and their known states
+    ledger       the messages that a consumer has received in each branch
+    transaction  the work of a session in branches
+    manager      requests to the broker, and the codes of its errors
+    resource     the interface for the transaction manager
+    consumer     receives in a branch, or outside of branches if the session has an `xa_ack_mode`
+    session, connection, factory   the XA session, connection and connection factory
 
-As everywhere in this package, imports go to the right only. The broker's part is small: BEGIN,
-END, PREPARE, COMMIT, ROLLBACK, RECOVER and FORGET with the branch's id. (openwire-encoding 13;
+As everywhere in `pyjms.client`, imports go to the right only. The broker only gets BEGIN, END,
+PREPARE, COMMIT, ROLLBACK, RECOVER and FORGET with the branch's id. (openwire-encoding 13;
 activemq-broker X5, X6; activemq-edges N20)
 """
 

@@ -1,9 +1,9 @@
 """The branches that the sessions of one event loop have worked in, until their outcome is known.
 
-Several sessions, also of several connections, may work in one branch, and any resource at the
-same broker may end it. Everyone who has worked in it must learn of its outcome. ActiveMQ has a
-table of this kind for each process; here there is one for each loop, since the objects of another
-loop must not be touched.
+Several sessions, even of different connections, may work in one branch, and any resource at the
+same broker may end it. Every session that has worked in it must be informed of its outcome.
+ActiveMQ has one such table per process; here there is one per loop, since the objects of another
+loop must not be used.
 
     state                entered by                        leaves by
     ------------------   -------------------------------   --------------------------------------
@@ -15,13 +15,12 @@ loop must not be touched.
                          connection before the vote        back as well and raise XA_RBROLLBACK
     finished             a definite answer of the broker   settled or redelivered, at once
 
-A call without a definite answer (cancelled, connection lost) changes nothing here, but is
-remembered as `requested`: if it is repeated and the broker does not know the branch any more, it
-was executed.
+A call without a definite answer (cancelled, connection lost) changes no state here, but is recorded
+in `requested`: if it is repeated and the broker does not know the branch any more, it was executed.
 
-A branch that is not prepared belongs to its connection, as far as the broker is concerned, and
-ends with it. ActiveMQ's client repeats its messages at the next broker; but other connections may
-have worked in it, and acknowledgements cannot be repeated, so that a part of it could be
+For the broker, a branch that is not prepared belongs to its connection and ends with it. ActiveMQ's
+client sends the branch's messages again to the next broker; but other connections may have worked
+in the branch, and acknowledgements cannot be repeated, so that only a part of the branch could be
 committed. Here it is rolled back. (activemq-broker X6; activemq-edges F5)
 """
 
@@ -44,10 +43,10 @@ logger: Final = get_logger(__name__)
 
 
 class BranchConnection(Protocol):
-    """The connection, as far as it identifies a broker."""
+    """The part of a connection that identifies its broker."""
 
     def is_at_broker_of(self, other: BranchConnection) -> bool:
-        """Whether both connections are to the same broker, as far as is known now."""
+        """Return whether both connections are to the same broker, as far as it is known."""
 
 
 class Participant(Protocol):
@@ -57,50 +56,50 @@ class Participant(Protocol):
     def connection(self) -> BranchConnection: ...
 
     def disassociate(self) -> Sequence[Synchronization]:
-        """End the work in the present branch, without acknowledging; return what is to call."""
+        """End the work in the present branch without acknowledging; return synchronizations."""
 
     def branch_ended(self, branch: Branch, *, committed: bool) -> None:
-        """Settle or redeliver what was received in `branch`."""
+        """Settle or redeliver the messages received in `branch`."""
 
     async def close_if_pending(self) -> None:
-        """Close the session, if that waits for its branches."""
+        """Close the session, if its close waits for its branches."""
 
 
 class Branch:
-    """One branch: who works in it, who has, and what is known of its state."""
+    """One branch: the sessions that work or have worked in it, and its known state."""
 
     def __init__(self, table: BranchTable, xid: XATransactionId) -> None:
         self._table = table
         self.xid = xid
         self.associated: list[Participant] = []
         self.participants: list[Participant] = []
-        """All that have worked in it, in order."""
+        """All sessions that have worked in it, in order."""
         self.synchronizations: list[Synchronization] = []
-        """Those of work that has ended."""
+        """The synchronizations of work that has ended."""
         self.is_prepared = False
         self.rollback_cause: str | None = None
-        """Why it can only be rolled back."""
+        """Why it can only be rolled back, or None."""
         self.requested: TransactionType | None = None
-        """The end that was requested last, while the broker's answer is unknown."""
+        """The last request to end it, as long as the broker's response is not known."""
 
     def associate(self, participant: Participant) -> None:
-        """Note that a session works in it."""
+        """Record that a session works in it."""
         self.associated.append(participant)
         if participant not in self.participants:
             self.participants.append(participant)
 
     def set_rollback_only(self, cause: str) -> None:
-        """Allow it to be rolled back only, unless it is prepared. The first cause is kept."""
+        """Make it rollback-only, unless it is prepared. The first cause is kept."""
         if not self.is_prepared and self.rollback_cause is None:
             self.rollback_cause = cause
 
     def ended(self, participant: Participant, synchronizations: Sequence[Synchronization]) -> None:
-        """Note that a session works in it no more."""
+        """Record that a session no longer works in it."""
         self.associated.remove(participant)
         self.synchronizations.extend(synchronizations)
 
     def leave(self, participant: Participant) -> None:
-        """Forget a session that is closed."""
+        """Remove a session that is closed."""
         if participant in self.associated:
             self.associated.remove(participant)
         if participant in self.participants:
@@ -109,10 +108,9 @@ class Branch:
             self._table.remove(self)
 
     async def finish(self, *, committed: bool) -> None:
-        """Settle or redeliver what was received in it; then call its synchronizations.
+        """Settle or redeliver the messages received in it; then call its synchronizations.
 
-        Everything that concerns consumers happens before the first wait; the rest is not
-        cancellable.
+        The consumers are handled before the first await; the rest is not cancellable.
         """
         for participant in list(self.associated):
             self.ended(participant, participant.disassociate())
@@ -126,7 +124,7 @@ class Branch:
 
 
 class BranchTable:
-    """The branches of one loop. Brokers may have branches of the same id."""
+    """The branches of one loop. Different brokers may have branches with the same id."""
 
     def __init__(self) -> None:
         self._branches: dict[XATransactionId, list[Branch]] = {}
@@ -142,7 +140,7 @@ class BranchTable:
         return None
 
     def join(self, xid: XATransactionId, participant: Participant) -> Branch:
-        """Return that branch, created if need be, with `participant` working in it."""
+        """Associate `participant` with the branch, created if there is none, and return it."""
         branch = self.find(xid, participant.connection)
         if branch is None:
             branch = Branch(self, xid)
@@ -160,7 +158,7 @@ class BranchTable:
         ]
 
     def remove(self, branch: Branch) -> None:
-        """Forget a branch; does nothing if it is forgotten already."""
+        """Remove a branch; does nothing if it has been removed."""
         branches = self._branches.get(branch.xid, [])
         if branch in branches:
             branches.remove(branch)

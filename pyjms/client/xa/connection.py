@@ -1,4 +1,4 @@
-"""The XA connection."""
+"""The XA connection, whose sessions work in branches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ActiveMQXAConnection(ActiveMQConnection, XAConnection):
         self.manager: ResourceManager = ResourceManager(self)
         self.xa_ack_mode = AcknowledgeMode.TRANSACTED
         self.url = ""
-        """The broker's URL, as the factory has it."""
+        """The broker's URL, as given to the factory."""
         self._on_any_broker_info = self._handlers[BrokerInfo]
         self._handlers = {**self._handlers, BrokerInfo: self._on_broker_info}
         self.add_transport_listener(self)
@@ -39,7 +39,7 @@ class ActiveMQXAConnection(ActiveMQConnection, XAConnection):
         transacted: bool = False,
         acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
     ) -> ActiveMQXASession:
-        """Create an XA session, whatever the arguments, as ActiveMQ does."""
+        """Create an XA session; the arguments are ignored, as in ActiveMQ."""
         del transacted, acknowledge_mode
         mode = self.xa_ack_mode
         session = await super().create_session(mode == AcknowledgeMode.TRANSACTED, mode)
@@ -63,12 +63,12 @@ class ActiveMQXAConnection(ActiveMQConnection, XAConnection):
         self.manager.connection_failed()
 
     def transport_interrupted(self, error: Exception) -> None:
-        """Roll back what the lost broker has not prepared: it has done so itself."""
+        """Make the branches that are not prepared rollback-only: the broker rolls them back."""
         for branch in self.branches.of_connection(self):
             branch.set_rollback_only(f"the broker was lost: {error}")
 
     def transport_resumed(self) -> None:
-        """Do nothing: prepared branches are with the broker."""
+        """Do nothing: the broker has the prepared branches."""
 
     def _on_broker_info(self, info: BrokerInfo) -> None:
         self.manager.on_broker_info(info)

@@ -1,4 +1,4 @@
-"""The consumer of an XA session."""
+"""The consumer of an XA session, which delivers only in branches or by the session's mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BranchMessageConsumer"]
 
 
 class BranchMessageConsumer(ActiveMQMessageConsumer):
-    """Delivers messages only where its session may receive: in a branch, or by its own mode."""
+    """Delivers messages only if its session may receive: in a branch, or by its own mode."""
 
     choose_ledger: ClassVar[LedgerChoice] = staticmethod(choose_branch_ledger)
 
@@ -25,13 +25,13 @@ class BranchMessageConsumer(ActiveMQMessageConsumer):
         return transaction
 
     def next_dispatch(self) -> MessageDispatch | None:
-        """Do as the base class, unless a message waits and may not be received: then raise."""
+        """Return the next message; raise if a message waits, but may not be received now."""
         if self.buffered:
             self._branches.check_work()
         return super().next_dispatch()
 
     async def deliver_one(self) -> bool:
-        """Do as the base class, but keep and report a message that may not be received now."""
+        """Deliver the next message; keep and report a message that may not be received now."""
         refusal = self._branches.refusal()
         if self.buffered and refusal is not None:
             self.session.connection.report(refusal)

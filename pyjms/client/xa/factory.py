@@ -19,10 +19,10 @@ class XAConnectionFactory(ConnectionFactory):
 
     Args:
         url: as for `ConnectionFactory`, with the same options.
-        xa_ack_mode: how sessions acknowledge outside of branches: AUTO, CLIENT, DUPS_OK or
-            INDIVIDUAL; TRANSACTED: they refuse such work. None: as the URL's `jms.xaAckMode` says,
-            else TRANSACTED.
-        keywords: those of `ConnectionFactory`.
+        xa_ack_mode: the acknowledge mode outside of branches: AUTO, CLIENT, DUPS_OK or INDIVIDUAL;
+            TRANSACTED: sessions refuse to work outside of branches. None: the URL's
+            `jms.xaAckMode`, or else TRANSACTED.
+        keywords: the keyword arguments of `ConnectionFactory`.
     """
 
     _connection_class = ActiveMQXAConnection
@@ -49,7 +49,7 @@ class XAConnectionFactory(ConnectionFactory):
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> ActiveMQXAConnection:
-        """Do as `create_xa_connection`."""
+        """Connect, and return an XA connection, like `create_xa_connection`."""
         connection = await super().create_connection(user_name, password)
         assert isinstance(connection, ActiveMQXAConnection)
         connection.xa_ack_mode = self.xa_ack_mode

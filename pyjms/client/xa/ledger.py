@@ -1,11 +1,13 @@
 """The acknowledgement ledger of an XA session: by branch, and by a mode outside of branches.
 
-Within a branch it is that of a transacted session. When the session's work in the branch ends,
-what was received is acknowledged in the branch and kept until its outcome is known: then it
-is settled or redelivered. Meanwhile the consumer receives in other branches, or outside of any.
+Within a branch the rule is that of a transacted session. When the session's work in the branch
+ends, the messages received are acknowledged in the branch and kept until its outcome is known: then
+they are settled or redelivered. In the meantime the consumer may receive in other branches, or
+outside of branches.
 
-When a connection is lost, all that is forgotten, to be accepted if it comes again: the broker
-keeps what a prepared branch has acknowledged, and rolls the others back. (activemq-broker X6)
+When a connection is lost, the kept messages are forgotten, so that they are accepted if they are
+dispatched again: the broker keeps the acknowledgements of prepared branches, and rolls the other
+branches back. (activemq-broker X6)
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ __all__ = ["BranchAckLedger", "choose_branch_ledger"]
 
 
 class BranchAckLedger(AckLedger):
-    """`inside` is the rule in branches, `outside` that of the session's mode, if it has one."""
+    """Applies the rule `inside` in branches, `outside` otherwise (None: not allowed)."""
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class BranchAckLedger(AckLedger):
         inside: DeferredAckLedger,
         outside: AckLedger | None,
     ) -> None:
-        self._session = session  # without a list of its own: the rules have what was delivered
+        self._session = session  # the base class's list is not used: the rules have the messages
         self._info = info
         self._inside = inside
         self._outside = outside
@@ -47,7 +49,7 @@ class BranchAckLedger(AckLedger):
     # --- branches
 
     def end_work(self, branch: Branch, *, acknowledges: bool) -> None:
-        """Keep what was received in `branch`, acknowledged in it or not."""
+        """Keep the messages received in `branch`; acknowledge them in it if `acknowledges`."""
         if acknowledges:
             self._inside.acknowledge_in_transaction()
         received = self._inside.pop_delivered()
@@ -55,7 +57,7 @@ class BranchAckLedger(AckLedger):
             self._by_branch.setdefault(branch, []).extend(received)
 
     def pop_branch(self, branch: Branch) -> list[MessageDispatch]:
-        """Return and forget what was received in `branch`."""
+        """Return and forget the messages received in `branch`."""
         return self._by_branch.pop(branch, [])
 
     # --- the rule that applies
@@ -103,7 +105,7 @@ class BranchAckLedger(AckLedger):
 
     @property
     def delivered(self) -> list[MessageDispatch]:  # type: ignore[override]
-        """What was delivered last and not settled; without what is kept by branch."""
+        """The unsettled messages of the current work; without those kept by branch."""
         return [dispatch for rule in self._rules for dispatch in rule.delivered]
 
     @property

@@ -1,10 +1,10 @@
-"""The broker as a resource manager, over one connection: requests, and the codes of their errors.
+"""The broker as a resource manager: requests over one connection, and the codes of their errors.
 
     error                                       code
     -----------------------------------------   ---------------------------------------------
-    XAException of the broker                   its own; XAER_RMERR where it has none
+    XAException of the broker                   the exception's; XAER_RMERR if it has none
     TransactionRolledBackException              XA_RBROLLBACK
-    any other, also of a lost connection        XAER_RMFAIL, as in ActiveMQ's client
+    any other, for example connection lost      XAER_RMFAIL, as in ActiveMQ's client
 
 (openwire-encoding 13; activemq-edges N20)
 """
@@ -27,21 +27,21 @@ __all__ = ["ResourceManager"]
 
 
 class ResourceManager:
-    """One connection's broker."""
+    """The broker of one connection, as a resource manager."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._known = anyio.Event()
         self.broker_id: str | None = None
-        """The broker's id; None while it has not introduced itself."""
+        """The broker's id; None before BrokerInfo has been received."""
 
     def on_broker_info(self, info: BrokerInfo) -> None:
-        """Note which broker it is now."""
+        """Record the id of the present broker."""
         self.broker_id = None if info.broker_id is None else info.broker_id.value
         self._known.set()
 
     def connection_failed(self) -> None:
-        """Have nobody wait for the broker's introduction any more."""
+        """Wake the tasks that wait for BrokerInfo."""
         self._known.set()
 
     async def begin(self, branch_id: XATransactionId) -> None:
@@ -61,10 +61,10 @@ class ResourceManager:
             raise _converted(error) from error
 
     async def ask(self, how: TransactionType, branch_id: XATransactionId | None) -> Response:
-        """Request a step of a branch. Cancelling ends the wait; the broker may have the request.
+        """Request a step of a branch. Cancelling ends the wait; the broker may execute the request.
 
         Raises:
-            XAException: the broker refused it, or its answer is not known.
+            XAException: the broker refused it, or its response is not known.
         """
         connection = self._connection
         info = TransactionInfo(connection.connection_id, branch_id, int(how))
@@ -75,10 +75,10 @@ class ResourceManager:
             raise _converted(error) from error
 
     async def resource_id(self) -> str:
-        """Return what the resources of one broker have in common.
+        """Return the identifier that all resources of one broker share.
 
         Raises:
-            XAException: the connection failed before the broker introduced itself.
+            XAException: the connection failed before BrokerInfo was received.
         """
         if self._connection.options.rm_id_from_connection_id:
             return str(self._connection.connection_id)
@@ -87,7 +87,7 @@ class ResourceManager:
             raise XAException(
                 "Could not get resource manager id.",
                 xa_error_code=XAException.XAER_RMERR,
-                hint="the connection failed before the broker sent its name: open another one",
+                hint="the connection failed before the broker sent its id: open a new connection",
             )
         return self.broker_id
 

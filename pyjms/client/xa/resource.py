@@ -1,8 +1,8 @@
-"""The XA resource: what a transaction manager calls, and what the broker is asked for it.
+"""The XA resource: the interface for a transaction manager, implemented by requests to the broker.
 
-No call changes the state of a branch here before its answer is known. That makes every wait
-cancellable: the branch is then in the state before the call, or in that after it, and a repeated
-call, a rollback or a recovery finds out. (JTA: XAResource; ActiveMQ: TransactionContext)
+No call changes the state of a branch here before the broker's response is known. That makes every
+wait cancellable: the branch is then in the state before or after the call, and a repeated call, a
+rollback or a recovery determines which. (JTA: XAResource; ActiveMQ: TransactionContext)
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class ActiveMQXAResource(XAResource):
         if branch is None or branch.xid != branch_id:
             if must_work:
                 raise _protocol(f"end of {branch_id}, in which this session does not work")
-            return  # ended already: allowed, as in ActiveMQ
+            return  # the work has ended already: allowed, as in ActiveMQ
         failure = await self._before_end()
         if failure is not None:
             branch.set_rollback_only(f"a synchronization failed: {failure}")
         elif flags & self.TMFAIL:
             branch.set_rollback_only("its work was ended with TMFAIL")
-        is_ended = self._transaction.branch is not branch  # by a synchronization
+        is_ended = self._transaction.branch is not branch  # a synchronization has ended it
         if not is_ended:
             self._transaction.end_work()
         if branch.rollback_cause is None:
@@ -110,7 +110,7 @@ class ActiveMQXAResource(XAResource):
         except XAException as error:
             if branch is None or error.xa_error_code != _NOTA or before not in _COMMITS:
                 await self._failed(branch_id, branch, error)
-            elif one_phase:  # the one that was cancelled has committed, or failed
+            elif one_phase:  # the call that was cancelled has committed, or failed
                 await branch.finish(committed=True)
                 raise
         if branch is not None:
@@ -139,7 +139,7 @@ class ActiveMQXAResource(XAResource):
         await _finish(branch, committed=False)
 
     async def _refuse_rollback_only(self, branch: Branch | None) -> None:
-        """Roll back what can only be rolled back, and say so."""
+        """Roll a rollback-only branch back, and raise."""
         if branch is not None and branch.rollback_cause is not None:
             error = _rollback_only(branch)
             await self._roll_back_after(error, branch.xid, branch)
@@ -147,10 +147,10 @@ class ActiveMQXAResource(XAResource):
     async def _failed(
         self, branch_id: XATransactionId, branch: Branch | None, error: XAException
     ) -> NoReturn:
-        """Do what an error of prepare or commit means for the branch, and raise it."""
+        """Apply the consequences of a failed prepare or commit to the branch, and raise."""
         if isinstance(error.linked_exception, TransactionRolledBackException):
             await self._roll_back_after(error, branch_id, branch)
-        await self._refuse_rollback_only(branch)  # the broker was lost meanwhile
+        await self._refuse_rollback_only(branch)  # the broker was lost during the request
         if error.is_rollback:
             logger.warning("The branch %s was rolled back: %s", branch_id, error)
             await _finish(branch, committed=False)
@@ -161,9 +161,9 @@ class ActiveMQXAResource(XAResource):
     async def _roll_back_after(
         self, error: XAException, branch_id: XATransactionId, branch: Branch | None
     ) -> NoReturn:
-        """Make sure that the broker has rolled the branch back; then raise `error`.
+        """Ensure that the broker has rolled the branch back; then raise `error`.
 
-        With failover, what the lost broker has executed is unknown. (activemq-broker X9)
+        With failover, it is unknown what the lost broker has executed. (activemq-broker X9)
         """
         try:
             await self._ask(TransactionType.ROLLBACK, branch_id, branch)
@@ -195,10 +195,10 @@ class ActiveMQXAResource(XAResource):
         return self._table.find(branch_id, self._transaction.connection)
 
     def _ended(self, xid: Xid, what: str) -> tuple[XATransactionId, Branch | None]:
-        """Return the branch, in which no session works.
+        """Return the branch; no session may be working in it.
 
         Raises:
-            XAException: one does.
+            XAException: a session is.
         """
         branch_id = _branch_id(xid)
         branch = self._find(branch_id)
@@ -209,7 +209,7 @@ class ActiveMQXAResource(XAResource):
     async def _ask(
         self, how: TransactionType, branch_id: XATransactionId, branch: Branch | None
     ) -> Any:
-        """Request the end of a branch, and remember that while there is no definite answer."""
+        """Request the end of a branch; record the request until there is a definite answer."""
         if branch is not None:
             branch.requested = how
         try:

@@ -1,4 +1,4 @@
-"""The XA session."""
+"""The XA session, whose work belongs to branches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ActiveMQXASession", "BranchingConnection"]
 
 
 class BranchingConnection(ClientConnection, BranchConnection, Protocol):
-    """The XA connection, as its sessions use it."""
+    """The XA connection as used by its sessions."""
 
     @property
     def branches(self) -> BranchTable: ...
@@ -77,6 +77,6 @@ class ActiveMQXASession(ActiveMQSession, XASession):
             await consumer.close()
 
     def dispose(self, failure: JMSException | None = None) -> int:
-        """Leave the branches, and do as the base class."""
+        """Leave the branches, then dispose as the base class does."""
         self.transaction.dispose()
         return super().dispose(failure)

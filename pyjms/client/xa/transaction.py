@@ -1,7 +1,7 @@
-"""How an XA session works in branches: in one at a time, and in any number one after another.
+"""The work of an XA session in branches: in one at a time, and in any number one after another.
 
-Work in a branch carries the branch's id. Outside of a branch there is none: a session without an
-`xa_ack_mode` refuses it, as ActiveMQ's does. (activemq-edges N20)
+Work in a branch carries the branch's id. Outside of branches there is no transaction: a session
+without an `xa_ack_mode` refuses such work, as ActiveMQ's does. (activemq-edges N20)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENDS: Final = "the transaction manager ends branches, with commit() or rollback
 
 
 class BranchTransaction(SessionTransaction):
-    """The branches of one session. `id` is that in which it works now."""
+    """The branches of one session. `id` is the id of the branch in which it works now."""
 
     id: XATransactionId | None = None
 
@@ -53,7 +53,7 @@ class BranchTransaction(SessionTransaction):
     # --- for the session, its producers and consumers
 
     def refusal(self) -> JMSException | None:
-        """Return why no work may be done now; None: it may."""
+        """Return why work is refused now; None: it is allowed."""
         branch = self.branch
         if branch is None:
             return None if self._works_outside else _not_enlisted()
@@ -64,10 +64,10 @@ class BranchTransaction(SessionTransaction):
         )
 
     def check_work(self) -> None:
-        """Refuse work where there may be none.
+        """Raise if work is refused now.
 
         Raises:
-            JMSException: the session works in no branch, and may not work outside of one.
+            JMSException: the session works in no branch, and may not work outside of branches.
             TransactionRolledBackException: the branch can only be rolled back.
         """
         refusal = self.refusal()
@@ -95,21 +95,21 @@ class BranchTransaction(SessionTransaction):
 
     def set_listener(self, listener: LocalTransactionEventListener | None) -> None:
         raise IllegalStateException(
-            "An XA session has no local transactions, and so no listener of them",
+            "An XA session has no local transactions, so a listener for them would never be called",
             hint="add a synchronization to each branch instead",
         )
 
     @property
     def is_involved(self) -> bool:
-        """Whether branches in which the session works, or has worked, are open."""
+        """Whether branches in which the session works or has worked are open."""
         return any(self in b.participants for b in self._table.of_connection(self.connection))
 
     def close_later(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Call `close` when the last of these branches has ended."""
+        """Call `close` when the session's last branch has ended."""
         self._close = close
 
     def dispose(self) -> None:
-        """Leave all branches: the session is closed."""
+        """Leave all branches, because the session is closed."""
         for branch in self._table.of_connection(self.connection):
             if self in branch.participants:
                 branch.set_rollback_only("a session that worked in it is closed")
@@ -119,7 +119,7 @@ class BranchTransaction(SessionTransaction):
     # --- for the resource
 
     def associate(self, xid: XATransactionId) -> None:
-        """Work in the branch `xid` from now on."""
+        """Start to work in the branch `xid`."""
         self.branch = self._table.join(xid, self)
         self.id = xid
         for consumer in self._resources.consumers:
@@ -130,13 +130,13 @@ class BranchTransaction(SessionTransaction):
         await self._synchronizations.before_end()
 
     def end_work(self) -> None:
-        """Acknowledge what was received in the present branch, and work in it no more."""
+        """Acknowledge the messages received in the present branch, and stop working in it."""
         branch = self.branch
         assert branch is not None
         try:
             self._end_work_of_consumers(branch, acknowledges=branch.rollback_cause is None)
         except JMSException as error:  # the connection is failing
-            branch.set_rollback_only(f"what it received cannot be acknowledged: {error}")
+            branch.set_rollback_only(f"its messages cannot be acknowledged: {error}")
             self._end_work_of_consumers(branch, acknowledges=False)
         branch.ended(self, self._leave())
 

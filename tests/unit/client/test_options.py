@@ -188,7 +188,7 @@ def test_options_without_a_meaning_here_are_accepted_with_one_line(
     assert record.levelno == logging.INFO
     text = record.getMessage()
     assert (
-        "trustAllPackages (serialized Java objects are bytes here, and never read), useDedicatedTaskRunner ("
+        "trustAllPackages (serialized Java objects are passed as bytes, and never deserialized), useDedicatedTaskRunner ("
         in text
     )
 

@@ -32,7 +32,7 @@ class MeasuredBuffer:
         return iter(self._buffer)
 
     def append(self, dispatch: MessageDispatch) -> None:
-        """Add a message that arrived."""
+        """Add a message."""
         self._buffer.append(dispatch)
         self._arrived(dispatch)
 
@@ -50,7 +50,7 @@ class MeasuredBuffer:
         return dispatch
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop all messages."""
         self._stats.pending_message_count.decrement(len(self._buffer))
         self._buffer.clear()
         self._arrivals.clear()
@@ -61,7 +61,7 @@ class MeasuredBuffer:
 
 
 class MeasuredConsumer(ActiveMQMessageConsumer):
-    """A consumer that counts what it receives, and measures how long it waits and takes."""
+    """A consumer that counts its messages, and measures waiting and processing times."""
 
     def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
