@@ -25,7 +25,7 @@ __all__ = ["CachedConsumer", "CachedProducer"]
 
 
 class CachedProducer(ProducerHandle):
-    """A producer with its own quality of service; `close` restores the hints of the target."""
+    """A producer with separate quality of service; `close` restores the target's hints."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class CachedConsumer(MessageConsumer):
         forget: Callable[[Closeable], None],
         discard: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Receive from `target`; `discard`: how to end it if a receive was interrupted."""
+        """Receive from `target`; `discard` closes the target if a receive was interrupted."""
         self._target = target
         self._touch = touch
         self._forget = forget
@@ -82,7 +82,7 @@ class CachedConsumer(MessageConsumer):
     destination: Final = DelegatedAttribute[Destination](_open_target, read_only=True)
     stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](
         _open_target, read_only=True
-    )  # ActiveMQ's
+    )  # extensions of ActiveMQ
     transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](_open_target, read_only=True)
     message_selector: Final = DelegatedAttribute[str | None](_open_target, read_only=True)
     message_listener: Final = DelegatedAttribute[MessageListener | None](
@@ -115,7 +115,7 @@ class CachedConsumer(MessageConsumer):
     async def receive_checked(
         self, check: Callable[[Message], object], timeout: float | None = None
     ) -> Message | None:
-        """Do as `receive`; a message for which `check` raises stays with the target."""
+        """Receive like `receive`; a message for which `check` raises stays in the target."""
         consumer = self._consumer()
         self._touch()
         return await self._received(consumer.receive_checked(check, timeout))
@@ -129,7 +129,7 @@ class CachedConsumer(MessageConsumer):
     async def close(self) -> None:
         """Remove the listener; the target stays open and keeps its prefetched messages.
 
-        A pull consumer is closed if a receive was interrupted: its message may still come.
+        A pull consumer is closed if a receive was interrupted: its message may still arrive.
         """
         if not self._closed:
             self._closed = True

@@ -1,8 +1,8 @@
 """Handles on cached sessions, producers and consumers: closing a handle keeps its target open.
 
 A `CachedSession` is one use of a session, from `create_session` to `close`. Closing it closes its
-handles on producers and consumers, rolls back what a transaction has left open, closes durable
-subscribers and returns the session to the cache. A session that cannot be cleaned up is closed.
+handles on producers and consumers, rolls back an open transaction, closes durable subscribers and
+returns the session to the cache. A session that cannot be cleaned up is closed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _ConsumerKey(NamedTuple):
 
 
 class SessionEntry:
-    """A physical session, with the producers and consumers that are kept on it."""
+    """A physical session, with its cached producers and consumers."""
 
     __slots__ = ("connection", "consumers", "mode", "producers", "session", "uncommitted")
 
@@ -49,14 +49,14 @@ class SessionEntry:
         self.uncommitted: bool = False
 
     async def close_consumers(self, condition: Callable[[_ConsumerKey], bool]) -> None:
-        """Close the kept consumers for which `condition` is true."""
+        """Close the cached consumers for which `condition` is true."""
         for key in [key for key in self.consumers if condition(key)]:
             await self.consumers.pop(key).close()
 
     async def close(self) -> None:
-        """Close the session and everything kept on it.
+        """Close the session and its cached producers and consumers.
 
-        The session is before its producers: it waits once for the asynchronous sends of all.
+        The session is closed before its producers: it waits once for all asynchronous sends.
         """
         for kept in (*self.consumers.values(), self.session, *self.producers.values()):
             await kept.close()
@@ -79,7 +79,7 @@ class CachedSession(SessionHandle[SessionEntry]):
         cache_producers: bool,
         cache_consumers: bool,
     ) -> None:
-        """Use the session of `entry`, which `release` gets back on close."""
+        """Use the session of `entry`, which is passed to `release` on close."""
         self._release = release
         self._cache_producers = cache_producers
         self._cache_consumers = cache_consumers
@@ -128,29 +128,29 @@ class CachedSession(SessionHandle[SessionEntry]):
     async def create_durable_subscriber(
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
-        """Reuse the subscriber of this session, or create one; `close` of the session closes it."""
+        """Reuse the subscriber of this session or create one; closing the session closes it."""
         create = self._touched().session.create_durable_subscriber
         return await self._consumer(
             _ConsumerKey(topic, selector or None, no_local, name),
             lambda: create(topic, name, selector, no_local=no_local),
         )
 
-    # what is never kept
+    # never cached
     create_shared_consumer = delegated(Session.create_shared_consumer, _session_of)
     create_shared_durable_consumer = delegated(Session.create_shared_durable_consumer, _session_of)
     create_browser = delegated(Session.create_browser, _session_of)
     add_synchronization = delegated(Session.add_synchronization, _session_of)
 
     async def commit(self) -> None:
-        """Commit; nothing is left to roll back then."""
+        """Commit; afterwards there is nothing to roll back."""
         await self._target().commit()
         self._settled()
 
     async def rollback(self) -> None:
-        """Roll back; nothing is left to roll back then.
+        """Roll back; afterwards there is nothing more to roll back.
 
-        Pull consumers are closed, so that the broker has their messages again: here they would
-        wait for a receive that may never come.
+        Pull consumers are closed, so that their messages return to the broker: in the cache they
+        would wait for a receive that may never come.
         """
         await self._target().rollback()
         self._settled()
@@ -193,7 +193,7 @@ class CachedSession(SessionHandle[SessionEntry]):
     async def _consumer(
         self, key: _ConsumerKey, create: Callable[[], Awaitable[MessageConsumer]]
     ) -> MessageConsumer:
-        """Return a handle on the consumer that is kept as `key`; create it if there is none."""
+        """Return a handle on the consumer cached under `key`; create one if there is none."""
         if not self._cache_consumers or _is_temporary(key.destination):
             return await create()
         entry = self._use()
@@ -211,7 +211,7 @@ class CachedSession(SessionHandle[SessionEntry]):
         )
 
     def _touched(self) -> SessionEntry:
-        """Return the entry, and remember that there may be something to roll back."""
+        """Return the entry, and record that there may be work to roll back."""
         entry = self._use()
         entry.uncommitted = True
         return entry

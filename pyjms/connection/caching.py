@@ -20,19 +20,19 @@ class CachingConnectionFactory(SingleConnectionFactory):
     as one), with their producers and consumers. More are created on demand, and closed when they
     are returned to a full cache. Tasks of one loop may share the factory.
 
-    A cached consumer keeps prefetching messages even if nobody receives them, so consumers are
-    not cached by default, as in Spring Boot. The consumers of a template never fetch ahead. Do
-    not use a caching factory for listener containers that scale.
+    A cached consumer keeps prefetching messages even if none are received, so consumers are not
+    cached by default, as in Spring Boot. The consumers of a template have no prefetch. Do not use a
+    caching factory for listener containers that scale.
 
     Args:
         target_connection_factory: opens the connection.
         session_cache_size: idle sessions to keep for each acknowledge mode; at least 1.
         cache_producers: whether sessions keep their producers.
-        cache_consumers: whether sessions keep their consumers. Spring's class has true here,
-            Spring Boot false.
+        cache_consumers: whether sessions keep their consumers. The default of Spring's class is
+            true, Spring Boot's is false.
         client_id: set on the connection when it is opened.
         exception_listener: called with the exceptions that the connection reports.
-        reconnect_on_exception: open another connection after one has reported an exception.
+        reconnect_on_exception: open a new connection after the connection reported an exception.
 
     Raises:
         ValueError: `session_cache_size` is below 1.

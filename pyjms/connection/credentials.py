@@ -1,4 +1,4 @@
-"""A factory that connects with fixed credentials, or those of the current task. (spring-jms 3.3)"""
+"""A factory that adds credentials: fixed, or those of the current task. (spring-jms 3.3)"""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ __all__ = ["UserCredentialsConnectionFactoryAdapter"]
 
 
 class UserCredentialsConnectionFactoryAdapter(DomainConnectionFactory):
-    """Adds a user name and password to `create_connection()`. Spring: the class of this name.
+    """Adds a user name and password to `create_connection()`.
 
-    Explicit credentials are passed through; then come those of the current task, then the
-    adapter's. Without any the target uses its own. Tasks of one loop may share it.
+    Credentials of the call take precedence over those of the current task, and these over the
+    adapter's. Without any, the target uses its own credentials. Tasks of one loop may share it.
+    Spring: UserCredentialsConnectionFactoryAdapter.
 
     Args:
         target: opens the connections.
-        user_name: the user, if neither the call nor the task names one.
+        user_name: the user, if neither the call nor the task has one.
         password: that user's password.
     """
 

@@ -1,4 +1,4 @@
-"""Connection factories around another one, which opens the connections. (spring-jms 3.3)"""
+"""Connection factories that delegate to another factory. (spring-jms 3.3)"""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ class WrappingConnectionFactory(DomainConnectionFactory):
 
     @property
     def shares_connection(self) -> bool:
-        """Whether the target's connections are handles on one."""
+        """Whether the target's connections are handles on one shared connection."""
         return self.target_connection_factory.shares_connection
 
     async def open_in(
         self, domain: Domain | None, user_name: str | None, password: str | None
     ) -> Connection:
-        """Open a connection of the target, with these credentials if there are any."""
+        """Open a connection of the target, with these credentials if they are given."""
         target = self.target_connection_factory
         return self.wrapped(await open_connection(target, domain, user_name, password))
 
     @abstractmethod
     def wrapped(self, connection: Connection) -> Connection:
-        """Return a connection of the target, or what stands for it."""
+        """Return a connection of the target, or a wrapper around it."""
 
 
 class DelegatingConnectionFactory(WrappingConnectionFactory):
-    """Delegates everything to another factory. Spring: DelegatingConnectionFactory.
+    """Delegates all calls to another factory. Spring: DelegatingConnectionFactory.
 
-    A base for factories that change one thing; templates and transactions treat it as its target.
-    Tasks of one loop may share it.
+    A base class for factories that change part of the behaviour; templates and transactions treat
+    it like its target. Tasks of one loop may share it.
 
     Args:
         target_connection_factory: opens the connections.
         should_stop_connections: whether started connections are stopped before they are closed,
-            for targets that share or pool theirs.
+            for targets that share or pool their connections.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class DelegatingConnectionFactory(WrappingConnectionFactory):
         self.should_stop_connections = should_stop_connections
 
     def wrapped(self, connection: Connection) -> Connection:
-        """Return the connection; with `should_stop_connections` one that is stopped first."""
+        """Return the connection; with `should_stop_connections` it is stopped before closing."""
         return _StoppedBeforeClose(connection) if self.should_stop_connections else connection
 
 
 class DelegatingConnection(QueueConnection, TopicConnection):
-    """Delegates everything to another connection; override methods as needed."""
+    """Delegates all calls to another connection; override methods as needed."""
 
     def __init__(self, target: Connection) -> None:
         self.target = target
@@ -80,7 +80,7 @@ class DelegatingConnection(QueueConnection, TopicConnection):
     exception_listener = DelegatedAttribute[ExceptionListener | None](_target, read_only=False)
     transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
         _target, read_only=False
-    )  # ActiveMQ's
+    )  # extensions of ActiveMQ
     set_client_id: Final = delegated(Connection.set_client_id, _target)
     create_connection_consumer: Final = delegated(Connection.create_connection_consumer, _target)
     create_durable_connection_consumer: Final = delegated(
@@ -93,7 +93,7 @@ class DelegatingConnection(QueueConnection, TopicConnection):
 
 
 class _StoppedBeforeClose(DelegatingConnection):
-    """A connection that `close` stops first, if it was started."""
+    """A connection that is stopped before it is closed, if it is started."""
 
     def __init__(self, target: Connection) -> None:
         super().__init__(target)
@@ -108,7 +108,7 @@ class _StoppedBeforeClose(DelegatingConnection):
         await self.target.stop()
 
     async def close(self) -> None:
-        """Stop the connection, unless it is stopped, and close it."""
+        """Stop the connection if it is started, and close it."""
         try:
             if self._is_started:
                 await self.stop()

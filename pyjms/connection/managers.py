@@ -1,4 +1,4 @@
-"""Transaction managers of other resources, and several managers as one. (spring-jms 4.1, 7.7, 7.9)
+"""Transaction managers for other resources, and chains of managers. (spring-jms 4.1, 7.7, 7.9)
 
     manager = ResourceTransactionManager(begin, commit, rollback)      # a database, for instance
     async with manager.transaction():
@@ -6,8 +6,8 @@
 
     both = ChainedTransactionManager(JmsTransactionManager(factory), manager)
 
-These are coroutines; those of `pyjms.sync.transaction.managers` block. In a listener container
-`transaction_manager=` takes either of the managers.
+These managers have coroutines; those of `pyjms.sync.transaction.managers` block. Both can be the
+`transaction_manager` of a listener container.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ T = TypeVar("T")
 
 
 class ResourceTransactionStatus(Generic[T]):
-    """A transaction of a ResourceTransactionManager, as its block sees it."""
+    """The transaction of a ResourceTransactionManager within its block."""
 
     def __init__(self, name: str | None, resource: T) -> None:
         self.name = name
         self.resource = resource
-        """What `begin` has returned."""
+        """The result of `begin`."""
         self.rollback_only: bool = False
         self.joined_block_failed: bool = False
-        """Whether the rollback is that of a block which joined and has raised."""
+        """Whether a joined block has raised and so caused the rollback."""
 
     def set_rollback_only(self) -> None:
         """Mark the transaction as rollback-only: it is rolled back at its end, without an error."""
@@ -55,14 +55,14 @@ class ResourceTransactionManager(Generic[T]):
     """Runs blocks in transactions of any resource, with synchronizations.
 
     Spring: AbstractPlatformTransactionManager. A block within a block of the same manager joins its
-    transaction. Templates take part: those with `session_transacted` commit right after the
-    transaction, others send at once. Tasks of one loop may share it.
+    transaction. Templates with `session_transacted` commit right after the transaction, other
+    templates send at once. Tasks of one loop may share it.
 
     Args:
         begin: a function or coroutine function that begins a transaction and returns it. Functions
-            are called on the loop, so use a coroutine function if it waits for long.
-        commit: is called with the transaction.
-        rollback: is called with the transaction.
+            are called on the loop, so use a coroutine function if it takes long.
+        commit: called with the transaction.
+        rollback: called with the transaction.
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class ResourceTransactionManager(Generic[T]):
     ) -> AsyncIterator[ResourceTransactionStatus[T]]:
         """Commit at the end of the block, or roll back if it raises or is rollback-only.
 
-        `timeout` is not used: the resource has its own.
+        `timeout` is not used: the resource has its own timeout.
 
         Raises:
-            TransactionRolledBackException: a block that joined has raised, and this one has not.
-            SynchedLocalTransactionFailedException: a template's session could not be committed;
-                the transaction is.
-            Exception: those of `begin`, `commit` and `rollback`.
+            TransactionRolledBackException: a joined block has raised, and this block has not.
+            SynchedLocalTransactionFailedException: a template's session could not be committed
+                after the transaction was committed.
+            Exception: raised by `begin`, `commit` or `rollback`.
         """
         del timeout
         outer = cast("ResourceTransactionStatus[T] | None", resources.status_of(self))
@@ -100,7 +100,7 @@ class ResourceTransactionManager(Generic[T]):
                 raise
             return
         status = ResourceTransactionStatus(name, await call(self._begin))
-        with ExitStack() as block:  # left before the end: what is sent after it is on its own
+        with ExitStack() as block:  # left before the end: later sends are not in the transaction
             block.enter_context(resources.begun(self, status))
             transaction = _Ending(
                 status, block.enter_context(resources.synchronized(Synchronizations())), block
@@ -172,22 +172,22 @@ class ChainedStatus:
 
     @property
     def rollback_only(self) -> bool:
-        """Whether one of them can only be rolled back."""
+        """Whether one of the transactions can only be rolled back."""
         return any(status.rollback_only for status in self.statuses)
 
     def set_rollback_only(self) -> None:
-        """Have all rolled back."""
+        """Mark all transactions as rollback-only."""
         for status in self.statuses:
-            if not status.rollback_only:  # else its manager knows why, and may raise
+            if not status.rollback_only:  # otherwise its manager knows the cause, and may raise
                 status.set_rollback_only()
 
 
 class ChainedTransactionManager:
-    """Several managers as one: begins in their order, commits in the reverse one.
+    """Combines managers: begins transactions in their order, commits in reverse order.
 
-    Best effort, in one phase: if a commit fails, those before it stay, and those after it are
-    rolled back. So put the manager whose commit is most likely to fail last. Spring:
-    ChainedTransactionManager. For transactions that cannot end halfway use XA.
+    Best effort, in one phase: if a commit fails, earlier commits stay, and the remaining
+    transactions are rolled back. So put the manager whose commit is most likely to fail last.
+    Spring: ChainedTransactionManager. For atomic transactions use XA.
     """
 
     def __init__(self, *managers: _Manager) -> None:
@@ -196,11 +196,11 @@ class ChainedTransactionManager:
         self._managers = managers
 
     def transaction(self, name: str | None = None, timeout: float | None = None) -> _ChainedScope:
-        """Return a block in one transaction of each manager.
+        """Return a block that runs in a transaction of each manager.
 
         Raises (on leaving):
             HeuristicCompletionException: a commit failed (its cause) after others had succeeded.
-            Exception: the first commit failed, all others are rolled back.
+            Exception: the first commit failed, and all others were rolled back.
         """
         return _ChainedScope([each.transaction(name, timeout) for each in self._managers])
 
@@ -223,13 +223,13 @@ class _ChainedScope:
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None and self._status.rollback_only:
-            self._status.set_rollback_only()  # of one: of all
+            self._status.set_rollback_only()  # if one is rollback-only, all are
         failed = await self._leave(error)
         if failed is not None and failed is not error:
             raise failed
 
     async def _leave(self, error: BaseException | None) -> BaseException | None:
-        """Leave the blocks, the last one first; return the error of the first that fails."""
+        """Leave the blocks in reverse order; return the first error."""
         committed, failure = 0, error
         for scope in reversed(self._entered):
             try:

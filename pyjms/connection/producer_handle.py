@@ -1,4 +1,4 @@
-"""One use of a producer that is kept for later uses: the base of cached and pooled producers."""
+"""A handle: one use of a producer that is reused. The base of cached and pooled producers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ProducerHandle"]
 
 
 class ProducerHandle(MessageProducer):
-    """Sends through `target` with its own quality of service; `forget` is called by `close`."""
+    """Sends through `target` with the handle's quality of service; `close` calls `forget`."""
 
     def __init__(self, target: MessageProducer, forget: Callable[[Closeable], None]) -> None:
         self.target = target
@@ -29,7 +29,7 @@ class ProducerHandle(MessageProducer):
         self.priority: int = target.priority
         self.time_to_live: float = target.time_to_live
 
-    # ActiveMQ's, where the target has them
+    # extensions of ActiveMQ, if the target has them
     stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](attrgetter("target"), read_only=True)
     transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
         attrgetter("target"), read_only=True
@@ -63,7 +63,7 @@ class ProducerHandle(MessageProducer):
             delivery_mode=self.delivery_mode if delivery_mode is None else delivery_mode,
             priority=self.priority if priority is None else priority,
             time_to_live=self.time_to_live if time_to_live is None else time_to_live,
-            # a pool of JMS 1.1 refuses even 0
+            # a JMS 1.1 pool refuses even 0
             delivery_delay=(self.delivery_delay if delivery_delay is None else delivery_delay)
             or None,
             completion_listener=completion_listener,
@@ -78,11 +78,11 @@ class ProducerHandle(MessageProducer):
         completion_listener: CompletionListener | None,
         /,
     ) -> Destination | None:
-        """Check a send; return the destination to name to the target.
+        """Check a send; return the destination to pass to the target.
 
         Raises:
             IllegalStateException: the handle, or its session, is closed.
-            UnsupportedOperationException: this handle does not send like that.
+            UnsupportedOperationException: this handle does not support the arguments.
         """
 
     async def close(self) -> None:
@@ -94,4 +94,4 @@ class ProducerHandle(MessageProducer):
 
     @abstractmethod
     async def _release(self) -> None:
-        """Leave the target as it was."""
+        """Restore the target's settings."""

@@ -24,8 +24,8 @@ class SimpleServerSessionPool(Closeable):
     """Up to `size` sessions of one connection, each running in a separate task.
 
     For `connection.create_connection_consumer`; tasks of one loop may share it. Sessions are
-    created when they are first needed. A session whose run fails is closed, and replaced by
-    another one. Spring 2: SimpleServerSessionFactory, CommonsPoolServerSessionFactory.
+    created when they are first needed. A session whose run fails is closed and replaced. Spring 2:
+    SimpleServerSessionFactory, CommonsPoolServerSessionFactory.
 
     Args:
         connection: the connection of the connection consumer.
@@ -78,10 +78,10 @@ class SimpleServerSessionPool(Closeable):
     async def close(self) -> None:
         """Close the sessions, each after its listener has returned. Idempotent.
 
-        Not for listeners of its sessions, which it would wait for.
+        Listeners of the sessions must not call it: it would wait for them.
         """
         self._is_closed = True
-        self._available.release()  # one who waits finds it closed, and releases it for the next
+        self._available.release()  # a waiting task sees that it is closed, and wakes the next one
         for session in [*self._idle, *self._running]:
             await session.close()
         for task in list(self._running.values()):

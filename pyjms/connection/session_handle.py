@@ -1,4 +1,4 @@
-"""One use of a session that is kept for later uses: the base of cached and pooled sessions."""
+"""A handle: one use of a session that is reused. The base of cached and pooled sessions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SessionHandle(DelegatingSession, Generic[_K]):
         self._observing = False
 
     def _use(self) -> _K:
-        """Return what is used.
+        """Return the entry in use.
 
         Raises:
             IllegalStateException: the handle is closed.
@@ -41,7 +41,7 @@ class SessionHandle(DelegatingSession, Generic[_K]):
         return self._kept
 
     def _touched(self) -> _K:
-        """Return what is used, for a call after which there may be something to clean up."""
+        """Return the entry in use, for a call after which a cleanup may be needed."""
         return self._use()
 
     def _target(self) -> Session:
@@ -55,7 +55,7 @@ class SessionHandle(DelegatingSession, Generic[_K]):
     def set_local_transaction_event_listener(
         self, listener: LocalTransactionEventListener | None
     ) -> None:
-        """Set the session's listener of transactions; `close` removes it."""
+        """Set the session's transaction listener; `close` removes it."""
         self._touched().session.set_local_transaction_event_listener(listener)
         self._observing = listener is not None
 
@@ -63,7 +63,7 @@ class SessionHandle(DelegatingSession, Generic[_K]):
         """Clean the session up and return it; close it if that fails.
 
         Raises:
-            IllegalStateException: called by a completion listener, which it waits for.
+            IllegalStateException: called by a completion listener, for which it would wait.
         """
         if self._kept is None:
             return
@@ -85,13 +85,13 @@ class SessionHandle(DelegatingSession, Generic[_K]):
             await self._put_back(kept)
 
     def _take(self) -> _K | None:
-        """Return what was used, for which this call is responsible from now on, if it still is."""
+        """Take over the entry in use; return None if another call has taken it."""
         kept, self._kept = self._kept, None
         return kept
 
     @abstractmethod
     async def _clean(self, kept: _K) -> None:
-        """Close what this use has left open; roll back."""
+        """Close the objects that this use has left open; roll back."""
 
     @abstractmethod
     async def _put_back(self, kept: _K) -> None:
@@ -99,4 +99,4 @@ class SessionHandle(DelegatingSession, Generic[_K]):
 
     @abstractmethod
     async def _discard(self, kept: _K | None, error: BaseException) -> None:
-        """Close a session that could not be cleaned up; raise `error` if the caller is to know."""
+        """Close a session that could not be cleaned up; raise `error` if the caller needs it."""

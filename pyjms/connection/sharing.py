@@ -1,4 +1,4 @@
-"""The physical connection of a factory that shares it: opened when needed, closed, replaced."""
+"""The shared physical connection of a factory: opened when needed, closed, replaced."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ConnectionSharing:
         open_connection: Callable[[bool], Awaitable[Connection]],
         close_connection: Callable[[Connection, bool], Awaitable[None]],
     ) -> None:
-        """Take the functions that open and close it; both get whether it is to be started."""
+        """Keep the functions that open and close it; both are told whether it is started."""
         self._open_connection = open_connection
         self._close_connection = close_connection
         self.exception_listeners: list[ExceptionListener] = []
@@ -36,13 +36,13 @@ class ConnectionSharing:
         inherits(self)
 
     def forked(self) -> None:
-        """Begin without a connection, also in a child process, which opens its own."""
+        """Start without a connection, also in a forked child process, which opens its own."""
         self._opening = anyio.Lock()
         self._started_handles = 0
         self._is_started = False
         self._closing: set[BackgroundTask] = set()
         self.connection: Connection | None = None
-        """None until the first use, and after it failed or was reset."""
+        """The physical connection; None before the first use, and after a failure or reset."""
 
     async def current(self) -> Connection:
         """Return the physical connection; open it if there is none."""
@@ -82,7 +82,7 @@ class ConnectionSharing:
             await self._close_connection(connection, started)
 
     def give_up_soon(self, connection: Connection) -> bool:
-        """Close `connection` in the background if it is the current one; return whether it is."""
+        """Close `connection` in the background if it is the current one; return whether it was."""
         if connection is not self.connection:
             return False
         _, started = self._give_up()
@@ -91,7 +91,7 @@ class ConnectionSharing:
         return True
 
     async def wait_closed(self) -> None:
-        """Wait until every connection given up has been closed."""
+        """Wait until the connections that were given up have been closed."""
         for task in list(self._closing):
             await task.wait()
 

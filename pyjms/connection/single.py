@@ -6,9 +6,10 @@
                                 |
                         the physical connection
 
-`ConnectionSharing` holds the physical connection: opened when first needed, given up when it
-fails or is reset, opened again by the next use. Handles never hold it, so they survive its
-replacement. It counts the handles that are started; the connection runs while there is one.
+`ConnectionSharing` has the physical connection: it is opened when first needed, given up when it
+fails or is reset, and opened again on the next use. Handles have no reference to it, so they
+survive its replacement. `ConnectionSharing` counts the started handles; the connection is started
+while there is one.
 """
 
 from __future__ import annotations
@@ -111,10 +112,10 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     async def create_queue_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> QueueConnection:
-        """Return a handle on the shared connection; as `create_connection`.
+        """Return a handle on the shared connection, like `create_connection`.
 
-        From now on the factory opens its connection with the target's method for queues. Handles
-        for either domain may be mixed.
+        From then on the factory opens its connection with the target's method for queues. Handles
+        for both domains may be mixed.
         """
         self._domain = QueueConnection
         return await super().create_queue_connection(user_name, password)
@@ -122,12 +123,12 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     async def create_topic_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> TopicConnection:
-        """Return a handle on the shared connection; as `create_queue_connection`, for topics."""
+        """Return a handle on the shared connection, like `create_queue_connection`, for topics."""
         self._domain = TopicConnection
         return await super().create_topic_connection(user_name, password)
 
     async def start(self) -> None:
-        """Open the connection now; a failure is only logged, as the first use tries again."""
+        """Open the connection now; a failure is only logged, because the first use tries again."""
         try:
             await self._sharing.current()
         except JMSException as error:
@@ -142,7 +143,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         await self._sharing.reset()
 
     async def destroy(self) -> None:
-        """Close the connection, and wait until every connection given up earlier is closed."""
+        """Close the connection, and wait until connections given up earlier are closed."""
         await self.reset_connection()
         await self._sharing.wait_closed()
 
@@ -170,7 +171,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     async def _open_session(
         self, connection: Connection, transacted: bool, acknowledge_mode: AcknowledgeMode | int
     ) -> Session:
-        """Create a session of the physical connection; a caching factory may reuse one."""
+        """Create a session on the physical connection; a caching factory may reuse one."""
         return await connection.create_session(transacted, acknowledge_mode)
 
     async def _close_physically(self, connection: Connection, started: bool) -> None:
@@ -197,7 +198,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 class SharedConnection(TransportListening, QueueConnection, TopicConnection):
     """A handle on the shared connection, equal to all other handles of its factory.
 
-    Calls go to the connection that is current at the time, opened if there is none.
+    Calls are made on the current physical connection, which is opened if there is none.
     """
 
     def __init__(
@@ -225,15 +226,15 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
 
     @property
     def client_id(self) -> str | None:
-        """The connection's client id; the factory's while there is no connection."""
+        """The connection's client id; the factory's if there is no connection."""
         connection = self._sharing.connection
         return self.factory.client_id if connection is None else connection.client_id
 
     async def set_client_id(self, client_id: str) -> None:
-        """Accept the client id that the connection has already.
+        """Accept the client id that the connection already has.
 
         Raises:
-            IllegalStateException: it is a different one.
+            IllegalStateException: it is a different client id.
         """
         self._check_open()
         if client_id != self.client_id:
@@ -254,7 +255,7 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
 
     @exception_listener.setter
     def exception_listener(self, listener: ExceptionListener | None) -> None:
-        """Set the listener of this handle, in addition to those of others.
+        """Set the listener of this handle, in addition to those of other handles.
 
         Raises:
             IllegalStateException: the factory's `reconnect_on_exception` is off.
@@ -273,7 +274,7 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
 
     @property
     def metadata(self) -> ConnectionMetaData:
-        """The connection's metadata; the provider's defaults while there is no connection."""
+        """The connection's metadata; the provider's defaults if there is no connection."""
         connection = self._sharing.connection
         return ConnectionMetaData() if connection is None else connection.metadata
 
@@ -295,7 +296,7 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
     async def create_connection_consumer(
         self, *arguments: Any, **options: Any
     ) -> ConnectionConsumer:
-        """Create it on the shared connection, which has it until the consumer is closed."""
+        """Create it on the shared connection, where it exists until the consumer is closed."""
         self._check_open()
         connection = await self._sharing.current()
         return await connection.create_connection_consumer(*arguments, **options)
@@ -303,7 +304,7 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
     async def create_durable_connection_consumer(
         self, *arguments: Any, **options: Any
     ) -> ConnectionConsumer:
-        """Create it on the shared connection, which has it until the consumer is closed."""
+        """Create it on the shared connection, where it exists until the consumer is closed."""
         self._check_open()
         connection = await self._sharing.current()
         return await connection.create_durable_connection_consumer(*arguments, **options)
@@ -316,7 +317,7 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
             self._started = True
 
     async def stop(self) -> None:
-        """No longer need the connection started; other handles may."""
+        """Stop this handle; the connection stays started while another handle is started."""
         self._check_open()
         await self._stop_own()
 

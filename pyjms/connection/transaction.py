@@ -36,7 +36,7 @@ class Propagation(Enum):
     """How a block relates to a transaction that is already active. Spring: TransactionDefinition.
 
     ==============  ==========================  ===========================
-    propagation     no transaction is active    one is active
+    propagation     no transaction is active    a transaction is active
     ==============  ==========================  ===========================
     REQUIRED        begins one                  joins it
     REQUIRES_NEW    begins one                  suspends it, begins another
@@ -65,7 +65,7 @@ class _Action(Enum):
     UNSUPPORTED = 5
 
 
-# While no transaction is active, and while one is.
+# The actions if no transaction is active, and if a transaction is active.
 _ACTIONS: Final[dict[Propagation, tuple[_Action, _Action]]] = {
     Propagation.REQUIRED: (_Action.BEGIN, _Action.JOIN),
     Propagation.REQUIRES_NEW: (_Action.BEGIN, _Action.BEGIN),
@@ -78,7 +78,7 @@ _ACTIONS: Final[dict[Propagation, tuple[_Action, _Action]]] = {
 
 
 class TransactionStatus:
-    """The transaction of a block, as the block sees it. Spring: TransactionStatus."""
+    """The status of a block's transaction. Spring: TransactionStatus."""
 
     def __init__(self, name: str | None, resource: BoundResource | None, *, new: bool) -> None:
         self.name = name
@@ -120,13 +120,13 @@ class JmsTransactionManager:
     Tasks of one loop may share it: a transaction belongs to the task that entered the block.
 
     Args:
-        connection_factory: templates and containers with the same object join.
+        connection_factory: templates and containers with this factory object join.
         default_timeout: seconds that a transaction may take unless it has its own timeout;
             None: no limit. Calls in progress are not interrupted: the next receive of a
             template fails, and the transaction is rolled back.
         synchronization: whether TransactionSynchronizations can be registered with its
             transactions (`register_synchronization`). Off by default, as in Spring, so that it can
-            be combined with the manager of a database, which has them.
+            be combined with the transaction manager of a database, which supports them.
     """
 
     def __init__(
@@ -152,11 +152,11 @@ class JmsTransactionManager:
     ) -> TransactionScope:
         """Return a transactional block: `async with manager.transaction() as status:`.
 
-        It commits at its end. It rolls back when it raises, is cancelled, or has called
-        `status.set_rollback_only()`.
+        The transaction is committed at the end of the block, or rolled back if the block raises, is
+        cancelled, or has called `status.set_rollback_only()`.
 
         Args:
-            name: appears in `status.name`.
+            name: the value of `status.name`.
             timeout: seconds; None: the manager's default.
             propagation: how the block relates to an active transaction.
 
@@ -166,14 +166,14 @@ class JmsTransactionManager:
             JMSException: no session could be opened.
 
         Raises (on leaving):
-            TransactionRolledBackException: an inner block asked for a rollback, the transaction
+            TransactionRolledBackException: an inner block requested a rollback, the transaction
                 timed out, or the broker could not commit.
         """
         return TransactionScope(self, name, timeout, propagation)
 
 
 class TransactionScope:
-    """A transactional block; enter it once."""
+    """A transactional block, which can be entered once."""
 
     def __init__(
         self,
@@ -252,7 +252,7 @@ class TransactionScope:
         error: BaseException | None,
         synchronizations: Synchronizations,
     ) -> None:
-        """Do as `_end`, with the callbacks around it."""
+        """End the transaction like `_end`, and call the synchronizations around the end."""
         if error is None and not status.rollback_only:
             try:
                 await synchronizations.before_commit()
@@ -262,7 +262,7 @@ class TransactionScope:
         commits = error is None and not status.rollback_only
         with anyio.CancelScope(shield=not commits):
             await synchronizations.before_completion()
-        self._stack.close()  # what is sent after the end is on its own
+        self._stack.close()  # later sends are not in the transaction
         committed = False
         try:
             await _end(resource, status, error)

@@ -1,4 +1,4 @@
-"""Gives code that creates sessions the session of a managed transaction. (spring-jms 3.3)"""
+"""A factory whose `create_session` returns a managed transaction's session. (spring-jms 3.3)"""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _target = attrgetter("target")
 
 
 class TransactionAwareConnectionFactoryProxy(WrappingConnectionFactory):
-    """Gives code that opens its own sessions the session of the task's transaction.
+    """Makes code that opens sessions take part in the current task's transaction.
 
     Spring: TransactionAwareConnectionFactoryProxy. It must be the outermost factory. Within a
-    transaction of the target, of a JmsTransactionManager or a transacted listener container,
-    `create_session` returns its session: `close` has no effect, `commit` and `rollback` raise
-    TransactionInProgressException. Outside one the target's own sessions are returned. Tasks of one
-    loop may share it.
+    transaction of the target (of a JmsTransactionManager or a transacted listener container),
+    `create_session` returns the transaction's session: `close` has no effect, `commit` and
+    `rollback` raise TransactionInProgressException. Outside of a transaction the target's sessions
+    are returned. Tasks of one loop may share it.
 
     Args:
         target_connection_factory: the factory of the transactions.
-        synched_local_transaction_allowed: whether, within a transaction of another factory only,
-            a session of the target joins it: it commits after it, and rolls back with it.
+        synched_local_transaction_allowed: whether, if there is only a transaction of another
+            factory, a session of the target is committed after it and rolled back with it.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class TransactionAwareConnectionFactoryProxy(WrappingConnectionFactory):
         self.synched_local_transaction_allowed = synched_local_transaction_allowed
 
     def wrapped(self, connection: Connection) -> Connection:
-        """Return the connection with sessions that may be those of transactions."""
+        """Return the connection wrapped, so that its sessions may be those of transactions."""
         return _TransactionAwareConnection(connection, self)
 
     async def transactional_session(self) -> Session | None:
-        """Return the session of the current task's transaction; None: there is none.
+        """Return the session of the current task's transaction; None: there is no transaction.
 
         Raises:
-            JMSException: the session that is to join could not be opened.
+            JMSException: a session to be synchronized with the transaction could not be opened.
         """
         target = self.target_connection_factory
         resource = bound(target)
@@ -72,7 +72,7 @@ class TransactionAwareConnectionFactoryProxy(WrappingConnectionFactory):
 
 
 class _TransactionAwareConnection(DelegatingConnection):
-    """A connection of the target, with the sessions of transactions."""
+    """A connection of the target whose sessions may be those of transactions."""
 
     def __init__(self, target: Connection, factory: TransactionAwareConnectionFactoryProxy) -> None:
         super().__init__(target)
@@ -91,7 +91,7 @@ class _TransactionAwareConnection(DelegatingConnection):
 
 
 class _ManagedSession(DelegatingSession):
-    """The session of a transaction, which its manager ends and closes."""
+    """The session of a transaction, which the transaction manager ends and closes."""
 
     def __init__(self, target: Session) -> None:
         self._session = target

@@ -1,1 +1,1 @@
-"""JmsTemplate, and the session bound to the current task."""
+"""JmsTemplate, its operations, and the session bound to the current task."""

@@ -1,9 +1,9 @@
 """The threads in which blocking callbacks of a transaction are called.
 
-A coroutine ends the transaction, on the loop. Callbacks that a thread has registered may block, and
-may be bound to that thread (a database connection), so they are called there: in the thread that
-waits for the coroutine in a blocking call, or in the thread of the consumer whose `def` handler
-registered them.
+A coroutine ends the transaction, on the loop. Callbacks that were registered in a thread may block
+and may be bound to that thread (a database connection), so they are called in it: in the thread
+that waits for the coroutine in a blocking call, or in the thread of the consumer whose `def`
+handler registered them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["WaitingThread", "call_in_thread", "is_on_a_loop", "waiting_thread"]
 
 
 class WaitingThread(Protocol):
-    """A thread that waits for the current task, and runs functions for it meanwhile."""
+    """A thread that waits for the current task, and runs functions for it during the wait."""
 
     @property
     def is_serving(self) -> bool:
@@ -40,7 +40,7 @@ waiting_thread: ContextVar[WaitingThread | None] = ContextVar("pyjms_waiting_thr
 def is_on_a_loop() -> bool:
     """Return whether the calling code runs on an event loop, where it must not block."""
     try:
-        current_token()  # the thread's; context variables may be those of a task that waits for it
+        current_token()  # of this thread; context variables may come from a task on a loop
     except RuntimeError:
         return False
     return True
@@ -49,9 +49,9 @@ def is_on_a_loop() -> bool:
 async def call_in_thread(function: Callable[..., Awaitable[Any] | Any], *args: Any) -> Any:
     """Call a function that may block in the thread to which it belongs; return its result.
 
-    Without one, or if it has ended or is still in a handler, it is any other thread: a task that
-    outlives the handler which has started it has its context variables. A coroutine function is
-    awaited on the loop.
+    If there is no such thread, or it has ended or is busy in a handler, another thread is used: a
+    task that outlives the handler that has started it still has the handler's context variables. A
+    coroutine function is awaited on the loop.
     """
     thread, worker = waiting_thread.get(), current_worker.get()
     if thread is not None and thread.is_serving:

@@ -1,4 +1,4 @@
-"""Closing resources on every path, without hiding why a block failed."""
+"""Closing of resources on every path, without hiding the exception of a block."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class using(Generic[_R]):  # noqa: N801 - named like contextlib.closing
     """Close a resource at the end of an `async with` block.
 
     If the block fails or is cancelled, its exception propagates; closing then runs shielded from
-    cancellation, and an error of its own is only logged at DEBUG.
+    cancellation, and an error while closing is only logged at DEBUG.
     """
 
     def __init__(self, resource: _R) -> None:
@@ -74,11 +74,11 @@ async def called_back(session: Session) -> None:
     """Wait until the completion listeners of a session that is closing have returned.
 
     Raises:
-        RequestTimeoutException: they had not after 15 seconds; a lost broker may never respond.
-        IllegalStateException: called by one of them.
+        RequestTimeoutException: they have not after 15 seconds; a lost broker may never respond.
+        IllegalStateException: called by a completion listener.
     """
     if not getattr(session, "has_outstanding_sends", True):
-        return  # a time-out costs more than the close of a cached session
+        return  # setting up a timeout would cost more than closing a cached session
     with _clock.timeout(_CALLBACK_TIMEOUT):
         await session.wait_for_completions()
         return

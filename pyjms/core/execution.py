@@ -1,4 +1,4 @@
-"""The operations of a template that take a callback, and the resources that all operations use."""
+"""The template operations that take a callback, and the resources that all operations use."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ BrowserCallback = Callable[[Session, QueueBrowser], Awaitable[_T] | _T]
 class OperationSession:
     """The session of one operation, in an `async with` block.
 
-    It is that of `resource`, which is bound to the current task, or without one a new session on a
-    new connection, both closed at the end of the block as by `using`; with `synchronizations` at
-    the end of their transaction.
+    It is the session of `resource`, which is bound to the current task. Without one it is a new
+    session on a new connection; both are closed at the end of the block as by `using`, or, with
+    `synchronizations`, at the end of their transaction.
     """
 
     __slots__ = (
@@ -109,7 +109,7 @@ class TemplateExecution(TemplateSettings):
     async def execute(self, action: SessionCallback[_T], *, start_connection: bool = False) -> _T:
         """Return the result of `action(session)`.
 
-        Within a transaction or a listener it is the session bound there, otherwise a new one.
+        Within a transaction or a listener, the session bound there is used, otherwise a new one.
 
         Args:
             action: a function or coroutine function of a session.
@@ -126,7 +126,7 @@ class TemplateExecution(TemplateSettings):
     ) -> _T:
         """Return the result of `action(session, producer)`.
 
-        Without a destination and a default the producer is unbound.
+        Without a destination and a default destination, the producer has no destination.
         """
         async with self._session() as session:
             target = self.resolve_or_none(session, destination)

@@ -1,7 +1,7 @@
 """Chains of interceptors: code around each send (here) and each call of a handler.
 
-`SendInterceptor` surrounds what a JmsTemplate and the replies of handlers send, and
-`ReceiveInterceptor` what a JmsTemplate receives:
+A `SendInterceptor` surrounds the sends of a JmsTemplate and of handlers' replies, a
+`ReceiveInterceptor` the receives of a JmsTemplate:
 
     async def add_tenant(sending: SendInvocation, proceed: Proceed) -> object:
         sending.set_property("tenant", tenant.get())
@@ -9,19 +9,19 @@
 
     template = JmsTemplate(factory, send_interceptors=[add_tenant])
 
-`HandlerInterceptor` (`pyjms.listener.handler.interceptors`) surrounds calls of handlers. Both are
-functions `(invocation, proceed)`, or objects with such a `__call__`:
+A `HandlerInterceptor` (`pyjms.listener.handler.interceptors`) surrounds calls of handlers. All
+interceptors are functions `(invocation, proceed)`, or objects with such a `__call__`:
 
 * a coroutine function runs on the event loop, must not block, and awaits `proceed()`;
 * a `def` function runs in a thread, may block, and calls `proceed()`, which returns when the rest
-  of the chain has ended. Around a handler it is the consumer's own thread, in which a `def`
-  handler is called, too; around a send it is a thread of that send, which costs about as much as
-  the send itself.
+  of the chain has ended. Around a handler it runs in the consumer's thread, in which `def` handlers
+  are called as well; around a send it runs in a thread started for that send, which costs about as
+  much as the send itself.
 
-`proceed()` runs the next interceptor and, innermost, the call itself. Context variables set before
-it are visible inside. The first of a list is the outermost. An interceptor with an attribute
-`order` (a number, 0 when absent) is moved: lower ones are further out; equal ones keep the order of
-the list (Spring: Ordered). A chain is made once, when it is set.
+`proceed()` runs the next interceptor; the innermost `proceed()` makes the call itself. Context
+variables set before it are visible inside. The first interceptor of a list is the outermost.
+Interceptors with an attribute `order` (a number, 0 if absent) are sorted: a lower number is further
+out, equal ones keep the order of the list (Spring: Ordered). A chain is built once, when it is set.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Proceed(Protocol):
     """Runs the rest of a chain: awaited in a coroutine function, called in a `def` function."""
 
     def __call__(self) -> Any:
-        """Run the next interceptor or, innermost, the call; return its result."""
+        """Run the next interceptor, or make the call if there is none; return the result."""
 
 
 class SendInvocation:
@@ -74,17 +74,17 @@ class SendInvocation:
         is_reply: bool = False,
     ) -> None:
         self.destination: Destination = destination
-        """Where it is sent."""
+        """The destination to which it is sent."""
         self.message: Message = message
-        """The message, its properties and options set; after `proceed` with its message id."""
+        """The message, with its properties and options; after `proceed` with its message id."""
         self.session: Session = session
         """The session that sends it (coroutines)."""
         self.is_reply: bool = is_reply
-        """Whether it is the result of a handler."""
+        """Whether the message is a handler's reply."""
 
     @property
     def properties(self) -> MessageProperties:
-        """The message's properties; read-only if it was received and is sent on."""
+        """The message's properties; read-only if it is a received message that is sent on."""
         return self.message.properties
 
     @property
@@ -94,10 +94,10 @@ class SendInvocation:
         return None if worker is None else worker.listener_id
 
     def set_property(self, name: str, value: object) -> None:
-        """Set a property, also of a received message that is sent on as it came.
+        """Set a property, even of a received message that is sent on unchanged.
 
         Raises:
-            ValueError: the name is not that of a property.
+            ValueError: the name is not a valid property name.
             MessageFormatException: the value has a type that JMS does not know.
         """
         message = self.message
@@ -118,9 +118,9 @@ class ReceiveInvocation:
 
     def __init__(self, destination: Destination, session: Session) -> None:
         self.destination: Destination = destination
-        """Where a message is waited for."""
+        """The destination from which it receives."""
         self.message: Message | None = None
-        """After `proceed`: the message, or None if none came in time."""
+        """After `proceed`: the message, or None if none arrived in time."""
         self.session: Session = session
         """The session that receives (coroutines)."""
 
@@ -146,7 +146,7 @@ def in_order(interceptors: Iterable[_I]) -> tuple[_I, ...]:
     """Return the interceptors, outermost first.
 
     Raises:
-        ConfigurationException: one cannot be called with an invocation and `proceed`.
+        ConfigurationException: an interceptor cannot be called with an invocation and `proceed`.
     """
     found = list(interceptors)
     for interceptor in found:
@@ -155,7 +155,7 @@ def in_order(interceptors: Iterable[_I]) -> tuple[_I, ...]:
 
 
 class InterceptorChain(Generic[_I]):
-    """Interceptors in their order, ready to be called."""
+    """Sorted interceptors that can be called as a chain."""
 
     __slots__ = ("_needs_thread", "_steps", "interceptors")
 
@@ -163,7 +163,7 @@ class InterceptorChain(Generic[_I]):
         """Sort the interceptors.
 
         Raises:
-            ConfigurationException: as `in_order`.
+            ConfigurationException: as for `in_order`.
         """
         self.interceptors: tuple[_I, ...] = in_order(interceptors)
         self._steps: list[tuple[Any, bool]] = [
@@ -172,11 +172,11 @@ class InterceptorChain(Generic[_I]):
         self._needs_thread = not all(is_async for _, is_async in self._steps)
 
     async def around_handler(self, invocation: object, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Call `call` through the chain, in the task of a consumer; return the outermost result."""
+        """Call `call` through the chain in a consumer's task; return the outermost result."""
         return await self._proceed(invocation, call, current_worker.get())
 
     async def around_operation(self, invocation: object, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Call `call` through the chain; `def` interceptors have a thread for this call."""
+        """Call `call` through the chain; `def` interceptors run in a thread for this call."""
         if not self._needs_thread:
             return await self._proceed(invocation, call, None)
         outer = current_worker.get()
@@ -200,10 +200,10 @@ class InterceptorChain(Generic[_I]):
 
 
 def chain_of(interceptors: Iterable[_I]) -> InterceptorChain[_I] | None:
-    """Return the chain of these interceptors; None if there are none: nothing is surrounded.
+    """Return the chain of these interceptors, or None if there are none.
 
     Raises:
-        ConfigurationException: as `in_order`.
+        ConfigurationException: as for `in_order`.
     """
     chain = InterceptorChain(interceptors)
     return chain if chain.interceptors else None

@@ -5,9 +5,9 @@
     await orders.send({"id": 1}, {"tenant": "a"})
     order = await orders.with_receive_timeout(1).receive(Order)
 
-The operations that `destination` returns can be kept and used again. Every `with_...` returns
-another object with its own settings, so that one can be shared by tasks while another is derived
-from it.
+The operations that `destination` returns can be kept and used again. Every `with_...` returns a
+new object with the changed setting, so that an object can be shared by tasks while others are
+derived from it.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class JmsClient:
     Any number of tasks of one loop may share it; for other threads use `pyjms.JmsClient`.
 
     Args:
-        template: its settings are the initial ones of operations. For a connection factory, a
+        template: its settings are the initial settings of operations. For a connection factory, a
             JmsTemplate with default settings is created.
-        message_converters: the first that can convert a payload does, in both directions; none:
-            the template's converter.
+        message_converters: tried in this order, in both directions, until one can convert; empty:
+            the template's converter is used.
         post_processors: called one after the other with each message to send; each returns the
             message for the next one.
     """
@@ -71,9 +71,9 @@ class JmsClient:
 
 
 class JmsClientOperations(QosVariants):
-    """Operations on one destination, with their own settings. Spring: OperationSpec.
+    """Operations on one destination, with separate settings. Spring: OperationSpec.
 
-    Created by `JmsClient.destination`. Tasks may share it.
+    Created by `JmsClient.destination`. Tasks may share an instance.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class JmsClientOperations(QosVariants):
         self._post_processors = post_processors
 
     def with_receive_timeout(self, seconds: float | None) -> Self:
-        """Return these operations with `seconds` to wait for a message; None: for ever.
+        """Return operations that wait `seconds` for a message; None: for ever.
 
         Raises:
             TypeError: it is not a number.
@@ -99,7 +99,7 @@ class JmsClientOperations(QosVariants):
         return self._with(receive_timeout=seconds)
 
     def with_delivery_delay(self, seconds: float) -> Self:
-        """Return these operations with `seconds` before the broker delivers what they send.
+        """Return operations whose messages the broker delivers `seconds` after the send.
 
         Raises:
             TypeError: it is not a number.
@@ -109,7 +109,7 @@ class JmsClientOperations(QosVariants):
         return self._with(delivery_delay=seconds)
 
     async def send(self, payload: object, headers: Mapping[str, object] | None = None) -> None:
-        """Send a payload, or a GenericMessage; `headers` are added to those it has.
+        """Send a payload, or a GenericMessage; `headers` are added to its headers.
 
         Raises:
             MessageConversionException: the payload cannot be converted.
@@ -137,7 +137,7 @@ class JmsClientOperations(QosVariants):
         """Wait for a message and return it, or its payload as `type`; None if none arrives in time.
 
         Raises:
-            MessageConversionException: the message has no body, or not of that type. It is
+            MessageConversionException: the message has no body, or one of another type. It is
                 consumed.
             JMSException: the connection has failed, or the broker refused.
         """
@@ -167,7 +167,7 @@ class JmsClientOperations(QosVariants):
         *,
         type: object = None,  # noqa: A002 - the JmsTemplate's word
     ) -> Any:
-        """Send a request; return its reply, or the reply's payload as `type`; None if none in time.
+        """Send a request; return the reply, or its payload as `type`; None if none arrives in time.
 
         Raises:
             MessageConversionException: the request or the reply cannot be converted.
@@ -205,18 +205,18 @@ class JmsClientOperations(QosVariants):
 
 
 class _FirstThatFits:
-    """A message converter of several: the first that does not refuse. Spring: Composite..."""
+    """Delegates to the first converter that does not refuse. Spring: CompositeMessageConverter."""
 
     def __init__(self, converters: Sequence[MessageConverter]) -> None:
         self._converters = tuple(converters)
 
     def to_message(self, payload: object, session: Session) -> Message:
-        """Return the message of the first converter that can make one."""
+        """Return the message of the first converter that can convert the payload."""
         for converter in self._converters[:-1]:
             try:
                 return converter.to_message(payload, session)
             except MessageConversionException:
-                continue  # the next one, or the last one's error
+                continue  # after the last converter, its error is raised
         return self._converters[-1].to_message(payload, session)
 
     def from_message(self, message: Message, target: object = None) -> Any:

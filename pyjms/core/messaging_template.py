@@ -1,4 +1,4 @@
-"""JmsMessagingTemplate: a JmsTemplate for messages of payload and headers. (spring-jms 4.2)"""
+"""JmsMessagingTemplate: a JmsTemplate for generic messages. (spring-jms 4.2)"""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _T = TypeVar("_T")
 GenericMessagePostProcessor = Callable[
     [GenericMessage[Any]], Awaitable[GenericMessage[Any]] | GenericMessage[Any]
 ]
-"""A function or coroutine function of the message that returns the one to send."""
+"""A function or coroutine function of a message that returns the message to send."""
 
 
 class JmsMessagingTemplate:
-    """Sends and receives messages of payload and headers. Spring: JmsMessagingTemplate.
+    """Sends and receives messages with payload and headers. Spring: JmsMessagingTemplate.
 
-    Destinations are objects or names, or None for the default, which is that of this template: as
-    in Spring, the JmsTemplate's is not consulted. Any number of tasks of one loop may share it;
-    for other threads use `pyjms.JmsMessagingTemplate`. Errors are those of JmsTemplate.
+    Destinations are objects or names, or None for the default destination of this template: as in
+    Spring, the default of the JmsTemplate does not apply. Any number of tasks of one loop may share
+    it; for other threads use `pyjms.JmsMessagingTemplate`. Errors are those of JmsTemplate.
 
     Args:
         template: sends and receives; its settings apply. For a connection factory, a JmsTemplate
             with default settings is created.
         default_destination: an object or a name.
         message_converter: converts the payloads; None: the converter of the JmsTemplate.
-        converter: converts whole messages; None: one of `message_converter` and a
+        converter: converts whole messages; None: a converter made of `message_converter` and a
             SimpleJmsHeaderMapper.
 
     Raises:
@@ -100,7 +100,7 @@ class JmsMessagingTemplate:
 
         Args:
             destination: a destination or its name; None: the default.
-            selector: the condition of the message; None: any.
+            selector: a condition that the message must match; None: any message.
             timeout: seconds to wait, None: for ever; left out: the JmsTemplate's setting.
 
         Raises:
@@ -140,7 +140,7 @@ class JmsMessagingTemplate:
     ) -> Any:
         """Receive a message and return its payload, as `type` if given; None if none arrives.
 
-        Raises as `receive`.
+        Raises the same exceptions as `receive`.
         """
         message = self._read(await self._receive(destination, selector, timeout), type)
         return None if message is None else message.payload
@@ -197,7 +197,7 @@ class JmsMessagingTemplate:
     ) -> Any:
         """Send `payload` as a request and return the reply's payload, as `type` if given.
 
-        Raises as `send_and_receive`.
+        Raises the same exceptions as `send_and_receive`.
         """
         request = await _processed(payload, headers, post_processor)
         reply = self._read(await self._request(destination, request, timeout), type)
@@ -236,8 +236,8 @@ class JmsMessagingTemplate:
         if target is None:
             raise IllegalStateException(
                 "No 'default_destination' specified",
-                hint="pass a destination, or set a default on the JmsMessagingTemplate: that of "
-                "its JmsTemplate does not count",
+                hint="pass a destination, or set a default on the JmsMessagingTemplate: the "
+                "default of its JmsTemplate does not apply",
             )
         return target
 

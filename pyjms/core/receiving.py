@@ -1,4 +1,4 @@
-"""The operations of a template that receive."""
+"""The receive operations of a template."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ACKNOWLEDGED_BY_TEMPLATE = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL)
 
 
 class TemplateReceiving(TemplateExecution):
-    """Receives messages and their payloads, one with each call."""
+    """Receives messages or their payloads, one per call."""
 
     async def receive(
         self, destination: Destination | str | None = None, *, timeout: Timeout = UNSET
@@ -106,8 +106,8 @@ class TemplateReceiving(TemplateExecution):
         """Receive a message and return its payload, as `type` if given; None if none arrives.
 
         Raises:
-            MessageConversionException: the message cannot be read, or not as `type`. It is
-                consumed nevertheless, unless a surrounding transaction rolls back.
+            MessageConversionException: the message cannot be read, or not converted to `type`. It
+                is consumed nevertheless, unless a surrounding transaction rolls back.
         """
         return self._payload(await self.receive(destination, timeout=timeout), type)
 
@@ -139,7 +139,7 @@ class TemplateReceiving(TemplateExecution):
         *,
         timeout: Timeout = UNSET,
     ) -> Any:
-        """Like `receive_and_convert`, for a message that `selector` matches."""
+        """Receive a message that `selector` matches, like `receive_and_convert`."""
         message = await self.receive_selected(destination, selector, timeout=timeout)
         return self._payload(message, type)
 
@@ -156,9 +156,9 @@ async def _receive_from(
     no_local: bool,
     commit: bool,
 ) -> Message | None:
-    """Receive one message; acknowledge it, or commit if `commit`, according to the session."""
+    """Receive one message; acknowledge it as the session requires, or commit if `commit`."""
     if destination.is_queue and not destination.is_temporary:
-        # What others could have stays in the queue. A topic's messages are copies of our own.
+        # No other message leaves the queue; on a topic the copies are this consumer's anyway.
         opened = await session.create_pull_consumer(destination, selector, timeout=timeout)
     else:
         opened = await session.create_consumer(destination, selector, no_local=no_local)
@@ -173,7 +173,7 @@ async def _receive_from(
 
 
 def _limited(timeout: float | None, resource: BoundResource | None) -> float | None:
-    """Return `timeout`, or the rest of the transaction's time if that is shorter."""
+    """Return `timeout`, or the time left to the transaction if that is shorter."""
     remaining = None if resource is None else resource.remaining()
     # As in Spring, a template that waits for ever also does so in a transaction with a deadline.
     return timeout if timeout is None or remaining is None else min(timeout, remaining)

@@ -1,14 +1,14 @@
 """Redrive: sends dead letters back to their original destinations, on any broker.
 
 Each message is received, sent and committed in a separate transaction, so a failure or a
-cancellation in between leaves it in one of the two destinations. Its original destination is, in
-this order: that of the call; the property of a dead letter that a listener sent; the header of one
-that an ActiveMQ broker made; the property of one that an Artemis broker made. A dead letter without
-any is left where it is.
+cancellation in between leaves it in one of the two destinations. The target is the destination
+given in the call, or else the original destination: a property of dead letters that a listener
+sent, a header of dead letters of an ActiveMQ broker, or a property of dead letters of an Artemis
+broker. A dead letter without any of these stays in the queue.
 
-The copies have a property `pyjms_redrive` with the id of the redrive, and its consumers do not
-select such messages. So a message that fails again during the redrive is not sent in an endless
-loop.
+The copies have a property `pyjms_redrive` with the id of the redrive, and the redrive's consumers
+do not select such messages. So a message that fails again during the redrive is not sent in an
+endless loop.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ _OF_DEAD_LETTERS: Final = (
     ORIGINAL_MESSAGE_ID,
 )
 _MOST_LEFT: Final = 100
-"""Messages without a destination that one redrive passes over; it ends with the next one."""
+"""The number of messages without a destination that a redrive skips before it ends."""
 
 
 @dataclass
 class Redriven:
-    """What a redrive did."""
+    """The result of a redrive."""
 
     by_destination: dict[str, int] = field(default_factory=Counter)
-    """How many messages were sent to each destination, `queue://orders`."""
+    """The number of messages sent, by destination (`queue://orders`)."""
     left: list[str] = field(default_factory=list)
-    """The ids of messages whose original destination is not known; they are where they were."""
+    """The ids of messages whose original destination is not known; they stay in the queue."""
 
     @property
     def count(self) -> int:
-        """How many messages were sent."""
+        """The number of messages sent."""
         return sum(self.by_destination.values())
 
 
@@ -74,10 +74,10 @@ async def redrive(
     message is in one of the two destinations.
 
     Args:
-        template: its connection factory is used.
+        template: supplies the connection factory.
         queue: the dead-letter queue.
-        destination: where all of them are sent, instead of their original destinations.
-        selector: the condition of the messages to send.
+        destination: a destination for all messages, instead of their original destinations.
+        selector: a condition that the messages to send must match.
         limit: the maximum number of messages to send; None: all.
         timeout: seconds to wait for a further message.
 
@@ -94,7 +94,7 @@ async def redrive(
     run = _Run(parse_destination(queue), target, selector, uuid.uuid4().hex)
     result = Redriven()
     factory = template.connection_factory
-    # not a cache's or a pool's: they would keep the consumers
+    # not a caching or pooling factory, which would keep the consumers
     factory = getattr(factory, "target_connection_factory", factory)
     async with await factory.create_connection() as connection:
         session = await connection.create_session(transacted=True)
@@ -139,7 +139,7 @@ class _Run:
         return await session.create_consumer(self.queue, " AND ".join(conditions))
 
     def destination_of(self, message: Message) -> Destination | None:
-        """Return where a dead letter is sent; None: that is not known."""
+        """Return the destination to which a dead letter is sent; None: it is not known."""
         if self.target is not None:
             return self.target
         name = message.properties.get(ORIGINAL_DESTINATION)
@@ -151,7 +151,7 @@ class _Run:
         return Queue(queue) if isinstance(queue, str) else None
 
     async def send(self, session: Session, message: Message, destination: Destination) -> None:
-        """Send a copy of a dead letter, without the marks of one."""
+        """Send a copy of a dead letter, without the properties that mark it as a dead letter."""
         copied = sendable_copy(message)
         values = copied.property_values()
         for name in _OF_DEAD_LETTERS:

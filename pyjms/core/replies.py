@@ -1,10 +1,10 @@
-"""Waiting for the reply to a request: on a shared temporary queue, one per request, or a given one.
+"""The wait for the reply to a request: on a shared, a separate temporary, or a given queue.
 
 A shared reply queue belongs to a connection factory that shares its connection, and ends with that
-connection; the next request creates another one. There is no task that listens on it: one of the
-waiting requests receives for all of them, and hands this role over when it has its own reply. So
-nothing runs while no request waits. Replies are matched by correlation id. A reply that arrives
-before `send` has returned, when the message id is not known yet, is kept until then.
+connection; the next request creates another one. No task listens on it: one of the waiting requests
+receives for all of them, until it has its own reply and another request takes over. So nothing runs
+while no request waits. Replies are matched by correlation id. A reply that arrives before `send`
+has returned, when the message id is not known yet, is kept until then.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_UNCLAIMED: Final = 1000
 async def reply_from_temporary_queue(
     session: Session, send: SendRequest, timeout: float | None
 ) -> Message | None:
-    """Send a request, and receive the reply on a temporary queue, which is deleted then."""
+    """Send a request, receive the reply on a temporary queue, and delete the queue."""
     queue = await session.create_temporary_queue()
     try:
         async with using(await session.create_consumer(queue)) as consumer:
@@ -65,10 +65,10 @@ async def reply_from_response_queue(
 async def reply_from_shared_queue(
     factory: ConnectionFactory, request: Message, send: SendRequest, timeout: float | None
 ) -> Message | None:
-    """Send a request, and receive its reply on the temporary queue that the factory's share.
+    """Send a request, and receive its reply on the shared temporary queue of the factory.
 
     Raises:
-        ConnectionClosedException: the shared connection was closed meanwhile.
+        ConnectionClosedException: the shared connection was closed in the meantime.
         JMSException: the request could not be sent, or the connection has failed.
     """
     shared = _shared.get(factory)
@@ -76,13 +76,13 @@ async def reply_from_shared_queue(
         shared = _shared[factory] = _SharedReplies()
     queue = await shared.current(factory)
     if request.correlation_id is not None and queue.awaits(request.correlation_id):
-        # Two requests that look alike to their receiver need a queue each.
+        # Two requests with the same correlation id need separate queues.
         return await reply_from_temporary_queue(queue.session, send, timeout)
     return await queue.request(request, send, timeout)
 
 
 class _SharedReplies:
-    """The reply queue of one connection factory, created again when its connection was lost."""
+    """The reply queue of one connection factory, re-created after its connection was lost."""
 
     def __init__(self) -> None:
         self._opening = anyio.Lock()
@@ -126,7 +126,7 @@ class _Request:
 
     def __init__(self, correlation_id: str | None) -> None:
         self.keys: tuple[str | None, ...] | None = None
-        """The correlation ids of its reply; None: it is being sent."""
+        """The possible correlation ids of its reply; None: it is being sent."""
         if correlation_id is not None:
             self.keys = (correlation_id,)
         self.reply: Message | None = None
@@ -158,15 +158,15 @@ class _ReplyQueue:
 
     @property
     def is_open(self) -> bool:
-        """Whether replies can still come."""
+        """Whether replies can still arrive."""
         return not self._consumer.is_closed
 
     def awaits(self, correlation_id: str) -> bool:
-        """Whether a request with this correlation id waits."""
+        """Return whether a request with this correlation id waits."""
         return any(correlation_id in (request.keys or ()) for request in self._requests)
 
     async def close(self) -> None:
-        """Return what the queue has used; its connection is lost."""
+        """Close the queue's session and connection, because the connection is lost."""
         await close_quietly(self._consumer, self.session, self._connection)
 
     async def request(
@@ -202,7 +202,7 @@ class _ReplyQueue:
         return request.reply
 
     async def _receive(self, timeout: float | None) -> bool:
-        """Receive one reply for all requests; return False if none came in time."""
+        """Receive one reply for any request; return False if none arrived in time."""
         self._receiving = True
         try:
             reply = await self._consumer.receive(timeout)
@@ -218,7 +218,7 @@ class _ReplyQueue:
         return True
 
     def _claim(self) -> None:
-        """Deliver replies that came early; drop them once every request has been sent."""
+        """Deliver early replies to their requests; drop the rest once all requests are sent."""
         early, self._unclaimed = self._unclaimed, deque(maxlen=_MAX_UNCLAIMED)
         rest = [reply for reply in early if not self._deliver(reply)]
         if any(request.keys is None for request in self._requests):
@@ -240,11 +240,11 @@ class _ReplyQueue:
         waiting = [request for request in self._requests if request.reply is None]
         if key:
             return next((r for r in waiting if r.keys is not None and key in r.keys), None)
-        # Without a correlation id it can only be the reply to the only request there has been.
+        # A reply without a correlation id can only be matched if there was a single request.
         return waiting[0] if len(waiting) == 1 and not self._was_abandoned else None
 
     def _pass_on(self) -> None:
-        """Have another request receive, if nobody does."""
+        """Wake another request to receive, if none is receiving."""
         if not self._receiving:
             for request in self._requests:
                 if request.waiter is not None:

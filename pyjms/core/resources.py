@@ -1,10 +1,11 @@
 """The connection and session bound to the current task, by connection factory.
 
-A listener container binds the session of the message that it delivers, a transaction manager that
-of its transaction; a template with the same factory object uses it instead of one of its own. A
-factory that only shares or caches the connections of another (`target_connection_factory`) counts
-as the same. Bindings follow the task (context variables): a task started within one inherits
-them, and must not use the session at the same time. (spring-jms 1.9, 4.1, 7.1)
+A listener container binds the session of the message that it delivers, a transaction manager the
+session of its transaction; a template with the same factory object uses that session instead of
+opening one. A factory that only shares or caches the connections of another factory
+(`target_connection_factory`) counts as the same. Bindings are context variables: a task that is
+started within a binding inherits it, and must not use the session at the same time. (spring-jms
+1.9, 4.1, 7.1)
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ __all__ = [
 class BoundResource:
     """A connection and a session that were opened by another component, which closes them.
 
-    `transactional` says that it also commits; `rollback_only` asks it to roll back instead.
-    `deadline` is in seconds of `_clock.now()`; None: there is none.
+    `transactional`: that component also commits; `rollback_only` requests a rollback instead.
+    `deadline` is in seconds of `_clock.now()`; None: there is no deadline.
     """
 
     __slots__ = (
@@ -59,18 +60,18 @@ class BoundResource:
         self.deadline: float | None = deadline
         self.rollback_only: bool = False
         self.joined: dict[ConnectionFactory, BoundResource] = {}
-        """Sessions of other factories that are to end as this one does."""
+        """Sessions of other factories that are committed or rolled back together with this one."""
 
     @property
     def is_transaction(self) -> bool:
-        """Whether a manager or a transacted container is going to commit the session."""
+        """Whether a transaction manager or a transacted container will commit the session."""
         return self.transactional or self.session.transacted
 
     def remaining(self) -> float | None:
-        """Return the seconds until the deadline; None without one.
+        """Return the seconds until the deadline; None: there is no deadline.
 
         Raises:
-            TransactionRolledBackException: it has passed; the transaction can only roll back.
+            TransactionRolledBackException: it has passed; the transaction can only be rolled back.
         """
         if self.deadline is None:
             return None
@@ -84,7 +85,7 @@ class BoundResource:
 
 
 class SessionHolder(Protocol):
-    """The synchronizations of a transaction, as far as sessions are concerned."""
+    """The part of a transaction's synchronizations that holds sessions."""
 
     def session_of(self, factory: ConnectionFactory) -> BoundResource | None:
         """Return the session that templates with this factory have in the transaction."""
@@ -92,7 +93,7 @@ class SessionHolder(Protocol):
     async def open_session(
         self, factory: ConnectionFactory, transacted: bool, mode: AcknowledgeMode
     ) -> BoundResource:
-        """Open one, until the transaction ends."""
+        """Open a session that is closed when the transaction ends."""
 
 
 H = TypeVar("H", bound=SessionHolder)
@@ -112,9 +113,9 @@ _statuses: ContextVar[Mapping[int, object]] = ContextVar(
 
 @call_in_child
 def _forget_sessions_of_listeners() -> None:
-    """Have templates open connections in a child process that a listener has forked.
+    """Remove the bindings of listeners in a forked child process: templates open connections.
 
-    A transaction stays bound: what its block sends in the child is refused.
+    A transaction stays bound, so that sends within its block are refused in the child process.
     """
     kept = {
         key: (factory, resource)
@@ -125,7 +126,7 @@ def _forget_sessions_of_listeners() -> None:
 
 
 def bound(factory: ConnectionFactory) -> BoundResource | None:
-    """Return what is bound to this factory object, or to the one that it wraps."""
+    """Return the resource that is bound to this factory object, or to the factory it wraps."""
     bindings, synchronized = _bindings.get(), _synchronizations.get()
     if not bindings and synchronized is None:
         return None
@@ -142,7 +143,7 @@ def bound(factory: ConnectionFactory) -> BoundResource | None:
 
 
 def active_transaction() -> BoundResource | None:
-    """Return the current task's innermost transaction that a manager ends, of any factory."""
+    """Return the current task's innermost managed transaction, of any factory."""
     for _, resource in reversed(_bindings.get().values()):
         if resource is not None and resource.transactional:
             return resource
@@ -171,14 +172,14 @@ class bind:  # noqa: N801 - used as a function: `with bind(factory, resource):`
 
 
 def unbound(factory: ConnectionFactory) -> bind:
-    """Hide what is bound to `factory` within a block."""
+    """Hide the binding of `factory` within a block."""
     return bind(factory, None)
 
 
 @contextmanager
 def bindings_of(context: Context) -> Iterator[None]:
     """Use the bindings of another context within a block."""
-    token = _bindings.set(context.get(_bindings, _EMPTY))  # none where nothing was ever bound
+    token = _bindings.set(context.get(_bindings, _EMPTY))  # absent if nothing was ever bound
     synchronized = _synchronizations.set(context.get(_synchronizations))
     statuses = _statuses.set(context.get(_statuses, _NONE_BEGUN))
     try:
@@ -190,13 +191,13 @@ def bindings_of(context: Context) -> Iterator[None]:
 
 
 def synchronizations() -> SessionHolder | None:
-    """Return the synchronizations of the current task's transaction; None: there are none."""
+    """Return the synchronizations of the current task's transaction, or None."""
     return _synchronizations.get()
 
 
 @contextmanager
 def synchronized(holder: H) -> Iterator[H]:
-    """Make `holder` the synchronizations of the transaction of a block."""
+    """Set `holder` as the synchronizations of the transaction within a block."""
     token = _synchronizations.set(holder)
     try:
         yield holder
@@ -211,7 +212,7 @@ def status_of(manager: object) -> object | None:
 
 @contextmanager
 def begun(manager: object, status: object) -> Iterator[None]:
-    """Make `status` that of the transaction of `manager`, for a block."""
+    """Set the `status` of the transaction of `manager` within a block."""
     token = _statuses.set({**_statuses.get(), id(manager): status})
     try:
         yield

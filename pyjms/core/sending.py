@@ -1,4 +1,4 @@
-"""The options of a single send: headers, properties and quality of service of one message."""
+"""The options of a send: headers, properties and quality of service of one message."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ MessageCreator = Callable[[Session], Awaitable[Message] | Message]
 """A function or coroutine function of a session that returns the message to send."""
 
 MessagePostProcessor = Callable[[Message], Awaitable[Message] | Message]
-"""A function or coroutine function of the converted message that returns the one to send."""
+"""A function or coroutine function of a converted message that returns the message to send."""
 
 GROUP_PROPERTY: Final = "JMSXGroupID"
 
 
 class MessageOptions(TypedDict, total=False):
-    """Keyword arguments of a send or a request; None is the same as leaving one out.
+    """Keyword arguments of a send or a request; None is the same as omitting an argument.
 
     properties: properties of the message by name; Spring's names of headers (`jms_correlationId`,
-        `jms_replyTo`, `jms_type`) set those.
+        `jms_replyTo`, `jms_type`) set these headers.
     correlation_id: the correlation id.
     priority: 0 to 9, instead of the template's.
     time_to_live: seconds until the message expires, 0: never, instead of the template's.
     delay: seconds before the broker delivers it, instead of the template's `delivery_delay`. Needs
-        a broker with a scheduler (`scheduler_support`, ActiveMQ: `schedulerSupport`); one without
-        it delivers at once.
+        a broker with a scheduler (`scheduler_support`, ActiveMQ: `schedulerSupport`); a broker
+        without a scheduler delivers at once.
     delivery_mode: PERSISTENT or NON_PERSISTENT, instead of the template's.
     group: the message group (JMSXGroupID): one consumer gets all its messages, in order.
     """
@@ -58,7 +58,7 @@ class MessageOptions(TypedDict, total=False):
 
 
 class SendOptions(MessageOptions, total=False):
-    """The keyword arguments of a send: those of `MessageOptions`, and one more.
+    """The keyword arguments of a send: those of `MessageOptions`, and `reply_to`.
 
     reply_to: the destination for a reply, or its name. Requests set it themselves.
     """
@@ -75,10 +75,10 @@ _QOS: Final = ("delivery_mode", "priority", "time_to_live")
 
 
 def checked_creator(creator: MessageCreator) -> MessageCreator:
-    """Return `creator`.
+    """Return `creator` if it is callable.
 
     Raises:
-        TypeError: it is not callable.
+        TypeError: it is not.
     """
     if not callable(creator):
         raise TypeError(
@@ -89,10 +89,10 @@ def checked_creator(creator: MessageCreator) -> MessageCreator:
 
 
 def checked_message(value: Message | None, maker: str) -> Message:
-    """Return `value`, which `maker` has returned.
+    """Return `value`, the result of `maker`, if it is a message.
 
     Raises:
-        TypeError: it is not a message.
+        TypeError: it is not.
     """
     if not isinstance(value, Message):
         raise TypeError(f"{maker} must return the message to send, not {value!r:.50}")
@@ -102,7 +102,7 @@ def checked_message(value: Message | None, maker: str) -> Message:
 def prepare(
     template: TemplateSettings, session: Session, message: Message, options: MessageOptions
 ) -> None:
-    """Set headers and properties of `message` as the options say.
+    """Set headers and properties of `message` according to the options.
 
     Raises:
         TypeError: an option is unknown.
@@ -130,7 +130,7 @@ def prepare(
 
 
 def qos_of(template: TemplateSettings, options: MessageOptions) -> dict[str, Any]:
-    """Return the quality of service for a producer's `send`; what is missing is the producer's.
+    """Return the QoS arguments for a producer's `send`; omitted ones are the producer's.
 
     Raises:
         TypeError: the delay is not a number.

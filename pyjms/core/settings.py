@@ -67,18 +67,18 @@ class TemplateOptions(TypedDict, total=False):
 
 
 class QosVariants(ABC):
-    """Copies of a `JmsTemplate`, or of the operations of a `JmsClient`, with other QoS settings.
+    """Methods that return copies of a template, or of `JmsClient` operations, with other QoS.
 
-    Each method returns a copy whose delivery mode, priority and time to live take effect, as they
-    do with `explicit_qos_enabled`.
+    The delivery mode, priority and time to live of a copy take effect, as they do with
+    `explicit_qos_enabled`.
     """
 
     @abstractmethod
     def _with(self, **settings: Any) -> Self:
-        """Return a copy with these settings of a template."""
+        """Return a copy with these template settings."""
 
     def with_delivery_persistent(self, persistent: bool) -> Self:
-        """Return a copy that sends persistent messages, or non-persistent ones."""
+        """Return a copy that sends persistent (or non-persistent) messages."""
         return self._with(delivery_persistent=persistent, explicit_qos_enabled=True)
 
     def with_priority(self, priority: int) -> Self:
@@ -102,31 +102,31 @@ class TemplateSettings(QosVariants):
     Args:
         connection_factory: opens the connections.
         default_destination: the destination of operations that name none.
-        default_destination_name: its name, if it is not given as an object.
+        default_destination_name: the name of the default destination, instead of an object.
         pub_sub_domain: whether destination names are those of topics.
         session_transacted: whether each operation outside a transaction commits by itself.
         session_acknowledge_mode: the mode of sessions that are not transacted.
         receive_timeout: seconds to wait for a message; None: for ever, 0: do not wait.
-        explicit_qos_enabled: whether the next three apply instead of the provider's defaults;
-            None: if one of them is given here. Setting their attributes later does not set this
-            one, as in Spring.
+        explicit_qos_enabled: whether the next three arguments apply instead of the provider's
+            defaults; None: if one of them is given here. Setting these attributes later does not
+            enable it, as in Spring.
         delivery_mode: PERSISTENT or NON_PERSISTENT.
         priority: 0 to 9.
         time_to_live: seconds until a message expires; 0: never.
-        delivery_delay: seconds before the broker delivers a message, which asks for it with
-            the property AMQ_SCHEDULED_DELAY; a broker without a scheduler (`scheduler_support`,
-            ActiveMQ: `schedulerSupport`) delivers at once. None: no delay.
+        delivery_delay: seconds before the broker delivers a message, sent as the property
+            AMQ_SCHEDULED_DELAY; a broker without a scheduler (`scheduler_support`, ActiveMQ:
+            `schedulerSupport`) delivers at once. None: no delay.
         message_converter: None: a DefaultMessageConverter.
         destination_resolver: None: a SimpleDestinationResolver.
         message_id_enabled: False: a hint that message ids are not needed.
         message_timestamp_enabled: False: messages are sent without a timestamp.
-        pub_sub_no_local: on topics, do not receive what the same connection has sent.
+        pub_sub_no_local: on topics, do not receive messages sent by the same connection.
         shared_reply_queue: whether requests over a shared connection share a temporary queue for
-            their replies, which then need a correlation id; False: each request has its own, as
-            in Spring.
+            their replies, which then need a correlation id; False: each request has a separate
+            queue, as in Spring.
         send_interceptors: functions `(invocation, proceed)` around each send and request, the
             first is the outermost (see `pyjms.core.interceptors`).
-        receive_interceptors: the same around each receive, except of replies.
+        receive_interceptors: such functions around each receive, except receives of replies.
 
     Raises:
         ConfigurationException: an interceptor cannot be called.
@@ -214,7 +214,7 @@ class TemplateSettings(QosVariants):
 
     @property
     def delivery_persistent(self) -> bool:
-        """Whether `delivery_mode` is PERSISTENT; setting it sets that."""
+        """Whether `delivery_mode` is PERSISTENT; setting it sets `delivery_mode`."""
         return self.delivery_mode == DeliveryMode.PERSISTENT
 
     @delivery_persistent.setter
@@ -222,9 +222,9 @@ class TemplateSettings(QosVariants):
         self.delivery_mode = DeliveryMode.PERSISTENT if persistent else DeliveryMode.NON_PERSISTENT
 
     def with_delay(self, seconds: float) -> Self:
-        """Return a template like this one whose messages the broker delivers `seconds` later.
+        """Return a copy of this template whose messages the broker delivers `seconds` later.
 
-        This template stays as it is. A broker without a scheduler delivers at once. Spring's
+        This template is not changed. A broker without a scheduler delivers at once. Spring's
         JmsClient has such methods.
 
         Raises:
@@ -235,7 +235,7 @@ class TemplateSettings(QosVariants):
         return self._with(delivery_delay=seconds)
 
     def with_receive_timeout(self, seconds: float | None) -> Self:
-        """Return a template like this one that waits `seconds` for messages; None: for ever.
+        """Return a copy of this template that waits `seconds` for messages; None: for ever.
 
         Raises:
             TypeError: it is not a number.
@@ -251,7 +251,7 @@ class TemplateSettings(QosVariants):
         return changed
 
     def seconds_to_wait(self, timeout: Timeout) -> float | None:
-        """Return how long to wait for a message: `timeout`, or else `receive_timeout`.
+        """Return the seconds to wait for a message: `timeout`, or else `receive_timeout`.
 
         Raises:
             TypeError: it is not a number.
@@ -265,20 +265,20 @@ class TemplateSettings(QosVariants):
         return seconds
 
     def explicit_qos(self) -> QosSettings | None:
-        """Return the three settings if they apply, else None."""
+        """Return the QoS settings if they apply, else None."""
         if not self.explicit_qos_enabled:
             return None
         return QosSettings(self.delivery_mode, self.priority, self.time_to_live)
 
     def set_qos_settings(self, settings: QosSettings) -> None:
-        """Set the three settings, and `explicit_qos_enabled`."""
+        """Set the QoS settings, and enable `explicit_qos_enabled`."""
         self.explicit_qos_enabled = True
         self.delivery_mode = settings.delivery_mode
         self.priority = settings.priority
         self.time_to_live = settings.time_to_live
 
     def resolve(self, session: Session, destination: Destination | str | None) -> Destination:
-        """Return the destination, that of this name, or the default.
+        """Return the destination for an object or a name, or the default destination.
 
         Raises:
             IllegalStateException: there is neither a destination nor a default.
@@ -294,7 +294,7 @@ class TemplateSettings(QosVariants):
     def resolve_or_none(
         self, session: Session, destination: Destination | str | None
     ) -> Destination | None:
-        """Like `resolve`, but return None if there is neither a destination nor a default."""
+        """Resolve like `resolve`; return None if there is neither a destination nor a default."""
         if destination is None:
             destination = self.default_destination or self.default_destination_name
         if isinstance(destination, str):

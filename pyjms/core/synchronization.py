@@ -1,15 +1,15 @@
 """Synchronizations: callbacks around the end of a transaction. (spring-jms 4.1, 7.7)
 
 A transaction manager that supports them keeps a `Synchronizations` for the task's transaction.
-Participants register callbacks. A template keeps its own session in it, which is
-closed with the transaction, and committed right after it if it is transacted.
+Participants register callbacks. A template keeps its session in it; the session is closed with the
+transaction and, if it is transacted, committed right after it.
 
     commit:    before_commit, before_completion, the commit, after_commit, after_completion
     rollback:  before_completion, the rollback, after_completion
 
-Callbacks that a coroutine registers are called on the loop, those that a thread registers in that
-thread (`pyjms.core.callback_threads`). What they send before the end belongs to the transaction,
-what they send after it is on its own.
+Callbacks that a coroutine registers are called on the loop; callbacks that a thread registers are
+called in that thread (`pyjms.core.callback_threads`). Messages that they send before the end belong
+to the transaction; messages that they send after it do not.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ logger: Final = get_logger(__name__)
 class TransactionSynchronization:
     """Callbacks around the end of a transaction, `def` or `async def`; override what is needed.
 
-    Spring: the interface of this name. `order`: lower ones are called first. They are called in
-    the thread that has registered them, where they may block; a coroutine's on its loop.
-    Before the end templates take part in the transaction; after it they are on their own.
+    Spring: TransactionSynchronization. `order`: lower ones are called first. Callbacks are called
+    in the thread that has registered them, where they may block; those of a coroutine on its loop.
+    Before the end, templates take part in the transaction; after it they do not.
     """
 
     order: float = 0
 
     def before_commit(self) -> object:
-        """Before the commit; an exception rolls the transaction back and is raised."""
+        """Run before the commit; an exception rolls the transaction back and is raised."""
 
     def before_completion(self) -> object:
-        """Before the commit or rollback; an exception is logged."""
+        """Run before the commit or rollback; an exception is logged."""
 
     def after_commit(self) -> object:
-        """After the commit; an exception is raised, and the transaction stays committed."""
+        """Run after the commit; an exception is raised, and the transaction stays committed."""
 
     def after_completion(self, committed: bool) -> object:
-        """After the commit or rollback; an exception is logged."""
+        """Run after the commit or rollback; an exception is logged."""
 
 
 class Synchronizations:
@@ -83,7 +83,7 @@ class Synchronizations:
         """Open a session for templates with this factory, until the transaction ends.
 
         Raises:
-            IllegalStateException: the transaction is ended by another loop than the current one.
+            IllegalStateException: the transaction belongs to another loop than the current one.
             JMSException: it could not be opened.
         """
         if not self._loop.is_current():
@@ -138,22 +138,22 @@ async def _run(in_thread: bool, function: Callable[..., object], *args: object) 
 
 
 class _SessionEnd(TransactionSynchronization):
-    """The end of a template's session: it follows that of the transaction."""
+    """Ends a template's session together with the transaction."""
 
     def __init__(self, resource: BoundResource) -> None:
         self._resource = resource
-        self._transacted = resource.session.transacted  # a closed session does not tell
+        self._transacted = resource.session.transacted  # not available once the session is closed
 
     async def before_completion(self) -> None:
-        """Close what has no transaction of its own."""
+        """Close the session if it is not transacted."""
         if not self._transacted:
             await close_quietly(self._resource.session, self._resource.connection)
 
     async def after_commit(self) -> None:
-        """Commit, after the transaction.
+        """Commit the session, after the transaction.
 
         Raises:
-            SynchedLocalTransactionFailedException: that is not possible.
+            SynchedLocalTransactionFailedException: the session could not be committed.
         """
         if self._transacted:
             try:
@@ -165,7 +165,7 @@ class _SessionEnd(TransactionSynchronization):
                 ) from error
 
     async def after_completion(self, committed: bool) -> None:
-        """Close; what was not committed is rolled back."""
+        """Close the session, which rolls back work that was not committed."""
         await close_quietly(self._resource.session, self._resource.connection)
 
 
@@ -178,7 +178,7 @@ def register_synchronization(synchronization: TransactionSynchronization) -> Non
     """Register callbacks for the end of the task's transaction.
 
     Raises:
-        IllegalStateException: there is none, or its manager has no synchronizations.
+        IllegalStateException: there is no transaction, or its manager has no synchronizations.
     """
     active = resources.synchronizations()
     if not isinstance(active, Synchronizations):

@@ -97,15 +97,15 @@ class JmsTemplate(TemplateReceiving):
     ) -> None:
         """Convert `payload` to a message and send it, or the message that `post_processor` returns.
 
-        A message as payload is sent as it is, with the options set on it.
+        A message as payload is sent without conversion, with the options set on it.
 
         Args:
             destination: a destination or its name; None: the default.
             payload: converted by `message_converter`.
-            post_processor: gets the message, with its options, and returns the one to send.
+            post_processor: gets the message, with its options, and returns the message to send.
             options: headers and properties of the message: `properties`, `correlation_id`,
                 `reply_to`, `priority`, `time_to_live`, `delay`, `delivery_mode` and `group`; see
-                `SendOptions`. For options that are left out or None, the template's settings apply.
+                `SendOptions`. For options that are omitted or None, the template's settings apply.
 
         Raises:
             MessageConversionException: the payload cannot be converted.
@@ -129,8 +129,9 @@ class JmsTemplate(TemplateReceiving):
         Uses a separate session, never a transaction, because the request must be visible.
         Any number of requests may wait at the same time. With a factory that shares its
         connection (caching, single) they share a temporary queue, where a reply is recognized by
-        its correlation id: that of the request, or else its message id. With another factory, or
-        with `shared_reply_queue` off, each request has its own temporary queue, as in Spring.
+        its correlation id: the request's correlation id, or else its message id. With another
+        factory, or with `shared_reply_queue` off, each request has a separate temporary queue, as
+        in Spring.
 
         Args:
             destination: a destination or its name; None: the default.
@@ -186,7 +187,7 @@ class JmsTemplate(TemplateReceiving):
         post_processor: MessagePostProcessor | None = None,
         **options: Unpack[MessageOptions],
     ) -> Any:
-        """Send a payload as a request and return the reply's payload; `request` is the same.
+        """Send a payload as a request and return the reply's payload; `request` is an alias.
 
         Waits for the reply as `send_and_receive` does; None if none arrives in time. Spring:
         JmsMessagingTemplate.convertSendAndReceive.
@@ -194,10 +195,10 @@ class JmsTemplate(TemplateReceiving):
         Args:
             destination: a destination or its name; None: the default.
             payload: converted by `message_converter`, as the reply is.
-            type: what to read the reply as.
+            type: the type to which the reply is converted.
             timeout: seconds to wait, None: for ever; left out: the template's `receive_timeout`.
             response_queue: see `send_and_receive`.
-            post_processor: gets the request, with its options, and returns the one to send.
+            post_processor: gets the request, with its options, and returns the message to send.
             options: headers and properties of the request, see `MessageOptions`.
 
         Raises:

@@ -3,35 +3,35 @@
 Theory of operation
 -------------------
 
-A consumer handles one message at a time, so one thread for each is enough, and messages of one
-consumer stay in order. The thread starts with the first call and blocks on a SimpleQueue; a call
+A consumer handles one message at a time, so one thread per consumer is enough, and the messages of
+a consumer stay in order. The thread starts with the first call and blocks on a SimpleQueue; a call
 costs one `put` and one wake-up of the loop (`LoopHandle.call_soon`, which coalesces wake-ups). A
-shared thread pool would need a separate limit, next to the container's concurrency, and could
-deadlock when handlers wait for each other.
+shared thread pool would need a separate limit, in addition to the container's concurrency, and
+could deadlock when handlers wait for each other.
 
 The caller's context variables are copied into the call, so that a handler in its thread sees the
 session bound to it. A Python thread cannot be interrupted: a call that is cancelled is *abandoned*.
-Its thread, a daemon, ends when the handler returns, and `busy` stays true, so that it is not waited
-for and gets no further call.
+Its thread, a daemon, ends when the handler returns, and `busy` stays true, so that nothing waits
+for the thread and it gets no further call.
 
-`on_loop` is the other direction: a function that must run on the loop, called from the handler's
-thread, which waits for the result (`Message.acknowledge`).
+`on_loop` is the opposite direction: a function that must run on the loop is called from the
+handler's thread, which waits for the result (`Message.acknowledge`).
 
-`run_around` is both at once, for a `def` interceptor: a function in the thread that calls
-`proceed`, a coroutine function, in its middle.
+`run_around` combines both, for a `def` interceptor: a function runs in the thread and calls
+`proceed`, a coroutine function, which runs on the loop.
 
     task on the loop                          thread
     ----------------------------------------  ------------------------------------------------
     puts the call, waits                  ->  runs function(argument, proceed)
     awaits proceed, with the thread's     <-  function calls proceed: copies its context
       context variables                         variables, and waits at the queue of calls
-    a call of the same worker in there    ->  runs it meanwhile (the `def` handler), goes on waiting
+    a nested call of the same worker      ->  runs it (the `def` handler), then continues to wait
     puts the answer                       ->  proceed returns or raises
     returns or raises the outcome         <-  function ends
 
 So interceptor and handler share a thread, and the rest of the chain runs in the task that a
 shutdown cancels. If it is cancelled, `proceed` raises `_GivenUp` in the thread, so that the
-function's `finally` blocks run; as with any other call, they are not waited for.
+function's `finally` blocks run; as with any other call, nothing waits for them.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ current_worker: ContextVar[Worker | None] = ContextVar("pyjms_listener_worker", 
 async def call_in_worker(function: Callable[..., T], *args: Any) -> T:
     """Run `function(*args)` in the thread of the consumer that handles the current message.
 
-    For listeners that are coroutines themselves and call a user's `def` handler.
+    For listeners that are coroutine functions and call a user's `def` handler.
 
     Raises:
-        IllegalStateException: no container is calling a listener here.
+        IllegalStateException: the caller is not a listener called by a container.
     """
     worker = current_worker.get()
     if worker is None:
@@ -81,7 +81,7 @@ _in_flight: set[_Call] = set()
 
 
 def calls_in_flight() -> int:
-    """Return how many calls from this loop run in threads; a virtual clock waits for them."""
+    """Return the number of calls from this loop in threads; a virtual clock waits for them."""
     return sum(call.loop.is_current() for call in tuple(_in_flight))
 
 
@@ -112,7 +112,7 @@ class _Call:
             self.wake()
 
     def outcome(self) -> Any:
-        """Return what the function returned, or raise what it raised."""
+        """Return the function's result, or raise its exception."""
         if self.error is not None:
             raise self.error
         return self.result
@@ -120,16 +120,16 @@ class _Call:
     def run(self) -> None:
         try:
             self.result = self.context.run(self.function, *self.args)
-        except BaseException as error:  # whatever it is, the waiting task must get it
+        except BaseException as error:  # of any kind: the waiting task must get it
             self.error = error
 
 
-class _GivenUp(BaseException):  # passes `except Exception` of an interceptor that tries again
-    """In a thread: the task for which it works was cancelled."""
+class _GivenUp(BaseException):  # not caught by `except Exception` of an interceptor that retries
+    """Raised in a thread if the task that waits for it was cancelled."""
 
 
 class _Answer:
-    """What `proceed` in the thread waits for: the outcome of the coroutine function."""
+    """The outcome of the coroutine function, for which `proceed` waits in the thread."""
 
     __slots__ = ("context", "error", "result")
 
@@ -148,7 +148,7 @@ class _Exchange:
         self._changed = anyio.Event()
 
     def ask(self, answer: _Answer) -> None:
-        """Take a request, on the loop."""
+        """Accept a request, on the loop."""
         self.asked = answer
         self.wake()
 
@@ -167,8 +167,8 @@ class Worker:
     """One thread, started with the first call. Use it on the loop, one call at a time.
 
     Args:
-        name: the thread's.
-        listener_id: the listener whose handlers it runs; None: it runs something else.
+        name: the name of the thread.
+        listener_id: the listener whose handler it runs; None: it does not run a handler.
     """
 
     def __init__(self, name: str, listener_id: str | None = None) -> None:
@@ -198,14 +198,14 @@ class Worker:
         argument: A,
         proceed: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Run `function(argument, blocking)` in the thread; `blocking()` is `proceed()`, awaited.
+        """Run `function(argument, blocking)` in the thread; `blocking()` returns `await proceed()`.
 
         `proceed` is awaited in the calling task, with the context variables that the function has
-        set, and may use this worker; the function may call it several times, in its own thread.
+        set, and may use this worker; the function may call it several times, in the same thread.
         Cancelling ends the wait as with `run`; a function that waits for `proceed` then ends.
 
         Raises:
-            Exception: what `function` raises.
+            Exception: raised by `function`.
         """
         exchange = _Exchange()
         call = _Call(function, (argument, partial(self._ask, exchange)), self.loop, exchange.wake)
@@ -231,7 +231,7 @@ class Worker:
         self, call: _Call, answer: _Answer, proceed: Callable[[], Awaitable[Any]]
     ) -> None:
         """Await `proceed()` for the thread, which waits for the answer."""
-        self.busy = False  # a shutdown may cancel what happens now
+        self.busy = False  # a shutdown may cancel `proceed`
         _in_flight.discard(call)
         try:
             with _variables_of(answer.context):
@@ -247,7 +247,7 @@ class Worker:
             self._calls.put(answer)
 
     def _ask(self, exchange: _Exchange) -> Any:
-        """Have `proceed` awaited, in the thread: run what it calls here, and return its result."""
+        """Request `proceed` from the thread; run its nested calls here, and return its result."""
         if threading.current_thread() is not self._thread:
             raise IllegalStateException(
                 "proceed() of a def interceptor was called in another thread",
@@ -266,9 +266,9 @@ class Worker:
         return answer.result
 
     def on_loop(self, function: Callable[[A], T]) -> Callable[[A], T]:
-        """Return a version of `function` that a handler's thread may call: it runs on the loop.
+        """Return a function that runs `function` on the loop, to be called in a handler's thread.
 
-        The thread waits for the result. It must not be called from other loops.
+        The thread waits for the result. The function must not be called on other loops.
         """
 
         def call(argument: A) -> T:
@@ -281,14 +281,14 @@ class Worker:
         return call
 
     def close(self) -> None:
-        """Let the thread end when it has nothing left to do. Returns at once."""
+        """End the thread when it has finished its calls. Returns at once."""
         self.closed = True
         if self._thread is None:
             self._ended.set()
         self._calls.put(None)
 
     async def join(self, seconds: float | None) -> bool:
-        """Wait until the thread has ended, `seconds` at most; return whether it has."""
+        """Wait at most `seconds` until the thread has ended; return whether it has."""
         with _clock.timeout(seconds):
             await self._ended.wait()
         return self._ended.is_set()
@@ -319,7 +319,7 @@ class Worker:
 
 @contextmanager
 def _variables_of(context: Context) -> Iterator[None]:
-    """Set the context variables that have other values in `context`, for the block."""
+    """Set the context variables whose values in `context` differ, within a block."""
     tokens: list[tuple[ContextVar[Any], Token[Any]]] = []
     here = copy_context()
     for variable, value in context.items():

@@ -1,13 +1,13 @@
 """Dead letters that a listener sends itself, in the transaction that consumes the message.
 
-A provider makes dead letters where it likes, and only of what was rolled back. A copy that is sent
-in the session's transaction works with every broker, goes to any destination, and needs no
-rollback: so one message of a batch is refused while the others are committed. The copy has the
-body, the properties and the headers of the message, but for id, time and destination; it does not
-expire. Its further properties are:
+A provider makes dead letters only of messages that were rolled back, and determines their
+destination. A copy that is sent in the session's transaction works with every broker and any
+destination, and needs no rollback: so one message of a batch can be rejected while the others are
+committed. The copy has the body, the properties and the headers of the message, except id, time and
+destination; it does not expire. It also has these properties:
 
-    dlqDeliveryFailureCause              the reason, as ActiveMQ's brokers write it
-    pyjms_failure_type, _failure_text    class and text of the reason, as our broker writes them
+    dlqDeliveryFailureCause              the reason, in the format of ActiveMQ's brokers
+    pyjms_failure_type, _failure_text    class and text of the reason, as set by our broker
     pyjms_original_destination           `queue://orders`, for a redrive
     pyjms_original_message_id            the id that the message had
 """
@@ -62,12 +62,12 @@ async def send_dead_letter(
 def sendable_copy(message: Message) -> Message:
     """Return a copy of a received message whose properties can be changed.
 
-    Sending it leaves the headers of `message` as they are. The body is shared.
+    Sending it does not change the headers of `message`. The body is shared.
     """
     clone = copy.copy(message)
     try:
         values = dict(message.property_values())
-    except MessageFormatException:  # damaged: the body at least is kept
+    except MessageFormatException:  # damaged properties: keep at least the body
         values = {}
     clone.clear_properties()
     clone.property_values().update(values)

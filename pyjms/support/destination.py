@@ -15,19 +15,19 @@ __all__ = ["DestinationResolver", "DynamicDestinationResolver", "SimpleDestinati
 logger: Final = get_logger(__name__)
 
 _VIRTUAL_TOPIC: Final = "VirtualTopic."
-# Bounds the cache: names come from the application, but names for replies may be many.
+# Bounds the cache: names come from the application, but there may be many reply destinations.
 _MAX_NAMES: Final = 1024
 
 
 class DestinationResolver(Protocol):
-    """Resolves destination names. A plain call, which must not block. Spring: same name."""
+    """Resolves destination names. Synchronous; must not block. Spring: DestinationResolver."""
 
     def resolve_destination_name(
         self, session: Session, destination_name: str, pub_sub_domain: bool
     ) -> Destination:
         """Return the topic of this name if `pub_sub_domain`, else the queue.
 
-        A prefix of the name, `queue://` or `topic://`, wins over `pub_sub_domain`.
+        A prefix of the name, `queue://` or `topic://`, takes precedence over `pub_sub_domain`.
 
         Raises:
             DestinationResolutionException: there is no such destination.
@@ -36,12 +36,12 @@ class DestinationResolver(Protocol):
 
 
 class DynamicDestinationResolver:
-    """Creates a new handle for every call. Tasks and threads may share it. Spring: same name."""
+    """Creates a destination for every call; thread-safe. Spring: DynamicDestinationResolver."""
 
     def resolve_destination_name(
         self, session: Session, destination_name: str, pub_sub_domain: bool
     ) -> Destination:
-        """Return `session.create_topic(name)` or `create_queue(name)`, by prefix or else domain.
+        """Return `session.create_topic(name)` or `create_queue(name)`, by prefix or domain.
 
         Raises:
             ValueError: the session or the name is missing.
@@ -62,22 +62,22 @@ class DynamicDestinationResolver:
 
 
 class SimpleDestinationResolver:
-    """Caches the handle of each name, for queues and topics separately. Spring: same name.
+    """Caches the destinations by name, separately for queues and topics.
 
-    Tasks of one loop may share it.
+    Tasks of one loop may share it. Spring: SimpleDestinationResolver.
     """
 
     def __init__(self) -> None:
         self._dynamic = DynamicDestinationResolver()
         self._cache: dict[tuple[str, bool], Destination] = {}
         self.queues_of_listeners: Callable[[], Mapping[str, str]] | None = None
-        """Returns the queues that an application's listeners consume from, by listener id. If set,
-        the name of a virtual topic that is used as a queue is logged once, as a warning."""
+        """Returns the queues from which an application's listeners consume, by listener id. If it
+        is set and a virtual topic's name is used as a queue, a warning is logged once."""
 
     def resolve_destination_name(
         self, session: Session, destination_name: str, pub_sub_domain: bool
     ) -> Destination:
-        """Return the destination of this name and domain; raises what the dynamic resolver does."""
+        """Return the destination of this name and domain; raises like the dynamic resolver."""
         key = (destination_name, pub_sub_domain)
         destination = self._cache.get(key)
         if destination is None or session is None:
@@ -93,15 +93,16 @@ class SimpleDestinationResolver:
 
 
 def _warn_of_virtual_topic(name: str, queues: Mapping[str, str]) -> None:
-    """Log which listeners a message reaches that is sent to a virtual topic as a queue."""
+    """Warn that a virtual topic's name is used as a queue, and list the listeners it reaches."""
     if not name.startswith(_VIRTUAL_TOPIC):
         return
     fed = re.compile(rf"Consumer\.[^.]+\.{re.escape(name)}")
     reached = [listener for listener, queue in queues.items() if queue == name]
     missed = [listener for listener, queue in queues.items() if fed.fullmatch(queue)]
     logger.warning(
-        "%s is used as a queue, and is a virtual topic: a message sent to the queue reaches %s; "
-        "only the topic feeds the queues Consumer.*.%s (listeners here: %s). Send to topic://%s",
+        "%s is used as a queue, but is a virtual topic: a message sent to the queue reaches %s; "
+        "only the topic forwards to the queues Consumer.*.%s (listeners here: %s). Send to "
+        "topic://%s",
         name,
         ", ".join(reached) or "no listener of this application",
         name,

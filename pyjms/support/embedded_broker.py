@@ -1,4 +1,4 @@
-"""The in-process broker that is installed, if any: for tests, and for trying pipelines out."""
+"""The installed in-process broker, if there is one: for tests, and for trying out pipelines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EmbeddedBroker(Protocol):
         """The URL for clients in this process: `vm://...`."""
 
     async def tcp_url(self) -> str:
-        """Return the URL for other processes, once started; the first call opens a port."""
+        """Return the URL of the started broker for other processes; the first call opens a port."""
 
     async def start(self) -> None:
         """Start the broker; clients may connect when this returns."""

@@ -1,4 +1,4 @@
-"""Header names as handlers see them, and their mapping to JMS and back. (spring-jms 5.4)
+"""Header names in handlers, and their mapping to JMS headers and back. (spring-jms 5.4)
 
 Mapping never raises: a header that JMS cannot represent is omitted, and logged at DEBUG.
 """
@@ -47,7 +47,7 @@ MESSAGE_ATTRIBUTES: Final[dict[str, str]] = {
     "redelivered": JmsHeaders.REDELIVERED,
     "reply_to": JmsHeaders.REPLY_TO,
 }
-"""By the name that a Message and a template use, the name of the JMS header."""
+"""The name of each JMS header, by the name that messages and templates use."""
 
 CONTENT_TYPE: Final = "contentType"
 CONTENT_TYPE_PROPERTY: Final = "content_type"
@@ -74,11 +74,11 @@ _SENT_TYPES: Final = (bool, int, float, str, bytes)
 class SimpleJmsHeaderMapper:
     """Maps headers to JMS headers and properties, and back. Spring: SimpleJmsHeaderMapper.
 
-    Plain calls; tasks and threads may share it.
+    No call blocks; tasks and threads may share it.
 
     Args:
-        inbound_prefix: put before the names of properties, as handlers see them.
-        outbound_prefix: put before the names of properties that are sent.
+        inbound_prefix: prepended to the names of received properties.
+        outbound_prefix: prepended to the names of properties that are sent.
     """
 
     def __init__(self, *, inbound_prefix: str = "", outbound_prefix: str = "") -> None:
@@ -86,7 +86,7 @@ class SimpleJmsHeaderMapper:
         self.outbound_prefix = outbound_prefix
 
     def from_headers(self, headers: Mapping[str, object], message: Message) -> None:
-        """Set those headers on `message` that JMS can represent, as headers or properties."""
+        """Set the headers that JMS can represent on `message`, as headers or properties."""
         correlation_id = headers.get(JmsHeaders.CORRELATION_ID)
         if isinstance(correlation_id, str | int | float) and not isinstance(correlation_id, bool):
             message.correlation_id = str(correlation_id)

@@ -1,6 +1,6 @@
-"""Messages of payload and headers, and their conversion to JMS messages and back.
+"""Generic messages with payload and headers, and their conversion to JMS messages and back.
 
-Spring: `org.springframework.messaging.Message` and the converter between both kinds of message.
+Spring: `org.springframework.messaging.Message`, and the converter between it and JMS messages.
 (spring-jms 4.2, 5.3, 5.4)
 """
 
@@ -26,12 +26,12 @@ T_co = TypeVar("T_co", covariant=True)
 class GenericMessage(Generic[T_co]):
     """A payload and its headers, independent of JMS. Spring: GenericMessage.
 
-    Names of headers are those of `JmsHeaders` (`jms_correlationId`) or of properties. As in
-    Spring there is always an `id`, a UUID which is not sent, and a `timestamp` in milliseconds
-    since 1970, which is sent as a property. Neither payload nor headers can be replaced.
+    Header names are those of `JmsHeaders` (`jms_correlationId`) or names of properties. As in
+    Spring there is always an `id`, a UUID that is not sent, and a `timestamp` in milliseconds since
+    1970, which is sent as a property. Neither payload nor headers can be replaced.
 
     Args:
-        payload: what a message converter turns into a JMS message, or has read from one.
+        payload: the object that a message converter converts to a JMS message, or read from one.
         headers: copied; `id` and `timestamp` are added unless they are given.
     """
 
@@ -57,7 +57,7 @@ class GenericMessage(Generic[T_co]):
             return NotImplemented
         return bool(self._payload == other.payload and self._headers == other.headers)
 
-    __hash__: Final = None  # type: ignore[assignment]  # payloads need not have one
+    __hash__: Final = None  # type: ignore[assignment]  # payloads need not be hashable
 
     def __repr__(self) -> str:
         # the payload may be confidential, and a message may be logged
@@ -65,9 +65,9 @@ class GenericMessage(Generic[T_co]):
 
 
 class MessagingMessageConverter:
-    """Converts generic messages to JMS messages and back. Spring: the class of this name.
+    """Converts generic messages to JMS messages and back. Spring: MessagingMessageConverter.
 
-    Plain calls; tasks and threads may share it if they may share its parts.
+    No call blocks; tasks and threads may share it if they may share its parts.
 
     Args:
         payload_converter: None: a DefaultMessageConverter.
@@ -99,9 +99,9 @@ class MessagingMessageConverter:
         return message
 
     def from_message(self, message: Message, target: object = None) -> GenericMessage[Any]:
-        """Return the generic message for `message`, its payload read as `target`.
+        """Return the generic message for `message`, with its payload converted to `target`.
 
-        If the payload converter returns a generic message, that keeps its headers; those of
+        If the payload converter returns a generic message, its headers are kept and those of
         `message` are added.
 
         Raises:

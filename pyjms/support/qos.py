@@ -1,4 +1,4 @@
-"""Delivery mode, priority and time to live, together. (Spring: QosSettings)"""
+"""Quality of service: delivery mode, priority and time to live. (Spring: QosSettings)"""
 
 from __future__ import annotations
 

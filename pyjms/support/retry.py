@@ -1,7 +1,7 @@
-"""Retry policies: how often a listener gets a message again, when, and what becomes of it then.
+"""Retry policies: the number and delays of a listener's redeliveries, and its dead letters.
 
-A policy is applied to the redelivery policy of the listener's consumers (ActiveMQ's), and adds what
-that has not: which exceptions are worth another attempt, and a dead-letter destination of its own.
+A policy is applied to the redelivery policy of the listener's consumers (ActiveMQ's), and adds two
+features to it: which exceptions are retried, and a dead-letter destination per listener.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from pyjms.client.options import RedeliveryPolicy
 __all__ = ["RetryPolicy", "apply_redelivery", "delay_before"]
 
 _MOST_DOUBLINGS: Final = 64
-"""Redeliveries after which a delay without a limit does not grow any more."""
+"""The number of redeliveries after which a delay without a limit stops growing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """What happens to a message whose handler raised. None: the connection's redelivery policy
+    """How a message is retried whose handler raised. None: the connection's redelivery policy
     applies.
 
-    Immutable; any number of listeners may share one. ActiveMQ: RedeliveryPolicy.
+    Immutable; any number of listeners may share a policy. ActiveMQ: RedeliveryPolicy.
 
     Attributes:
         maximum: redeliveries before the message becomes a dead letter; 0: none, -1: no limit.
         initial_delay: seconds before the first redelivery, and before each one without multiplier.
-        multiplier: the factor by which each further delay grows; 1: all are equal.
+        multiplier: the factor by which each further delay grows; 1: all delays are equal.
         max_delay: the longest delay in seconds.
-        jitter: the share by which each delay varies at random, from 0 to 1.
-        retry_on: the exceptions after which there is another attempt; after others the message is
-            a dead letter at once.
-        no_retry_for: exceptions among these after which there is no other attempt.
+        jitter: the fraction by which each delay varies at random, from 0 to 1.
+        retry_on: the exceptions that are retried; after others the message becomes a dead letter
+            at once.
+        no_retry_for: exceptions among these that are not retried.
         dead_letter: the destination of this listener's dead letters, sent in the transaction that
-            consumes the message; None: the broker's.
+            consumes the message; None: the broker's dead-letter destination.
 
     Raises:
         TypeError: a number or an exception type is something else.
@@ -72,15 +72,15 @@ class RetryPolicy:
                     raise TypeError(f"{name!r} takes types of exceptions, not {kind!r}")
 
     def apply(self, policy: RedeliveryPolicy) -> RedeliveryPolicy:
-        """Return a redelivery policy with what is set here, and the rest of `policy`."""
+        """Return `policy` with the attributes that are set here replaced."""
         return apply_redelivery(policy, self)
 
     def retries(self, error: BaseException) -> bool:
-        """Return whether there is another attempt after `error`, as far as its type goes."""
+        """Return whether exceptions of the type of `error` are retried."""
         return isinstance(error, self.retry_on) and not isinstance(error, self.no_retry_for)
 
     def merged(self, changes: Mapping[str, Any]) -> RetryPolicy:
-        """Return the policy with those of `changes` that are not None.
+        """Return the policy with the `changes` that are not None.
 
         Raises:
             TypeError: it has no attribute of that name.
@@ -98,7 +98,7 @@ class RetryPolicy:
 
 
 class RedeliveryChanges(Protocol):
-    """What may be set of a redelivery policy, as settings name it; None: it is not set."""
+    """The attributes of a redelivery policy that settings may change; None: not set."""
 
     @property
     def maximum(self) -> int | None: ...
@@ -123,7 +123,7 @@ def apply_redelivery(
     delay: float | None = None,
     pre_dispatch_check: bool | None = None,
 ) -> RedeliveryPolicy:
-    """Return a policy with what is not None, and the rest of `policy`."""
+    """Return `policy` with the attributes of `changed` that are not None replaced."""
     multiplier, jitter = changed.multiplier, changed.jitter
     changes: dict[str, Any] = {
         "maximum_redeliveries": changed.maximum,
@@ -140,10 +140,10 @@ def apply_redelivery(
 
 
 def delay_before(policy: RedeliveryPolicy, redelivery: int) -> float:
-    """Return the seconds before the redelivery of this number, from 1, of one message.
+    """Return the seconds before a message's redelivery of this number (from 1).
 
-    Of a consumer's messages that wait at the same time, each has its own; the delays of
-    RedeliveryPolicy.next_delay are those of the consumer.
+    The delay depends only on the message's own redeliveries, whereas RedeliveryPolicy.next_delay
+    continues the series of delays of the consumer.
     """
     delay = policy.redelivery_delay
     grows = policy.use_exponential_back_off and policy.back_off_multiplier > 1
@@ -156,5 +156,5 @@ def delay_before(policy: RedeliveryPolicy, redelivery: int) -> float:
             delay = min(delay, policy.maximum_redelivery_delay)
     if policy.use_collision_avoidance:
         share = policy.collision_avoidance_percent / 100
-        delay *= 1 + random.uniform(-share, share)  # noqa: S311 - spreads load, hides nothing
+        delay *= 1 + random.uniform(-share, share)  # noqa: S311 - spreads load, no secret
     return delay

@@ -4,9 +4,9 @@
               |                               |                          |
       PhysicalConnection <--refers to---------+                          |
               |                                                          |
-          SessionPool ------------------takes and puts back--------------+
+          SessionPool ------------------takes and returns ---------------+
 
-The objects on the right are handles: each is one use, from its creation to its `close`. Those on
-the left are what is pooled. A physical connection is shared by several handles, a physical session
-is never used by two.
+The objects on the right are handles: each is one use, from its creation to its `close`. The objects
+on the left are pooled. A physical connection is shared by several handles, a physical session has
+at most one handle at a time.
 """

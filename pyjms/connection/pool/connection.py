@@ -32,7 +32,7 @@ Credentials = tuple[str | None, str | None]
 
 
 class PhysicalConnection:
-    """A connection of the provider, and how many handles refer to it."""
+    """A connection of the provider, with the number of handles on it."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class PhysicalConnection:
         stats: PoolStats,
         on_failure: Callable[[PhysicalConnection, JMSException], None],
     ) -> None:
-        """Take a connection; `on_failure` is called before the exception listeners."""
+        """Keep a connection; `on_failure` is called before the exception listeners."""
         self.connection = connection
         self.references: int = 0
         self.has_failed: bool = False
@@ -63,19 +63,19 @@ class PhysicalConnection:
         self._is_open = True
 
     def take(self) -> None:
-        """Count one more handle."""
+        """Count a new handle."""
         self.references += 1
         self._last_used = _clock.now()
         self._stats.borrowed_connections.increment()
 
     def give_back(self) -> None:
-        """Count one handle less."""
+        """Count a closed handle."""
         self.references -= 1
         self._last_used = _clock.now()
         self._stats.borrowed_connections.decrement()
 
     def is_due(self) -> bool:
-        """Return whether to close it: unused, and failed, idle for too long, or too old."""
+        """Return whether to close it: it is unused, and has failed or is idle or open too long."""
         if self.references:
             return False
         now = _clock.now()
@@ -87,14 +87,14 @@ class PhysicalConnection:
         )
 
     async def start(self) -> None:
-        """Start the connection, for good."""
+        """Start the connection; it is never stopped."""
         async with self._starting:
             if not self._is_started:
                 await self.connection.start()
                 self._is_started = True
 
     def sessions(self, transacted: bool, acknowledge_mode: AcknowledgeMode | int) -> SessionPool:
-        """Return the pool of sessions of a mode."""
+        """Return the session pool of a mode."""
         mode = AcknowledgeMode.TRANSACTED if transacted else acknowledge_mode
         pool = self._pools.get(mode)
         if pool is None:
@@ -109,7 +109,7 @@ class PhysicalConnection:
         return pool
 
     def end(self) -> None:
-        """Note that it is about to be closed, and refuse callers that wait for a session."""
+        """Mark it as about to be closed, and fail callers that wait for a session."""
         if self._is_open:
             self._is_open = False
             self._stats.connections.decrement()
@@ -139,7 +139,7 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
     """One use of a pooled connection, which others may use at the same time.
 
     `close` closes the sessions that were created through this handle, and deletes its temporary
-    destinations. `start` starts the connection for all; nothing stops it.
+    destinations. `start` starts the connection for all handles; it is never stopped.
     """
 
     def __init__(
@@ -167,11 +167,11 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
 
     @property
     def client_id(self) -> str | None:
-        """The client id of the pooled connection, which all its handles have."""
+        """The client id of the pooled connection, common to all its handles."""
         return self._usable().client_id
 
     async def set_client_id(self, client_id: str) -> None:
-        """Set the client id of the pooled connection; the one that it has already is ignored."""
+        """Set the client id of the pooled connection; setting its present one has no effect."""
         connection = self._usable()
         if connection.client_id != client_id:
             await connection.set_client_id(client_id)
@@ -183,7 +183,7 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
 
     @property
     def exception_listener(self) -> ExceptionListener | None:
-        """The exception listener of this handle, in addition to those of others."""
+        """The exception listener of this handle, in addition to those of other handles."""
         return self._listener
 
     @exception_listener.setter
@@ -209,13 +209,13 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
         transacted: bool = False,
         acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
     ) -> Session:
-        """Take a session from the pool, which opens one if none is idle.
+        """Take a session from the pool, which opens a session if none is idle.
 
-        Waits while as many are in use as the options allow.
+        Waits while the maximum number of sessions is in use.
 
         Raises:
             IllegalStateException: all sessions are in use and `block_if_full` is off, or its
-                time-out has passed; or the connection is closed.
+                timeout has passed; or the connection is closed.
             JMSException: the acknowledge mode is unknown.
         """
         self._usable()
@@ -236,12 +236,12 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
         return session
 
     async def start(self) -> None:
-        """Start the pooled connection; it is never stopped again."""
+        """Start the pooled connection; it is never stopped."""
         self._usable()
         await self._physical.start()
 
     async def stop(self) -> None:
-        """Leave the connection running for others; in ActiveMQ's pool, disable this handle."""
+        """Do nothing, as others use the connection; in ActiveMQ's pool, disable this handle."""
         if self._is_jms_11:
             self._usable()
             self._is_stopped = True
@@ -262,7 +262,7 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
                 await self._on_close(self._physical)
 
     async def _delete_temporaries(self) -> None:
-        """Delete them through a separate session, as all of the pool may be in use."""
+        """Delete them with a separate session, as all pooled sessions may be in use."""
         if not self._temporaries or self._physical.has_failed:
             return
 

@@ -24,13 +24,13 @@ Forget = Callable[[Closeable], None]
 
 
 class PooledConsumer(MessageConsumer):
-    """A consumer that its session forgets when it is closed."""
+    """A consumer that is removed from its session when it is closed."""
 
     def __init__(self, target: MessageConsumer, forget: Forget) -> None:
         self._target = target
         self._forget = forget
 
-    # ActiveMQ's, where the target has them; listener containers set the policy
+    # extensions of ActiveMQ, if the target has them; listener containers set the policy
     stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](attrgetter("_target"), read_only=True)
     transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
         attrgetter("_target"), read_only=True
@@ -67,7 +67,7 @@ class PooledConsumer(MessageConsumer):
 
 
 class PooledBrowser(QueueBrowser):
-    """A browser that its session forgets when it is closed."""
+    """A browser that is removed from its session when it is closed."""
 
     def __init__(self, target: QueueBrowser, forget: Forget) -> None:
         self._target = target

@@ -34,19 +34,19 @@ class _ConnectionPool:
         self._turns = itertools.count()
 
     def next_in_turn(self) -> PhysicalConnection:
-        """Return one of the connections, each in its turn."""
+        """Return the next connection, in round-robin order."""
         return self.connections[next(self._turns) % len(self.connections)]
 
 
 class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
-    """Shares some connections among all callers, and pools their sessions.
+    """Shares a number of connections among all callers, and pools their sessions.
 
     ActiveMQ: PooledConnectionFactory of activemq-pool. `create_connection` opens connections up to
     `max_connections` for each pair of user name and password, then returns handles on the open ones
-    in turn. Closing a handle closes what was created through it; the connection stays open until it
-    is idle or old, fails, or `clear` or `stop` is called. As in ActiveMQ's pool, which supports JMS
-    1.1, a handle that was stopped is unusable, and calls of JMS 2.0 are refused. Tasks of one loop
-    may share the factory.
+    in round-robin order. Closing a handle closes the objects created through it; the connection
+    stays open until it is idle or open for too long, fails, or `clear` or `stop` is called. As in
+    ActiveMQ's pool, which supports JMS 1.1, a handle that was stopped is unusable, and JMS 2.0
+    calls are refused. Tasks of one loop may share the factory.
 
     Args:
         target_connection_factory: opens the connections.
@@ -67,13 +67,13 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         self.options: PoolOptions = PoolOptions(**options)
         self.options.check()
         self.stats: PoolStats = PoolStats(_names.generate())
-        """What the pool has done, always on."""
+        """The statistics of the pool, always enabled."""
         self._is_stopped = False
         self.forked()
         inherits(self)
 
     def forked(self) -> None:
-        """Begin without connections, also in a child process: it opens its own."""
+        """Start without connections, also in a forked child process, which opens its own."""
         self._pools: dict[Credentials, _ConnectionPool] = {}
         self._closing: set[BackgroundTask] = set()
         self._checker: BackgroundTask | None = None
@@ -86,13 +86,13 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 
     @property
     def num_connections(self) -> int:
-        """How many connections are open. ActiveMQ: getNumConnections."""
+        """The number of open connections. ActiveMQ: getNumConnections."""
         return sum(1 for _ in self._all())
 
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> Connection:
-        """Return a handle on a pooled connection; open one while there are fewer than allowed.
+        """Return a handle on a pooled connection; open one if there are fewer than allowed.
 
         Raises:
             IllegalStateException: the pool is stopped.
@@ -106,9 +106,9 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         return PooledConnection(physical, self.options, self._give_back, is_jms_11=self._IS_JMS_11)
 
     async def start(self) -> None:
-        """Allow the use of the pool, and open a connection; a failure of that is only logged.
+        """Allow the use of the pool, and open a connection; a failure to open is only logged.
 
-        With `create_connection_on_startup` off nothing is opened.
+        With `create_connection_on_startup` off, no connection is opened.
         """
         self._is_stopped = False
         self._check_regularly()
@@ -135,7 +135,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         """Close all connections, used or not; the next use opens others."""
         try:
             for pool in list(self._pools.values()):
-                async with pool.opening:  # one that is being opened is then among them
+                async with pool.opening:  # wait for a connection that is being opened
                     connections, pool.connections = pool.connections, []
                 for physical in connections:
                     await physical.close()
@@ -145,11 +145,11 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
                     await task.wait()
 
     async def destroy(self) -> None:
-        """The same as `stop`, under the name that all factories with connections share."""
+        """Close all connections like `stop`; all factories that keep connections have `destroy`."""
         await self.stop()
 
     async def expire_connections(self) -> None:
-        """Close the unused connections that are idle for too long, too old, or have failed."""
+        """Close the unused connections that have been idle or open too long, or have failed."""
         for pool in list(self._pools.values()):
             due = [physical for physical in pool.connections if physical.is_due()]
             for physical in due:
@@ -174,7 +174,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         return (physical for pool in self._pools.values() for physical in pool.connections)
 
     async def _take(self, user_name: str | None, password: str | None) -> PhysicalConnection:
-        """Take an open connection, or a new one while there are fewer than allowed."""
+        """Take an open connection, or open one if there are fewer than allowed."""
         await self.expire_connections()
         pool = self._pools.setdefault((user_name, password), _ConnectionPool())
         with _clock.timeout(self.options.connection_timeout):
@@ -189,7 +189,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
                 return physical
         raise ConnectionFailedException(
             f"No pooled connection was open in {self.options.connection_timeout:g} seconds",
-            hint="connection_timeout of the pool is that time",
+            hint="the pool's option connection_timeout sets this time",
         )
 
     def _check_running(self) -> None:
@@ -226,20 +226,19 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     def _check_regularly(self) -> None:
         """Start the background check, unless it runs or is off."""
         if self.options.time_between_expiration_check > 0 and self._checker is None:
-            self._checker = spawn(self._check_again_and_again, name="pyjms pool expiration check")
+            self._checker = spawn(self._check_periodically, name="pyjms pool expiration check")
 
-    async def _check_again_and_again(self) -> None:
+    async def _check_periodically(self) -> None:
         while True:
             await _clock.sleep(self.options.time_between_expiration_check)
             await self.expire_connections()
 
 
 class JmsPoolConnectionFactory(PooledConnectionFactory):
-    """The pool of Spring Boot: a PooledConnectionFactory of JMS 2.0.
+    """The pool of Spring Boot: a PooledConnectionFactory for JMS 2.0.
 
-    pooled-jms: JmsPoolConnectionFactory. `stop` of a connection has no effect here, as others use
-    the connection, and calls of JMS 2.0 are passed on. Takes the arguments of
-    PooledConnectionFactory.
+    pooled-jms: JmsPoolConnectionFactory. Stopping a connection has no effect, as others use the
+    connection, and JMS 2.0 calls are passed on. Takes the arguments of PooledConnectionFactory.
     """
 
     _IS_JMS_11: ClassVar = False

@@ -34,39 +34,39 @@ _SECONDS_OR_NONE: Final = ("connection_timeout", "block_if_full_timeout")
 
 @dataclass
 class PoolOptions:
-    """The options of a PooledConnectionFactory; a change affects what is opened after it.
+    """The options of a PooledConnectionFactory; changes affect connections opened later.
 
     Times are seconds.
     """
 
     max_connections: int = 1
-    """Connections for each pair of user name and password; then they are shared in turn."""
+    """Connections for each pair of user name and password; further callers share them."""
     max_sessions_per_connection: int = 500
-    """Open sessions of one connection in each mode; below 0: no limit.
+    """The limit of open sessions of one connection in each mode; below 0: no limit.
     ActiveMQ: maximumActiveSessionPerConnection."""
     idle_timeout: float = 30.0
     """How long an unused connection stays open; 0: for ever."""
     expiry_timeout: float = 0.0
-    """How old a connection gets before it is replaced, once nobody uses it; 0: any age."""
+    """The age at which a connection is replaced as soon as it is unused; 0: no limit."""
     connection_timeout: float | None = 30.0
     """How long `create_connection` waits for a connection to be opened; None: for ever."""
     block_if_full: bool = True
     """Whether `create_session` waits while all sessions are in use, instead of failing at once.
     ActiveMQ: blockIfSessionPoolIsFull."""
     block_if_full_timeout: float | None = None
-    """How long it waits then; None: for ever."""
+    """How long `create_session` waits for a session; None: for ever."""
     create_connection_on_startup: bool = True
     """Whether `start` opens a connection."""
     use_anonymous_producers: bool = True
-    """Whether all producers of a session share one that has no destination of its own."""
+    """Whether all producers of a session share one producer, which has no destination."""
     explicit_producer_cache_size: int = 0
-    """Producers that a session keeps open where they are not shared."""
+    """The number of producers that a session keeps open if they are not shared."""
     reconnect_on_exception: bool = True
-    """Whether a connection that reports an exception is closed and replaced at once, and not only
-    when nobody uses it any more."""
+    """Whether a connection that reports an exception is closed and replaced at once, instead of
+    when it is unused."""
     time_between_expiration_check: float = 0.0
     """How often unused connections are checked in the background; 0: only when connections are
-    taken and given back."""
+    taken and returned."""
 
     def check(self) -> None:
         """Check all options.

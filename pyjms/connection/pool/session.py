@@ -1,4 +1,4 @@
-"""Handles on pooled sessions, and on what they create. (spring-jms 9.7 and 9.8)"""
+"""Handles on pooled sessions and on their producers. (spring-jms 9.7 and 9.8)"""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _D = TypeVar("_D", TemporaryQueue, TemporaryTopic)
 
 
 class _PooledProducer(ProducerHandle):
-    """A handle with its own destination and settings; it sends through a shared producer."""
+    """A handle with a destination and settings, which sends through a shared producer."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class _PooledProducer(ProducerHandle):
         """Seconds before the broker delivers a message; 0 in a pool of JMS 1.1.
 
         Raises:
-            UnsupportedOperationException: on setting, the pool is one of JMS 1.1.
+            UnsupportedOperationException: on setting, the pool supports JMS 1.1 only.
         """
         return self._delivery_delay
 
@@ -93,7 +93,7 @@ class _PooledProducer(ProducerHandle):
         if own is not None and destination is not None and destination != own:
             raise UnsupportedOperationException(
                 f"This producer can only send messages to: {own.physical_name}",
-                hint="create one without a destination to name one with each send",
+                hint="to give a destination with each send, create a producer without one",
             )
         if (target := own or destination) is None:
             raise UnsupportedOperationException(
@@ -103,7 +103,7 @@ class _PooledProducer(ProducerHandle):
         return target
 
     async def _release(self) -> None:
-        """Close a producer of its own; a shared one stays open."""
+        """Close the target if it is not shared."""
         if self._owns_target:
             await self.target.close()
 
@@ -128,10 +128,10 @@ def _browser(self: PooledSession, target: QueueBrowser) -> QueueBrowser:
 
 
 class PooledSession(SessionHandle[PhysicalSession]):
-    """One use of a pooled session; after `close` every call raises IllegalStateException.
+    """A handle on a pooled session; after `close` every call raises IllegalStateException.
 
-    `close` closes its consumers and browsers, rolls back a transaction, and returns the session to
-    the pool; a session for which that fails is closed.
+    `close` closes its consumers and browsers, rolls back an open transaction, and returns the
+    session to the pool; if that fails, the session is closed.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class PooledSession(SessionHandle[PhysicalSession]):
         *,
         is_jms_11: bool,
     ) -> None:
-        """Use `physical`, which `pool` gets back; note `temporaries` for the connection."""
+        """Use `physical`, returned to `pool` later; add temporary destinations to `temporaries`."""
         super().__init__(physical)
         self._pool = pool
         self._options = options

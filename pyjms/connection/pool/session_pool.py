@@ -27,13 +27,13 @@ class PhysicalSession:
     def __init__(self, session: Session) -> None:
         self.session: Session = session
         self.anonymous: MessageProducer | None = None
-        """The producer without a destination, which serves all; None: not created yet."""
+        """The shared producer, without a destination; None: not created yet."""
         self.explicit: OrderedDict[Destination | None, MessageProducer] = OrderedDict()
         """The kept producers that have a destination, the one used longest ago first."""
 
 
 class _Turn:
-    """A call that waits for a session; it gets one, or leave to open one, or an error."""
+    """A call that waits for a session, for permission to open one, or for an error."""
 
     __slots__ = ("error", "event", "granted", "session")
 
@@ -46,7 +46,7 @@ class _Turn:
 
 @dataclass(eq=False, repr=False)
 class SessionPool:
-    """Lends a limited number of sessions; further callers wait in the order of their calls."""
+    """Lends a limited number of sessions; further callers wait in first-in, first-out order."""
 
     _open_session: Callable[[], Awaitable[Session]]
     _options: PoolOptions
@@ -79,7 +79,7 @@ class SessionPool:
         return await self._wait_for_turn(self._options.block_if_full_timeout)
 
     def put(self, physical: PhysicalSession) -> None:
-        """Take back a session that is clean; the next caller gets it."""
+        """Return a cleaned-up session; the next caller gets it."""
         if self._failure is not None:
             return
         if self._waiting:
@@ -89,7 +89,7 @@ class SessionPool:
             self._idle.append(physical)
 
     async def discard(self, physical: PhysicalSession) -> None:
-        """Take back a session that is not clean: close it. Errors are logged."""
+        """Close a session that could not be cleaned up. Errors are logged."""
         if self._failure is not None:
             return
         self._stats.discarded_sessions.increment()
@@ -100,7 +100,7 @@ class SessionPool:
             self._vacate()
 
     def close(self, error: JMSException) -> None:
-        """Fail all waiting callers: the connection is closed, and its sessions with it."""
+        """Fail all waiting callers, because the connection and its sessions are closed."""
         self._failure = error
         while self._waiting:
             turn = self._waiting.popleft()
@@ -111,7 +111,7 @@ class SessionPool:
         self._idle.clear()
 
     async def _open(self) -> PhysicalSession:
-        """Open a session; it is counted as active already."""
+        """Open a session that has already been counted as active."""
         try:
             session = await self._open_session()
         except BaseException:
@@ -152,14 +152,14 @@ class SessionPool:
             self._vacate()
 
     def _grant(self, physical: PhysicalSession | None) -> None:
-        """Give the first caller that waits a session, or leave to open one."""
+        """Give the first waiting caller a session, or permission to open one."""
         turn = self._waiting.popleft()
         turn.granted = True
         turn.session = physical
         turn.event.set()
 
     def _vacate(self) -> None:
-        """One session less is in use, and it is not idle either: another one may be opened."""
+        """Free the slot of a session that was closed: another session may be opened."""
         if self._failure is not None:
             return
         if self._waiting:

@@ -1,18 +1,19 @@
-"""The jobs of a broker's scheduler, and a lock for those that have names.
+"""The jobs of a broker's scheduler, and a lock for named jobs.
 
 Theory of operation
 -------------------
 
-ActiveMQ's scheduler has no request for one job by a name of the client's, its list has no end, and
-a broker without a scheduler says nothing at all. So:
+ActiveMQ's scheduler has no request for a job by a name that the client has chosen, the end of its
+list is not marked, and a broker without a scheduler does not respond at all. So:
 
-- A list is asked for after a last job, a hundred years ahead, has been sent to its reply queue: the
-  list is in the order of times, so it ends with that one, which is then removed. A broker without a
-  scheduler delivers it at once, as the property of its job shows.
-- A job with a name is a message with the property `pyjms_schedule`. Whoever adds or removes one
-  holds a lock meanwhile, so that of several processes one adds it: a connection with a client id
-  that all use, which a broker accepts once. A process that dies gives up the lock with its
-  connection. The lock is held until the new job is in the list, as jobs may be made later.
+- Before a list is requested, an end marker is sent: a job for the reply queue, due in a hundred
+  years. The list is in the order of times, so it ends with that job, which is then removed. A
+  broker without a scheduler delivers the end marker at once, which its properties show.
+- A named job is a message with the property `pyjms_schedule`. A process that adds or removes a
+  named job holds a lock, so that only one of several processes adds it. The lock is a connection
+  with a common client id, which a broker accepts only once at a time; if a process dies, the lock
+  is released with its connection. The lock is held until the new job is in the list, because the
+  broker may create jobs later.
 
 (activemq-broker S1 to S8)
 """
@@ -56,46 +57,46 @@ __all__ = ["NAME", "VERSION", "Jobs", "ScheduledJob", "locked_connection"]
 NAME: Final = "pyjms_schedule"
 """The property with the name of a job."""
 VERSION: Final = "pyjms_schedule_version"
-"""The property with a text that is the same for the same schedule."""
+"""The property with a digest of the schedule."""
 _END: Final = "pyjms_schedule_end"
 _LOCK: Final = "pyjms-schedules"
 _CENTURY_MS: Final = 100 * 365 * 24 * 3_600_000
 _OLD_MS: Final = 3_600_000
-"""The age of a last job whose process cannot be waiting for its list any more."""
+"""The age of an end marker whose process cannot be waiting for its list any more."""
 _ANSWER: Final = 10.0
-"""Seconds that a broker has for a list."""
+"""Seconds to wait for a list."""
 _ASK_AGAIN: Final = 0.5
-"""Seconds without an entry of a list after which it is asked for again."""
+"""Seconds without an entry of a list after which the list is requested again."""
 _LOCK_TIMEOUT: Final = 30.0
 _LOCK_INTERVAL: Final = 0.2
 
 
 @dataclass(frozen=True)
 class ScheduledJob:
-    """A message that the broker's scheduler keeps."""
+    """A job of the broker's scheduler: a message and its schedule."""
 
     id: str
     destination: Destination | None
     name: str | None
-    """What `schedule` was given; None: nothing."""
+    """The name passed to `schedule`, or None."""
     cron: str | None
     delay: float | None
     """Seconds before the first delivery."""
     period: float | None
     """Seconds between two deliveries."""
     repeat: int
-    """Deliveries after the first one when it was scheduled; negative: for ever."""
+    """Deliveries after the first one, as originally scheduled; negative: for ever."""
     next_time: datetime | None
-    """When it is due (UTC); None: the broker does not say, as ActiveMQ's."""
+    """When it is due (UTC); None: the broker does not report it, like ActiveMQ."""
     message: Message = field(repr=False, compare=False)
     version: str | None = field(default=None, repr=False, compare=False)
 
 
 @asynccontextmanager
 async def locked_connection(factory: ConnectionFactory) -> AsyncIterator[Connection]:
-    """Open a connection with the client id that one connection may have at a time."""
+    """Open a connection with the client id that serves as the lock."""
     while (inner := getattr(factory, "target_connection_factory", None)) is not None:
-        factory = inner  # shared and cached connections have client ids of their own
+        factory = inner  # shared and cached connections already have client ids
     deadline = _clock.now() + _LOCK_TIMEOUT
     while True:
         connection = await factory.create_connection()
@@ -162,7 +163,7 @@ class Jobs(AbstractAsyncContextManager["Jobs"]):
             if entry is None:
                 if _clock.now() > deadline:
                     raise _no_answer("it has not sent the list of its jobs")
-                # the last job may not have been made when the list was
+                # the list may have been made before the end marker became a job
                 await self._manage(AMQ_SCHEDULER_ACTION_BROWSE, {}, replies)
                 continue
             job_id = entry.properties.get(AMQ_SCHEDULED_ID)
@@ -235,5 +236,5 @@ def _seconds(value: object) -> float | None:
 def _no_answer(what: str) -> RequestTimeoutException:
     return RequestTimeoutException(
         f"The broker's scheduler did not answer within {_ANSWER:g} s: {what}",
-        hint=f"is the client allowed to use the topic {AMQ_SCHEDULER_MANAGEMENT_DESTINATION}?",
+        hint=f"check that the client may use the topic {AMQ_SCHEDULER_MANAGEMENT_DESTINATION}",
     )

@@ -1,4 +1,4 @@
-"""JmsScheduler: messages that the broker's scheduler sends later, or again and again."""
+"""JmsScheduler: messages that the broker's scheduler sends later, or repeatedly."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ class JmsScheduler:
     ) -> None:
         """Schedule `payload` to be sent at the times of a cron entry, or at a fixed rate.
 
-        Without a name the request is a message like any other, and part of a transaction if there
-        is one. With a name there is only one such job on the broker, even if several processes add
+        Without a name, the request is an ordinary message, and part of a transaction if there is
+        one. With a name, the broker has only one job of that name, even if several processes add
         it: an identical job is kept, a different one is replaced. This takes effect at once.
 
         Args:
             destination: a destination or its name; None: the default.
             payload: converted by the template, once.
-            cron: minute, hour, day of month, month, day of week, as `pyjms.jms.cron` says, in the
+            cron: minute, hour, day of month, month, day of week (see `pyjms.jms.cron`), in the
                 broker's time zone.
             fixed_rate: seconds between two deliveries.
-            initial_delay: seconds before the first one of a fixed rate; None: as `fixed_rate`.
+            initial_delay: seconds before the first delivery with a fixed rate; None: the rate.
             repeat: deliveries after the first one, at most 1000; None: for ever.
             name: the name of the job.
-            options: those of `JmsTemplate.convert_and_send`, but `delay`. A `time_to_live` counts
-                from each delivery.
+            options: the options of `JmsTemplate.convert_and_send`, except `delay`. A `time_to_live`
+                counts from each delivery.
 
         Raises:
             TypeError: neither or both of `cron` and `fixed_rate` are given, or a `delay`.
@@ -102,7 +102,7 @@ class JmsScheduler:
             await jobs.until_listed(name, version)
 
     async def jobs(self, name: str | None = None) -> list[ScheduledJob]:
-        """Return the jobs, or those of this name, in the order of their times.
+        """Return all jobs, or the jobs of this name, in the order of their times.
 
         Raises:
             UnsupportedOperationException: the broker has no scheduler.
@@ -125,7 +125,7 @@ class JmsScheduler:
             await all_.remove(job_id)
 
     async def cancel_named(self, name: str) -> int:
-        """Remove the job of this name; return how many there were.
+        """Remove the job of this name; return the number of jobs removed.
 
         Raises:
             UnsupportedOperationException: the broker has no scheduler.
@@ -146,7 +146,7 @@ class JmsScheduler:
 
     @asynccontextmanager
     async def _exclusively(self) -> AsyncIterator[Jobs]:
-        """Yield the jobs, while no other process adds or removes any that have names."""
+        """Yield the jobs, while no other process can add or remove named jobs."""
         factory = self._template.connection_factory
         async with locked_connection(factory) as connection, Jobs(connection) as jobs:
             with bind(factory, BoundResource(connection, jobs.session)):
@@ -174,7 +174,7 @@ def _schedule_properties(
 def _version(
     destination: Destination | str | None, payload: object, options: Mapping[str, Any]
 ) -> str:
-    """Return a text that is the same for the same schedule, in every process."""
+    """Return a digest of the schedule, which is the same in every process."""
     given = sorted((name, repr(value)) for name, value in options.items())
     text = f"{destination}|{payload!r}|{given}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]

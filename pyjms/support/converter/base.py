@@ -14,7 +14,7 @@ __all__ = ["MessageConverter"]
 class MessageConverter(Protocol):
     """Converts payloads to messages, and messages to payloads. Spring: MessageConverter.
 
-    Both are plain calls, which must not block; tasks and threads may call them concurrently.
+    Both methods are synchronous and must not block; tasks and threads may call them concurrently.
     `pyjms.testing.contract.converter` has tests for implementations.
     """
 
@@ -27,12 +27,12 @@ class MessageConverter(Protocol):
         ...
 
     def from_message(self, message: Message, target: object = None) -> Any:
-        """Return the payload of `message`, of type `target` if one is asked for.
+        """Return the payload of `message`, of type `target` if it is given.
 
         `target` is a type or typing form (`list[Order]`); None, `object` and `Any` leave the
         choice to the message.
 
         Raises:
-            MessageConversionException: the message cannot be read, or not as `target`.
+            MessageConversionException: the message cannot be read, or not converted to `target`.
         """
         ...

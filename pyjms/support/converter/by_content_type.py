@@ -21,12 +21,12 @@ __all__ = ["ContentTypeDelegatingMessageConverter"]
 
 
 class ContentTypeDelegatingMessageConverter:
-    """Writes with the converter of one content type, and reads with that of the message's.
+    """Writes with the converter of one content type; reads with that of the message's type.
 
     The content type of a message is its property `content_type`. Converters come from
     `converters`, then from installed packages (entry points `pyjms.converters`). Messages without
-    a content type, or with one that has no converter, are left to `default`. Tasks and threads
-    may share it if they may share its converters. Spring AMQP: the class of this name.
+    a content type, or with one that has no converter, are left to `default`. Tasks and threads may
+    share it if they may share its converters. Spring AMQP: ContentTypeDelegatingMessageConverter.
 
     Args:
         content_type: what to write, such as "application/cbor"; None: leave it to `default`.
@@ -57,7 +57,7 @@ class ContentTypeDelegatingMessageConverter:
         """Return `payload` as a message with the property `content_type`. Does not block.
 
         Raises:
-            MessageConversionException: the converter has no message for it.
+            MessageConversionException: the converter does not support the payload.
         """
         message = self._writer.to_message(payload, session)
         if self.content_type is not None and message is not payload:
@@ -68,7 +68,7 @@ class ContentTypeDelegatingMessageConverter:
         """Return the payload of `message`, as `target` if one is given. Does not block.
 
         Raises:
-            MessageConversionException: it cannot be read, or not as `target`.
+            MessageConversionException: it cannot be read, or not converted to `target`.
             ConfigurationException: the entry point for its content type is broken.
         """
         content_type = content_type_of(message)

@@ -30,20 +30,20 @@ _PLAIN = (Message, str, bytes, bytearray, memoryview)
 
 
 class DefaultMessageConverter:
-    """Converts str and bytes as SimpleMessageConverter, mappings so or as JSON, the rest as JSON.
+    """Converts str and bytes to text and bytes messages, mappings to maps or JSON, others to JSON.
 
     A JSON message names its type in the property `_type`. A type that the receiver requests takes
-    precedence: the property then only chooses among its subclasses or, of a union, its members.
-    Where the receiver leaves the type open, it is the one named if that is listed in
-    `type_id_mappings` or lies in `trusted_packages`, else what the JSON contains: a dict, a list or
-    a plain value. A message whose property `content_type` names a converter of an installed package
-    is read by that one. Nothing is ever unpickled. Tasks and threads may share it; no call blocks.
+    precedence: then the property only chooses among its subclasses or, for a union, its members. If
+    the receiver requests no type, the named type is used if it is listed in `type_id_mappings` or
+    belongs to `trusted_packages`; otherwise the payload is what the JSON contains: a dict, a list
+    or a plain value. If the property `content_type` names a converter of an installed package, that
+    converter reads the message. Nothing is ever unpickled. Thread-safe; no call blocks.
 
     Args:
         type_id_mappings: type id to type, for ids that are not Python names.
         trusted_packages: modules whose classes may be loaded by their full name.
-        dict_format: what mappings become: "map", a MapMessage, whose values are JMS types, or
-            "json", with dates, decimals, enumerations and nested values.
+        dict_format: the format of mappings: "map", a MapMessage, whose values must have JMS types,
+            or "json", which allows dates, decimals, enumerations and nested values.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class DefaultMessageConverter:
         """Return the payload of `message` as `target`.
 
         Raises:
-            MessageConversionException: it does not fit.
+            MessageConversionException: the payload does not match `target`.
             ConfigurationException: a package's converter for its content type is broken.
         """
         wanted = bare_type(target)
@@ -105,7 +105,7 @@ class DefaultMessageConverter:
             try:
                 return self._json.from_message(message, target)
             except MessageConversionException:
-                # other JSON than a text: its receiver wants the JSON itself
+                # JSON that is not a string: for a str target the JSON itself is returned
                 return _converted(self._simple.from_message(message), target, target, message)
         return self._json.from_message(message, target)
 

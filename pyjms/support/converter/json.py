@@ -1,4 +1,4 @@
-"""JSON in a text or bytes message, with the type's id in a property. (spring-jms 5.2)
+"""JSON in a text or bytes message, with the type id in a property. (spring-jms 5.2)
 
 Values are serialized and validated by pydantic: models, dataclasses, TypedDicts, dates, and
 everything that `TypeAdapter` supports.
@@ -31,7 +31,7 @@ class MessageType(Enum):
 
 
 class JsonMessageConverter:
-    """Writes any payload as JSON, and reads it as the type requested, or named by the message.
+    """Writes payloads as JSON, and reads them as the requested type or the message's type id.
 
     Tasks and threads may share it; no call blocks. Spring: MappingJackson2MessageConverter,
     JacksonJsonMessageConverter.
@@ -63,7 +63,7 @@ class JsonMessageConverter:
         self._type_ids = TypeIds(type_id_mappings, trusted_packages)
 
     def to_message(self, payload: object, session: Session) -> Message:
-        """Return `payload` as a message of JSON.
+        """Return a message with `payload` as JSON.
 
         Raises:
             MessageConversionException: pydantic cannot serialize it.
@@ -74,7 +74,7 @@ class JsonMessageConverter:
             raise MessageConversionException(
                 f"Could not write a value of type {type(payload).__qualname__} as JSON: {error}",
                 target=type(payload),
-                hint="send what pydantic can write: a model, dataclass, dict, list or plain value",
+                hint="send a value that pydantic can write: a model, dataclass, dict or list",
             ) from error
         message = self._message(data, session)
         if self.type_id_property_name is not None:
@@ -84,12 +84,12 @@ class JsonMessageConverter:
     def from_message(self, message: Message, target: object = None) -> Any:
         """Return the payload as `target`, or as the type that the message names.
 
-        The message chooses where `target` is open (None, `object`, `Any`), and among the subclasses
-        or union members of `target`; any other type requested takes precedence.
+        The message's type id applies if `target` is open (None, `object`, `Any`), and chooses among
+        the subclasses or union members of `target`; otherwise `target` takes precedence.
 
         Raises:
-            MessageConversionException: no type is requested and the message names none, or one
-                that is unknown or not trusted; or the JSON is malformed or does not fit the type.
+            MessageConversionException: no type is requested and the message's type id is missing,
+                unknown or not trusted; or the JSON is malformed or does not match the type.
             ValueError: the message is neither a TextMessage nor a BytesMessage.
         """
         data = self._json(message)
@@ -97,14 +97,14 @@ class JsonMessageConverter:
         return _validated(data, kind, message)
 
     def has_type_id(self, message: Message) -> bool:
-        """Whether `message` names its type."""
+        """Return whether `message` has a type id."""
         name = self.type_id_property_name
         return name is not None and name in message.properties
 
     def named_type(self, message: Message, target: object) -> Any:
-        """Return the type that `message` names, if it may be read as that; else None.
+        """Return the type of the type id of `message` if it is allowed, else None.
 
-        Where `target` is open, that is any type allowed; else `target`'s subclasses or members.
+        If `target` is open, any known type is allowed; else only `target`'s subclasses or members.
         """
         return self._type_ids.find(self._type_id(message), target)
 

@@ -1,8 +1,8 @@
-"""Payloads in any format: a message converter around a marshaller. (spring-jms 5.3)
+"""A message converter that delegates the payload's format to a marshaller. (spring-jms 5.3)
 
     converter = MarshallingMessageConverter(MsgspecMarshaller("msgpack"))
 
-A marshaller turns objects into bytes and back, and knows nothing of messages.
+A marshaller converts objects to bytes and back, independently of messages.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["Marshaller", "MarshallingMessageConverter", "MsgspecMarshaller"]
 
 
 class Marshaller(Protocol):
-    """Turns objects into bytes and back. Spring: Marshaller and Unmarshaller.
+    """Converts objects to bytes and back. Spring: Marshaller and Unmarshaller.
 
-    Both are plain calls, which must not block; tasks and threads make them at the same time. What
-    they raise becomes a MessageConversionException.
+    Both methods are synchronous and must not block; tasks and threads call them concurrently. Their
+    exceptions become MessageConversionExceptions.
     """
 
     def marshal(self, value: object) -> bytes:
@@ -32,7 +32,7 @@ class Marshaller(Protocol):
         ...
 
     def unmarshal(self, data: bytes, target: object) -> Any:
-        """Return the object in `data`, of type `target`; None: whatever the data says."""
+        """Return the object in `data`, of type `target`; None: the type follows from the data."""
         ...
 
 
@@ -43,9 +43,9 @@ class MarshallingMessageConverter:
 
     Args:
         marshaller: writes, and reads unless there is an `unmarshaller`.
-        unmarshaller: reads; None: the marshaller does.
-        target_type: the kind of message to write; TEXT for formats that are UTF-8 text. Both are
-            read.
+        unmarshaller: reads; None: the marshaller reads.
+        target_type: the kind of message to write; TEXT for formats that are UTF-8 text. Text and
+            bytes messages can be read.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class MarshallingMessageConverter:
         """Return the payload as `target`.
 
         Raises:
-            MessageConversionException: it is neither a TextMessage nor a BytesMessage, or the
-                unmarshaller refuses it.
+            MessageConversionException: the message is neither a TextMessage nor a BytesMessage, or
+                the unmarshaller refuses it.
         """
         if isinstance(message, TextMessage):
             data = (message.text or "").encode()
@@ -96,7 +96,7 @@ class MarshallingMessageConverter:
             )
         try:
             return self.unmarshaller.unmarshal(data, None if is_open(target) else target)
-        except Exception as error:  # its text may quote the body, and is left out
+        except Exception as error:  # its text is omitted, as it may quote the body
             raise MessageConversionException(
                 f"Could not unmarshal message [{message.message_id}] to {type_name(target)}: "
                 f"{type(error).__name__}",

@@ -1,14 +1,14 @@
 """Message converters of installed packages, by content type.
 
 A package adds a converter with an entry point in the group `pyjms.converters`: its name is a
-content type, its object a converter, or a class (or function) without arguments that makes one.
+content type, its object a converter, or a class or function without arguments that returns one.
 
     [project.entry-points."pyjms.converters"]
     "application/cbor" = "pyjms_cbor:CborMessageConverter"
 
-Messages name their content type in the property `content_type` (the header `contentType` as
-handlers see it). Installed packages are scanned when the first such message arrives, a converter
-is loaded when its content type is first used, and one instance serves the whole process.
+A message's content type is in its property `content_type` (the header `contentType` in handlers).
+Installed packages are scanned when the first such message arrives, a converter is loaded when its
+content type is first used, and one instance serves the whole process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CONTENT_TYPE: Final = re.compile(r"[a-z0-9][\w.+-]*/[a-z0-9][\w.+-]*", re.ASCII
 
 
 def content_type_of(message: Message) -> str | None:
-    """Return the content type that `message` names, in lower case and without parameters."""
+    """Return the content type of `message` or None, in lower case and without parameters."""
     value = message.properties.get(CONTENT_TYPE_PROPERTY)
     return normalized(value) if isinstance(value, str) else None
 
@@ -68,7 +68,7 @@ def require_converter(content_type: str) -> MessageConverter:
 
     Raises:
         ConfigurationException: its entry point is broken, or two packages provide one.
-        MessageConversionException: there is none.
+        MessageConversionException: there is no such converter.
     """
     converter = find_converter(normalized(content_type))
     if converter is None:
@@ -124,7 +124,7 @@ def _load(content_type: str) -> MessageConverter:
 def _broken(point: EntryPoint, reason: str) -> ConfigurationException:
     return ConfigurationException(
         f"The message converter {_describe(point)} cannot be used: {reason}",
-        hint="repair the package, or uninstall it",
+        hint="fix the package, or uninstall it",
     )
 
 

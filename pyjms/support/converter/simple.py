@@ -1,6 +1,6 @@
-"""Text, bytes and maps, one kind of message each. (spring-jms 5.1)
+"""The simple converter: a message type each for text, bytes and maps. (spring-jms 5.1)
 
-Python objects never become ObjectMessages, which contain serialized Java. (decisions D16)
+Python objects never become ObjectMessages, which contain serialized Java objects. (decisions D16)
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["SimpleMessageConverter"]
 class SimpleMessageConverter:
     """Converts str to TextMessage, bytes to BytesMessage, mappings to MapMessage, and back.
 
-    A message as payload is passed through. Messages without body and StreamMessages are payloads
-    themselves; an ObjectMessage is read as its bytes. Tasks and threads may share it; no call
+    A message as payload is passed through. Messages without body and StreamMessages are returned as
+    payloads themselves; an ObjectMessage is read as bytes. Tasks and threads may share it; no call
     blocks. Spring: SimpleMessageConverter.
     """
 

@@ -1,7 +1,7 @@
 """Type ids in messages, and which of them may be resolved to Python types.
 
-A message cannot cause an import that the application has not allowed: an id is resolved through a
-mapping, through the type that the receiver requests, or through a trusted package.
+A message cannot cause an import that the application has not allowed: an id is resolved by a
+mapping, by the type that the receiver requests, or by a trusted package.
 (spring-jms 5.2.3; decisions D16)
 """
 
@@ -24,7 +24,7 @@ _PLAIN_TYPES: Final[dict[str, type]] = {
 class TypeIds:
     """Maps types to ids, and ids to types.
 
-    `mappings` is id to type; `trusted_packages` are module names under which any class may
+    `mappings` maps ids to types; `trusted_packages` are names of modules from which any class may
     be loaded by its full name.
     """
 
@@ -45,10 +45,10 @@ class TypeIds:
         return f"{kind.__module__}.{kind.__qualname__}"
 
     def find(self, type_id: str, target: Any = None) -> Any:
-        """Return the type of `type_id` if it is allowed, and belongs to `target`; else None.
+        """Return the type of `type_id` if it is allowed and compatible with `target`; else None.
 
-        An open target takes any type that is allowed; a class takes its subclasses, a union its
-        members and theirs.
+        An open target admits any allowed type; a class admits its subclasses, a union its members
+        and their subclasses.
         """
         if is_open(target):
             return self._types.get(type_id) or _PLAIN_TYPES.get(type_id) or self._load(type_id)
@@ -82,7 +82,7 @@ class TypeIds:
 
 
 def is_open(target: Any) -> bool:
-    """Whether `target` leaves the choice of type to the message."""
+    """Return whether `target` leaves the choice of the type to the message."""
     return target is None or target is object or target is Any
 
 
@@ -94,7 +94,7 @@ def bare_type(target: Any) -> Any:
 
 
 def _members(target: Any) -> Iterator[tuple[type, Any]]:
-    """Yield the classes that `target` names, itself or the members of a union, and their forms."""
+    """Yield the classes of `target`, itself or the members of a union, with their typing forms."""
     bare = bare_type(target)
     if bare is Union or bare is types.UnionType:
         for member in typing.get_args(target):
