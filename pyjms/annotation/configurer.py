@@ -23,7 +23,7 @@ def jms_listener_configurer(*, order: float = 0) -> Callable[[F], F]:
         order: lower ones are called first.
 
     Raises:
-        TypeError: it decorates something that is not a function.
+        TypeError: the decorated object is not a function.
     """
 
     def add_mark(function: F) -> F:

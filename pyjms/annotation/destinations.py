@@ -8,11 +8,11 @@ __all__ = ["destination_text", "destinations_text"]
 
 
 def destinations_text(destinations: tuple[object, ...], mark: str) -> str:
-    """Return the destinations as one: a composite destination, if there are several.
+    """Return the text of one destination: a composite destination, if there are several.
 
     Raises:
-        TypeError: there is none, or one is neither a name nor a destination.
-        ValueError: options, which apply to all, do not follow the last one.
+        TypeError: there is none, or an argument is neither a name nor a destination.
+        ValueError: options, which apply to all destinations, do not follow the last one.
     """
     if not destinations:
         raise TypeError(f'@{mark} needs a destination: write @{mark}("name")')
@@ -30,7 +30,7 @@ def destination_text(destination: object, mark: str) -> str:
     """Return the name as written, or `topic://name?options` of a destination.
 
     Raises:
-        TypeError: it is neither; most often `mark` was written without parentheses.
+        TypeError: it is neither; often the decorator was written without parentheses.
     """
     if isinstance(destination, str):
         return destination

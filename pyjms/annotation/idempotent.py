@@ -15,7 +15,7 @@ _ATTRIBUTE = "__jms_idempotent__"
 
 @dataclass(slots=True, eq=False)
 class IdempotentMark:
-    """The arguments of `@idempotent`, and how many duplicates were skipped so far."""
+    """The arguments of `@idempotent`, and the number of duplicates skipped so far."""
 
     key: str | Callable[..., object]
     store: object
@@ -32,8 +32,8 @@ def idempotent(
     function can be called and tested as before. It may be above or below `@jms_listener`.
 
     Args:
-        key: the name of a header or property (`order_id`, `jms_messageId`, the default); a text
-            with fields in braces, each of them such a name, or the payload with attributes and keys
+        key: the name of a header or property (`order_id`; the default is `jms_messageId`); a format
+            string with fields in braces, each such a name or the payload with attributes and keys
             (`"{jms_type}:{payload.number}"`); or a function of the payload.
         store: remembers the keys: an object with the methods of `IdempotencyStore`, or the
             name of an entry point in the group `pyjms.idempotency_stores`. None: a
@@ -49,6 +49,6 @@ def idempotent(
 
 
 def idempotent_mark(handler: object) -> IdempotentMark | None:
-    """Return the mark of a handler, or None; `duplicates` counts what was skipped."""
+    """Return the mark of a handler, or None; its `duplicates` counts the skipped messages."""
     mark: IdempotentMark | None = getattr(handler, _ATTRIBUTE, None)
     return mark

@@ -49,7 +49,7 @@ class JmsListenerMark:
     auto_startup: bool | None = None
     interceptors: tuple[Callable[..., object] | str, ...] | None = None
     schedule: Schedule | None = None
-    """When the broker sends the messages itself (`@jms_scheduled`)."""
+    """The times at which the broker sends the messages (`@jms_scheduled`), or None."""
 
 
 class ListenerOptions(TypedDict, total=False):
@@ -95,15 +95,16 @@ def jms_listener(
     placeholders. Spring: @JmsListener.
 
     Args:
-        destinations: a name, of a queue or topic as the container factory says, unless it has a
-            prefix: `queue://orders`, `topic://news`. Or a `Queue` or `Topic`. Several, of one
-            kind, are consumed by the same consumers (ActiveMQ: a composite destination). For
-            separate listeners, with their own ids and settings, repeat the decorator.
+        destinations: a name, or a `Queue` or `Topic`. The container factory determines whether a
+            name is that of a queue or a topic, unless it has a prefix: `queue://orders`,
+            `topic://news`. Several destinations of one kind are consumed by the same consumers
+            (ActiveMQ: a composite destination). For separate listeners, each with an id and
+            settings, repeat the decorator.
         id: the listener's name in the registry, in YAML (`listeners.<id>`) and in logs.
         container_factory: the name of the factory that creates the container.
         subscription: the name of a durable subscription.
-        selector: the condition of the messages to consume.
-        concurrency: the number of consumers, "lower-upper" or the upper limit alone.
+        selector: the condition that messages must match to be consumed.
+        concurrency: the number of consumers, "lower-upper" or only the upper limit.
         durable: whether the subscription outlives the application: the destination is then a topic,
             and the connection needs a client id (`jms.client_id`).
         prefetch: the messages sent to each consumer ahead of their acknowledgements. "auto", the
@@ -111,15 +112,15 @@ def jms_listener(
             its share; otherwise the connection's prefetch.
         batch_size: the handler gets batches of at most this size, `list[Order]` instead of
             `Order`; each batch is one transaction.
-        batch_timeout: the seconds after the first message of a batch until the handler gets it,
-            full or not. 0, the default: it gets what has arrived already.
-        retry: how often and when a message whose handler raised is delivered again, after which
-            exceptions, and the destination of its dead letters.
+        batch_timeout: the seconds from the first message of a batch until the handler is called,
+            even if the batch is not full. 0, the default: do not wait for more messages.
+        retry: how often, when and after which exceptions a message is delivered again whose handler
+            raised, and the destination of its dead letters.
         unreadable_messages: "redeliver" treats messages that cannot be converted to the handler's
             arguments like any other failure; "dead_letter" is the default.
         auto_startup: False leaves the container stopped until it is started explicitly.
         interceptors: functions `(invocation, proceed)` around each call, within those of the
-            application and the container factory; or their names (`module:name`, or that of an
+            application and the container factory; or their names (`module:name`, or the name of an
             entry point in the group `pyjms.interceptors`).
 
     Raises:
@@ -154,6 +155,6 @@ def add_listener_mark(function: F, mark: JmsListenerMark) -> F:
 
 
 def listener_marks(function: object) -> tuple[JmsListenerMark, ...]:
-    """Return the marks on `function`, in the order they are written; () if there are none."""
+    """Return the marks on `function`, in the order in which they are written."""
     marks: tuple[JmsListenerMark, ...] = getattr(function, _ATTRIBUTE, ())
     return marks

@@ -14,7 +14,7 @@ __all__ = ["NEVER", "Schedule", "jms_scheduled"]
 F = TypeVar("F", bound=Callable[..., object])
 
 NEVER: Final = "-"
-"""The cron entry of what is never due. Spring: CRON_DISABLED."""
+"""The cron entry of a schedule that is never due. Spring: CRON_DISABLED."""
 
 _QUEUE: Final = "pyjms.scheduled."
 
@@ -49,7 +49,7 @@ def jms_scheduled(
     """Mark a function that is called at the times of a cron entry, or at a fixed rate.
 
     At each time the broker's scheduler sends a message, the tick, to a queue. The handler gets it
-    like any message: it is handled once, by one of the processes that run the application,
+    like any message: a tick is handled by one of the processes that run the application,
     redelivered if the handler raises, and waits if no process runs. The application creates the job
     on the broker when it starts, once for all processes, and replaces it when it has changed. If
     the broker has no scheduler, the application does not start. Spring: @Scheduled, with a lock.
@@ -87,7 +87,7 @@ def jms_scheduled(
             id=own,
             container_factory=container_factory,
             concurrency="1-1",
-            prefetch=1,  # a tick does not wait behind another one while a process is idle
+            prefetch=1,  # so that no tick waits behind another one while a process is idle
             auto_startup=auto_startup,
             schedule=schedule,
         )

@@ -38,6 +38,6 @@ class Headers:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The converted body; with `required=False` an empty one is None. Spring: @Payload."""
+    """The converted body; with `required=False`, None for an empty body. Spring: @Payload."""
 
     required: bool = True

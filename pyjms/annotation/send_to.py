@@ -19,8 +19,8 @@ def send_to(destination: str | Destination) -> Callable[[T], T]:
     """Send the handler's result to `destination`, unless the message has a reply_to.
 
     A name means a queue or a topic, as for the listener's destination; the prefix `queue://` or
-    `topic://` makes it explicit. On a class it applies to all its handlers that have none. Spring:
-    @SendTo; as there, the message's own reply_to takes precedence.
+    `topic://` makes it explicit. On a class it applies to all handlers that have no `@send_to`.
+    Spring: @SendTo; as there, the message's reply_to takes precedence.
 
     Raises:
         TypeError: there is no destination.

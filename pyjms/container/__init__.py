@@ -1,1 +1,1 @@
-"""The objects of an application, wired from its settings (dependency injection)."""
+"""The application container: the objects of an application, created from its settings."""

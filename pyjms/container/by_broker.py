@@ -1,4 +1,4 @@
-"""Objects of the further brokers (`brokers` in the settings), one for each name."""
+"""One object for each of the additional brokers (`brokers` in the settings), by name."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 class ByBroker(Mapping[str, T]):
     """A mapping from the names of `brokers` to objects, each created when it is first requested.
 
-    A broker whose settings cannot work thereby concerns only what uses that broker. Use it on the
-    loop, or before that runs.
+    So a broker whose settings are wrong affects only the objects that use that broker. Use it on
+    the loop, or before the loop runs.
     """
 
     def __init__(self, names: Iterable[str], create: Callable[[str], T]) -> None:
@@ -25,7 +25,7 @@ class ByBroker(Mapping[str, T]):
 
     @property
     def created(self) -> tuple[T, ...]:
-        """The objects that were requested."""
+        """The objects that have been requested."""
         return tuple(self._created.values())
 
     def __getitem__(self, name: str) -> T:

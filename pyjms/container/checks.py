@@ -75,7 +75,7 @@ def add_settings_problems(container: Any, settings: PyjmsSettings, problems: Pro
 def add_text_problems(
     endpoint: JmsListenerEndpoint, changes: Collection[str], found: HandlerProblems
 ) -> None:
-    """Add the problems of destination, concurrency and selector, but of those that YAML changes."""
+    """Add the problems of destination, concurrency and selector, unless YAML replaces them."""
     destination = endpoint.destination.strip() or None
     if destination is None and "destination" not in changes:
         found.add(
@@ -93,9 +93,9 @@ def add_text_problems(
 def add_container_problems(
     endpoint: JmsListenerEndpoint, factory: Any, found: HandlerProblems
 ) -> None:
-    """Add what the containers of a factory, or the broker, would refuse later.
+    """Add the problems that the containers of a factory, or the broker, would report later.
 
-    Without a destination, which is a problem of its own, there is no container to check.
+    Without a destination, which is reported separately, there is no container to check.
     """
     if not endpoint.destination.strip():
         return
@@ -118,7 +118,7 @@ def add_unknown_overrides(settings: PyjmsSettings, ids: set[str], problems: Prob
 
 
 def add_repeated_ids(endpoints: Iterable[JmsListenerEndpoint], problems: Problems) -> None:
-    """Add the ids that several endpoints have."""
+    """Add a problem for each id that several endpoints have."""
     seen: dict[str, JmsListenerEndpoint] = {}
     for endpoint in endpoints:
         first = seen.setdefault(endpoint.id, endpoint) if endpoint.id else endpoint
@@ -156,7 +156,7 @@ def _add_interceptor_problems(
 
 @contextmanager
 def _located(path: tuple[str, ...], settings: PyjmsSettings, problems: Problems) -> Iterator[None]:
-    """Add the error that the block raises as one of the value at `path`."""
+    """Add the error that the block raises as a problem of the setting at `path`."""
     try:
         yield
     except (JMSException, ValueError) as error:
@@ -170,7 +170,7 @@ def _named(endpoint: JmsListenerEndpoint) -> str:
 def _text_checks(
     destination: str | None, concurrency: str | None, selector: str | None
 ) -> dict[str, Callable[[], object]]:
-    """Return the check of each text, by its key."""
+    """Return the check of each text, by its name."""
     checks: dict[str, Callable[[], object]] = {}
     if destination is not None:
         checks["destination"] = partial(_check_destination, destination)
@@ -193,7 +193,7 @@ def _check_concurrency(text: str) -> None:
 
 
 def _brokers(container: Any, settings: PyjmsSettings) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the place of each broker's URL, and what creates its connection factory."""
+    """Yield the path of each broker's URL, and a function that creates its connection factory."""
     yield ("activemq", "broker_url"), container.native_connection_factory
     for name, broker in settings.brokers.items():
         yield ("brokers", name, "broker_url"), partial(broker_connection_factory, broker)

@@ -1,10 +1,10 @@
 """ApplicationContainer: the objects of an application, each of which can be overridden.
 
-Wired as Spring Boot does it: the template sends through a CachingConnectionFactory, the listener
-containers use the factory inside it and are transacted unless set otherwise; if the settings turn a
-pool on, both use that. What a handler sends through the template belongs to the handler's
-transaction. Providers are synchronous; the
-application opens and closes what needs that (see `pyjms.lifecycle`).
+Wired like Spring Boot: the template sends through a CachingConnectionFactory, the listener
+containers use the factory inside it and are transacted unless set otherwise; if the settings enable
+a pool, both use the pool. Messages that a handler sends through the template belong to the
+handler's transaction. Providers are synchronous; the application opens and closes the objects that
+require it (see `pyjms.lifecycle`).
 (spring-jms 8.1; decisions D11)
 """
 
@@ -37,11 +37,10 @@ __all__ = ["ApplicationContainer", "make_container", "named_like"]
 class ApplicationContainer(containers.DeclarativeContainer):
     """The default wiring; subclass it to add services or replace providers.
 
-    Providers of factories and templates in the plural supply a mapping by the names of the
-    settings' `brokers`. `interceptors` and `send_interceptors` are lists, further out than those of
-    the application's arguments.
-    `tracer_provider` and `meter_provider` are OpenTelemetry's, `metrics_registry` is Prometheus';
-    None: the global one.
+    Providers with plural names (factories, templates) supply mappings by the names in the setting
+    `brokers`. `interceptors` and `send_interceptors` are lists, whose interceptors surround those
+    given to the application as arguments. `tracer_provider` and `meter_provider` are those of
+    OpenTelemetry, `metrics_registry` is that of Prometheus; None: the global one.
     """
 
     settings: Any = providers.Dependency(instance_of=PyjmsSettings)
@@ -117,7 +116,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
     )
 
     def __new__(cls, **overriding: Any) -> Any:
-        """Create the providers; one that a subclass replaced is used wherever the old one was."""
+        """Create the providers; a provider replaced in a subclass is used for all references."""
         container: Any = super().__new__(cls, **overriding)
         replaced = _replaced(cls)
         if replaced:
@@ -134,7 +133,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
 
 
 def _replaced(kind: type[containers.DeclarativeContainer]) -> dict[providers.Provider[Any], str]:
-    """Return the providers of the base classes that `kind` has others for, with their names."""
+    """Return the providers of base classes that `kind` replaces, with their names."""
     own = kind.providers
     return {
         provider: name
@@ -147,7 +146,7 @@ def _replaced(kind: type[containers.DeclarativeContainer]) -> dict[providers.Pro
 def make_container(
     given: containers.Container | type[ApplicationContainer] | None, settings: PyjmsSettings
 ) -> Any:
-    """Return a container with `settings` in it: a new one, or the one given.
+    """Return a container with `settings`: a new one, or the given one.
 
     Raises:
         ConfigurationException: `given` is not an ApplicationContainer.

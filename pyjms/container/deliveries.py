@@ -1,4 +1,4 @@
-"""The batches and retry policies of listeners, and checks of combinations that cannot work."""
+"""The batches and retry policies of listeners, and checks for combinations that cannot work."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CONSUMED_ON_RECEIPT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
 
 
 def wanted_batch_size(mark: JmsListenerMark, settings: PyjmsSettings) -> int | None:
-    """Return the size of a listener's batches, from YAML or its mark; None: neither has one."""
+    """Return the batch size of a listener, from YAML or its mark; None: it is not set."""
     with suppress(ConfigurationException):  # reported with the mark's other texts
         own = settings.listeners.get(settings.resolve_placeholders(mark.id or ""))
         if own is not None and own.batch_size is not None:
@@ -53,10 +53,10 @@ def wanted_batch_size(mark: JmsListenerMark, settings: PyjmsSettings) -> int | N
 
 
 def make_plan(handler: Callable[..., Any], batch_size: int | None, **options: Any) -> CallPlan:
-    """Return the plan of a handler's calls: for messages, for new ones only, or for batches.
+    """Return the call plan of a handler: plain, idempotent, or for batches.
 
     Raises:
-        ConfigurationException: the handler cannot be called so.
+        ConfigurationException: the handler cannot be called in this way.
     """
     mark = idempotent_mark(handler)
     if batch_size is not None:
@@ -64,7 +64,7 @@ def make_plan(handler: Callable[..., Any], batch_size: int | None, **options: An
             raise ConfigurationException(
                 f"Handler {handler_name(handler)}: a batch has no key, so @idempotent has "
                 "no effect",
-                hint="remove it, and record the messages with pyjms.outbox.record",
+                hint="remove @idempotent, and record the messages with pyjms.outbox.record",
             )
         return BatchPlan(handler, **options)
     return (
@@ -75,7 +75,7 @@ def make_plan(handler: Callable[..., Any], batch_size: int | None, **options: An
 
 
 def adapter_type(plan: CallPlan) -> type[HandlerAdapter]:
-    """Return what calls the handler of a plan."""
+    """Return the class of the adapter that calls the handler of a plan."""
     if isinstance(plan, BatchPlan):
         return BatchHandlerAdapter
     return IdempotentAdapter if isinstance(plan, IdempotentPlan) else HandlerAdapter
@@ -85,13 +85,13 @@ def refuse_replies(handler: Callable[..., Any], batch_size: int | None) -> None:
     """Refuse `@send_to` on a batch handler.
 
     Raises:
-        ConfigurationException: it has one.
+        ConfigurationException: the handler has a `@send_to`.
     """
     if batch_size is not None and send_to_destination(handler) is not None:
         raise ConfigurationException(
             f"Handler {handler_name(handler)}: a batch handler has no reply, so @send_to "
             "has no effect",
-            hint="remove it, and send with a template",
+            hint="remove @send_to, and send with a template",
         )
 
 
@@ -100,7 +100,7 @@ def default_retry(settings: PyjmsSettings) -> RetryPolicy | None:
 
     Raises:
         ConfigurationException: an exception or the dead-letter destination is not known.
-        ValueError: its numbers do not go together.
+        ValueError: its numbers contradict each other.
     """
     section = settings.jms.listener.retry
     return None if section is None else _resolved(RetryPolicy(**section.changes()), settings)
@@ -112,25 +112,25 @@ def wanted_retry(
     own: ListenerOverride | None,
     settings: PyjmsSettings,
 ) -> RetryPolicy | None:
-    """Return a listener's policy: its decorator's, or else the default one of all listeners.
+    """Return a listener's retry policy: its decorator's, or else the default of all listeners.
 
-    With the changes of `listeners.<id>.retry`; None: it has none.
+    The changes in `listeners.<id>.retry` are applied. None: the listener has no policy.
 
     Args:
         endpoint: the listener, whose `retry` is the decorator's.
         factory: its container factory.
-        own: `listeners.<id>`.
-        settings: those of the application.
+        own: the settings `listeners.<id>`.
+        settings: the settings of the application.
 
     Raises:
         ConfigurationException: an exception or the dead-letter destination is not known.
-        ValueError: its numbers do not go together.
+        ValueError: its numbers contradict each other.
     """
     policy = endpoint.retry
     redelivery = None if own is None else own.redelivery
     if redelivery is not None and policy is not None:
         raise ConfigurationException(
-            "listeners.<id>.redelivery would change what the decorator's retry says",
+            "listeners.<id>.redelivery would conflict with the decorator's retry",
             hint="write listeners.<id>.retry instead",
         )
     if policy is None and redelivery is None:
@@ -146,7 +146,7 @@ def wanted_retry(
 def _default_of(
     endpoint: JmsListenerEndpoint, factory: Any, settings: PyjmsSettings
 ) -> RetryPolicy | None:
-    """Return the default policy, as far as it can have an effect on a listener."""
+    """Return the default policy without the attributes that have no effect on a listener."""
     try:
         policy = default_retry(settings)
     except (JMSException, ValueError) as error:  # the check of the settings reports it, once
@@ -172,26 +172,26 @@ def check_retry(endpoint: JmsListenerEndpoint, factory: Any) -> None:
     """Refuse a retry policy that has no effect in the containers of a factory.
 
     Raises:
-        ConfigurationException: messages are consumed whatever their handler does, or the dead
-            letters would come back to the listener.
+        ConfigurationException: messages are consumed even if the handler fails, or the dead
+            letters would be sent to the listener itself.
     """
     policy = endpoint.retry
     if policy is None or not isinstance(getattr(factory, "options", None), dict):
         return
     if _consumes_on_receipt(endpoint, factory):
         raise ConfigurationException(
-            "retry: a message counts as consumed whatever its handler does",
-            hint="let the listener's session be transacted, or its acknowledge_mode be client",
+            "retry: messages count as consumed even if the handler fails",
+            hint="make the listener's session transacted, or set its acknowledge_mode to client",
         )
     if policy.dead_letter is not None and _same(policy.dead_letter, endpoint.destination):
         raise ConfigurationException(
             f"retry: dead_letter {policy.dead_letter!r} is the listener's own destination",
-            hint="name another one, or leave it out",
+            hint="set another destination, or omit dead_letter",
         )
 
 
 def _consumes_on_receipt(endpoint: JmsListenerEndpoint, factory: Any) -> bool:
-    """Return whether messages count as consumed whatever their handler does, as far as is known."""
+    """Return whether messages count as consumed even if the handler fails; False if unknown."""
     options = getattr(factory, "options", None)
     if not isinstance(options, dict):
         return False
@@ -206,7 +206,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def session_types(handler: Callable[..., Any]) -> SessionTypes:
-    """Return the session types of a handler: a coroutine cannot use the blocking one."""
+    """Return the session types of a handler: a coroutine cannot use the blocking session."""
     if inspect.iscoroutinefunction(handler):
         return {Session: lambda session: session}
     return {Session: lambda session: session, BlockingSession: BlockingSession.of}

@@ -1,4 +1,4 @@
-"""Checks of an endpoint against its container factory: combinations that could never start."""
+"""Checks of an endpoint against its container factory: combinations that can never start."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _TOPIC_OPTIONS = ("pub_sub_domain", "subscription_durable", "subscription_shared
 
 
 def check_kinds(endpoint: JmsListenerEndpoint, factory: Any) -> None:
-    """Refuse a listener of queues and topics.
+    """Refuse a listener with both queues and topics.
 
     Raises:
         ConfigurationException: its destinations are of both kinds.
     """
-    if not endpoint.destination.strip():  # which is another problem
+    if not endpoint.destination.strip():  # reported separately
         return
     kind = Topic if _is_topic(endpoint, _options_of(factory) or {}) else Queue
     members = parse_destination(endpoint.destination, kind).composite_destinations
     if len({member.is_topic for member in members}) > 1:
         raise ConfigurationException(
             f"{endpoint.destination!r}: one consumer cannot receive from queues and topics",
-            hint="write a @jms_listener for the queues and one for the topics",
+            hint="write one @jms_listener for the queues and one for the topics",
         )
 
 
@@ -47,9 +47,9 @@ def check_properties(endpoint: JmsListenerEndpoint, factory: Any) -> None:
     """Refuse properties that the factory's containers do not have.
 
     Raises:
-        ConfigurationException: the first one.
+        ConfigurationException: for the first such property.
     """
-    if _options_of(factory) is None:  # a factory that the application defines
+    if _options_of(factory) is None:  # a factory class that the application defines
         return
     known = factory.KIND.OPTIONS
     for name in (*endpoint.properties, *endpoint.provided):
@@ -68,7 +68,7 @@ def check_properties(endpoint: JmsListenerEndpoint, factory: Any) -> None:
 
 
 def batch_size_of(endpoint: JmsListenerEndpoint, factory: Any) -> int | None:
-    """Return the size of an endpoint's batches, its own or the factory's; None: it has none."""
+    """Return the batch size of an endpoint, its own or the factory's; None: it is not set."""
     own: int | None = (_options_of(factory) or {}).get("batch_size")
     return own if endpoint.batch_size is None else endpoint.batch_size
 
@@ -97,8 +97,8 @@ def _check_batches(endpoint: JmsListenerEndpoint, factory: Any) -> None:
     ):
         raise ConfigurationException(
             "batch_size: its messages would count as consumed before the handler gets them",
-            hint="let the listener's session be transacted (listeners.<id>.session.transacted, "
-            "jms.listener.session.transacted), or its acknowledge_mode be client",
+            hint="make the listener's session transacted (listeners.<id>.session.transacted, "
+            "jms.listener.session.transacted), or set its acknowledge_mode to client",
         )
 
 
@@ -114,12 +114,12 @@ def check_subscription(endpoint: JmsListenerEndpoint, factory: Any) -> None:
     is_topic, durable = _is_topic(endpoint, options), _is_durable(endpoint, options)
     if endpoint.durable and not is_topic:
         raise ConfigurationException(
-            "durable: a queue has no subscriptions", hint="write topic://NAME, or the name alone"
+            "durable: a queue has no subscriptions", hint="write topic://NAME, or only the name"
         )
     if endpoint.subscription and not is_topic:
         raise ConfigurationException(
             f"subscription {endpoint.subscription!r}: a queue has no subscriptions",
-            hint="write topic://NAME, or let the container factory's names mean topics "
+            hint="write topic://NAME, or use a container factory whose names mean topics "
             "(jms.pub_sub_domain)",
         )
     if endpoint.subscription and not durable:
@@ -135,7 +135,7 @@ def check_subscription(endpoint: JmsListenerEndpoint, factory: Any) -> None:
             f"concurrency {endpoint.concurrency}: a durable subscription has one consumer",
             hint="set 1, or share the queue Consumer.NAME.VirtualTopic.X instead",
         )
-    if endpoint.durable or endpoint.container_factory:  # the default is in the settings
+    if endpoint.durable or endpoint.container_factory:  # the default is checked in the settings
         check_client_id(factory, endpoint)
 
 
@@ -143,7 +143,7 @@ def check_client_id(factory: Any, endpoint: JmsListenerEndpoint | None = None) -
     """Refuse durable subscriptions without a client id.
 
     Raises:
-        ConfigurationException: there is none.
+        ConfigurationException: no client id is set.
     """
     options = _options_of(factory) or {}
     durable = options.get("subscription_durable")
@@ -159,7 +159,7 @@ def check_client_id(factory: Any, endpoint: JmsListenerEndpoint | None = None) -
 
 
 def repeated_subscriptions(found: Iterable[tuple[JmsListenerEndpoint, Any]]) -> Iterator[str]:
-    """Yield a line for each durable subscription that two listeners would have to share."""
+    """Yield a line for each durable subscription that two listeners have in common."""
     seen: dict[tuple[object, ...], JmsListenerEndpoint] = {}
     for endpoint, factory in found:
         options = _options_of(factory)
@@ -173,7 +173,7 @@ def repeated_subscriptions(found: Iterable[tuple[JmsListenerEndpoint, Any]]) -> 
         if first is not endpoint:
             yield (
                 f"Listener {endpoint.id or endpoint.destination!r}: its durable subscription "
-                f"{name!r} is that of listener {first.id or first.destination!r} "
+                f"{name!r} is also that of listener {first.id or first.destination!r} "
                 "(give each its own subscription)"
             )
 

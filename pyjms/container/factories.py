@@ -1,4 +1,4 @@
-"""From settings to objects: one function for each provider of the ApplicationContainer."""
+"""The functions behind the providers of the ApplicationContainer: settings to objects."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ __all__ = [
 ]
 
 _JITTER: Final = 0.2
-"""The share of the recovery interval that is added at random."""
+"""The fraction of the recovery interval that is added at random."""
 
 
 def native_connection_factory(settings: PyjmsSettings) -> ClientConnectionFactory:
-    """Return the client's factory for the broker of `activemq`.
+    """Return the client's factory for the broker in the settings `activemq`.
 
     (spring-jms 8.1.1)
     """
@@ -57,13 +57,13 @@ def native_connection_factory(settings: PyjmsSettings) -> ClientConnectionFactor
 _CLIENT_OPTIONS: Final = frozenset(
     {"close_timeout", "send_timeout", "non_blocking_redelivery", "stats_enabled"}
 )
-"""Settings of a broker that are options of the client under the same names."""
+"""Settings of a broker that are client options with the same names."""
 
 
 def broker_connection_factory(broker: ActiveMQSettings) -> ClientConnectionFactory:
     """Return the client's factory for one broker's settings.
 
-    What is not set there is as the URL's options say, or the client's defaults.
+    Settings that are missing have the values of the URL's options, or the client's defaults.
     """
     password = broker.password
     factory = ClientConnectionFactory(
@@ -87,9 +87,9 @@ def broker_connection_factory(broker: ActiveMQSettings) -> ClientConnectionFacto
 def connection_factory(
     native: ConnectionFactory, settings: PyjmsSettings, broker: ActiveMQSettings | None = None
 ) -> ConnectionFactory:
-    """Return the template's factory for a broker, by default that of `activemq`.
+    """Return the template's factory for a broker, by default the one in the settings `activemq`.
 
-    It is a pool of native connections if `pool.enabled` is true; else they are cached, unless
+    It is a pool of native connections if `pool.enabled` is true; otherwise they are cached, unless
     `jms.cache.enabled` is false. (spring-jms 8.1.2)
     """
     pool = (broker or settings.activemq).pool
@@ -107,7 +107,7 @@ def connection_factory(
 
 
 def native_connection_factories(settings: PyjmsSettings) -> ByBroker[ClientConnectionFactory]:
-    """Return the client's factories for the brokers of `brokers`."""
+    """Return the client's factories for the brokers in the settings `brokers`."""
     brokers = settings.brokers
     return ByBroker(brokers, lambda name: broker_connection_factory(brokers[name]))
 
@@ -115,7 +115,7 @@ def native_connection_factories(settings: PyjmsSettings) -> ByBroker[ClientConne
 def connection_factories(
     native: Mapping[str, ConnectionFactory], settings: PyjmsSettings
 ) -> ByBroker[ConnectionFactory]:
-    """Return the templates' factories for the brokers of `brokers`, as `connection_factory`."""
+    """Return the templates' factories for `brokers`, made like `connection_factory`."""
     brokers = settings.brokers
     return ByBroker(
         native, lambda name: connection_factory(native[name], settings, brokers.get(name))
@@ -125,9 +125,9 @@ def connection_factories(
 def listener_connection_factory(
     native: ConnectionFactory, pooled: ConnectionFactory, settings: PyjmsSettings
 ) -> ConnectionFactory:
-    """Return the listeners' factory: the pool if there is one, else the native one.
+    """Return the listeners' factory: the pool if there is one, else the native factory.
 
-    Listeners keep a connection of their own rather than a cached one. (spring-jms 8.1.5)
+    Listeners keep a separate connection rather than use the cached one. (spring-jms 8.1.5)
     """
     return pooled if settings.activemq.pool.enabled else native
 
@@ -135,7 +135,7 @@ def listener_connection_factory(
 def instrumentations(
     settings: PyjmsSettings, tracer_provider: Any, meter_provider: Any, registry: Any
 ) -> list[Instrumentation]:
-    """Return what `observability` switches on.
+    """Return the instrumentations that the settings `observability` enable.
 
     Raises:
         ConfigurationException: a package that it needs is not installed.
@@ -156,7 +156,7 @@ def instrumentations(
 
 
 def message_converter(settings: PyjmsSettings) -> MessageConverter:
-    """Return the converter of template and listeners, as `jms.converter` says.
+    """Return the converter of template and listeners, according to `jms.converter`.
 
     Raises:
         ConfigurationException: a mapped class cannot be imported.
@@ -180,7 +180,7 @@ def template(
     resolver: DestinationResolver,
     interceptors: TemplateInterceptors,
 ) -> JmsTemplate:
-    """Return the application's template, as `jms.template` says."""
+    """Return the application's template, according to `jms.template`."""
     section = settings.jms.template
     options: dict[str, Any] = {
         "delivery_mode": section.delivery_mode,
@@ -206,7 +206,7 @@ def template(
 
 
 def messaging_template(template: JmsTemplate, settings: PyjmsSettings) -> JmsMessagingTemplate:
-    """Return the template for payload and headers, with the default destination of settings."""
+    """Return the template for generic messages, with the default destination of the settings."""
     return JmsMessagingTemplate(
         template, default_destination=settings.jms.template.default_destination
     )
@@ -219,7 +219,7 @@ def templates(
     resolver: DestinationResolver,
     interceptors: TemplateInterceptors,
 ) -> ByBroker[JmsTemplate]:
-    """Return a template for each broker of `brokers`, as `jms.template` says."""
+    """Return a template for each broker of `brokers`, according to `jms.template`."""
     return ByBroker(
         connection_factories,
         lambda name: template(
@@ -234,7 +234,7 @@ def listener_container_factory(
     converter: MessageConverter,
     resolver: DestinationResolver,
 ) -> DefaultJmsListenerContainerFactory:
-    """Return the default container factory, as `jms.listener` says; transacted by default."""
+    """Return the default container factory according to `jms.listener`; transacted by default."""
     jms = settings.jms
     listener = jms.listener
     session = listener.session
@@ -253,7 +253,7 @@ def listener_container_factory(
         "destination_resolver": resolver,
         "interceptors": named_interceptors(listener.interceptors) or None,
     }
-    # receive_timeout None means for ever; all other options None means not set
+    # receive_timeout None means for ever; for all other options None means not set
     options = {k: v for k, v in options.items() if v is not None or k == "receive_timeout"}
     if jms.subscription_durable:
         options["subscription_durable"] = True
@@ -265,7 +265,7 @@ def listener_container_factory(
 
 
 def spread_attempts(container: DefaultMessageListenerContainer) -> None:
-    """Add jitter to a fixed interval: many processes wait for the same broker."""
+    """Add jitter to a fixed interval, because many processes may wait for the same broker."""
     rule = container.back_off
     if isinstance(rule, FixedBackOff) and rule.jitter is None and rule.max_attempts is None:
         container.back_off = FixedBackOff(rule.interval, jitter=rule.interval * _JITTER)

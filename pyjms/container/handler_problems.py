@@ -29,8 +29,8 @@ class HandlerProblems:
 
     Args:
         handler: the function.
-        problems: those of the whole check.
-        is_partial: settings are missing, so that unknown placeholders mean nothing.
+        problems: the problems of the whole check.
+        is_partial: settings are missing, so that unknown placeholders are not reported.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class HandlerProblems:
         self.name: str = handler_name(handler)
 
     def add(self, error: JMSException | ValueError, prefix: str = "") -> None:
-        """Add each problem of an error, with file and line, and `prefix` before its text."""
+        """Add each problem of an error, with file, line and `prefix` before its text."""
         source, line = _location(self._handler)
         where = f"{source}:{line}: " if source else ""
         for problem in error.problems if isinstance(error, ConfigurationException) else (error,):
@@ -81,12 +81,12 @@ class HandlerProblems:
 
 
 def handler_name(handler: Callable[..., Any]) -> str:
-    """Return module and name of a handler."""
+    """Return the module and name of a handler."""
     return f"{handler.__module__}.{getattr(handler, '__qualname__', repr(handler))}"
 
 
 def _location(handler: Callable[..., Any]) -> tuple[str | None, int | None]:
-    """Return file and line of a function; the file relative to the current folder if below it."""
+    """Return file and line of a function; the file relative to the current directory if inside."""
     code = getattr(inspect.unwrap(handler), "__code__", None)
     if code is None:
         return None, None

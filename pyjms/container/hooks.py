@@ -1,4 +1,4 @@
-"""Calls of hooks and configurers, with their services."""
+"""Calls of hooks and configurers, with their injected services."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["configured_registrar", "hook_call"]
 def hook_call(
     function: Callable[..., Any], injector: Callable[[InjectionMarker], Callable[[], object]]
 ) -> Callable[[], Any]:
-    """Return a hook's call without arguments.
+    """Return a function without arguments that calls a hook.
 
     Raises:
-        ConfigurationException: parameters that cannot be supplied; a line for each.
+        ConfigurationException: parameters cannot be supplied; a line for each.
     """
     suppliers = _suppliers_of(function, inspect.signature(function).parameters.values(), injector)
 
@@ -42,10 +42,10 @@ def _suppliers_of(
     parameters: Iterable[inspect.Parameter],
     injector: Callable[[InjectionMarker], Callable[[], object]],
 ) -> dict[str, Callable[[], object]]:
-    """Return what supplies each of these parameters, which are `Provide[...]` or have defaults.
+    """Return the suppliers of these parameters, which are `Provide[...]` or have defaults.
 
     Raises:
-        ConfigurationException: parameters that cannot be supplied; a line for each.
+        ConfigurationException: parameters cannot be supplied; a line for each.
     """
     suppliers: dict[str, Callable[[], object]] = {}
     problems = Problems()
@@ -63,7 +63,7 @@ def _suppliers_of(
 
 
 async def _in_a_thread(call: Callable[[], Any]) -> None:
-    """Call a `def` hook as a `def` handler is called: in a thread, where it may block."""
+    """Call a `def` hook in a thread, where it may block, like a `def` handler."""
     worker = Worker("pyjms hook")
     token = current_worker.set(worker)
     try:

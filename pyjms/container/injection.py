@@ -25,7 +25,7 @@ from pyjms.sync.template import JmsTemplate as BlockingTemplate
 __all__ = ["Injection"]
 
 _TEMPLATE_OF = "jms_templates."
-"""What comes before a broker's name in `Provide["jms_templates.audit"]`."""
+"""The prefix of a broker's name in `Provide["jms_templates.audit"]`."""
 
 _BLOCKING: Final[dict[type, type[Facade[Any]]]] = {
     JmsTemplate: BlockingTemplate,
@@ -37,9 +37,9 @@ _PROVIDER_MARKER: type = vars(injection)["Provider"]
 
 
 class Injection:
-    """Finds the providers that markers and settings name in one container.
+    """Finds the providers of one container that markers and settings name.
 
-    `is_partial`: the settings are not valid, so that brokers they do not have are not reported.
+    `is_partial`: the settings are not valid, so that unknown brokers are not reported.
     """
 
     def __init__(self, container: Any, settings: PyjmsSettings) -> None:
@@ -50,7 +50,7 @@ class Injection:
     def injector(
         self, handler: Callable[..., Any]
     ) -> Callable[[InjectionMarker], Callable[[], object]]:
-        """Return what supplies the object of a marker to this function."""
+        """Return a function that supplies the objects of markers to `function`."""
         blocking = not inspect.iscoroutinefunction(handler)
         return lambda marker: self._supply(marker, blocking=blocking)
 
@@ -58,7 +58,7 @@ class Injection:
         """Return the provider of this name.
 
         Raises:
-            ConfigurationException: there is none.
+            ConfigurationException: there is no such provider.
         """
         return self._resolved(name, modifier)
 
@@ -70,7 +70,7 @@ class Injection:
         return (lambda: _blocking(provider())) if blocking else provider
 
     def _provider(self, marker: InjectionMarker) -> Any:
-        # a provider of the container's class means that of this instance
+        # a provider of the container class stands for the instance's provider
         wanted = named_like(self._container, marker.provider)
         if isinstance(wanted, str) and wanted.startswith(_TEMPLATE_OF):
             return self._template_of(wanted.removeprefix(_TEMPLATE_OF))
@@ -86,12 +86,12 @@ class Injection:
                 hint=f"did you mean {near[0]!r}?"
                 if near
                 else f"it has {', '.join(known)}; pass a subclass of ApplicationContainer with "
-                "further ones to JmsApplication(..., container=...)",
+                "additional providers to JmsApplication(..., container=...)",
             )
         return found
 
     def _template_of(self, broker: str) -> Any:
-        """Return the provider of the template of one of the further brokers."""
+        """Return the provider of the template of an additional broker."""
         if self.is_partial:
             return self._container.jms_template
         if broker not in self._container.jms_templates():

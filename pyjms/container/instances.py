@@ -1,7 +1,7 @@
 """Classes whose handlers are methods of an instance that the application's container provides.
 
 Spring creates the beans that have listener methods; here the container has a provider of the class.
-The instance is requested when the application starts, and not by a check.
+The instance is requested when the application starts, not by a check.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["bound_to_instance", "with_provided_instances"]
 
 
 def with_provided_instances(targets: Iterable[object], container: Any) -> list[object]:
-    """Return the targets, each class that has a provider replaced by the instance to come.
+    """Return the targets, with each class that has a provider replaced by a ProvidedInstance.
 
-    So are the classes with handlers that modules among the targets define, unless an instance is
-    among the targets, too.
+    Classes with handlers in modules among the targets are treated in the same way, unless an
+    instance is also among the targets.
 
     Raises:
         ConfigurationException: several providers supply one of the classes.
@@ -42,10 +42,10 @@ def with_provided_instances(targets: Iterable[object], container: Any) -> list[o
 
 
 def bound_to_instance(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a handler or hook as a method of its provided instance; others as they are.
+    """Return a handler or hook as a method of its provided instance; others unchanged.
 
     Raises:
-        ConfigurationException: the provider supplies something else, or asynchronously.
+        ConfigurationException: the provider supplies another type, or is asynchronous.
     """
     owner = getattr(function, "__self__", None)
     if not isinstance(owner, ProvidedInstance):

@@ -36,15 +36,15 @@ class ContainerFactories:
         self._found: list[tuple[JmsListenerEndpoint, Any]] = []
         self._used: dict[int, Any] = {}
         self.registrar: JmsListenerEndpointRegistrar = JmsListenerEndpointRegistrar()
-        """What configurers have set: the factory of endpoints that name none."""
+        """The registrar, whose factory is the default of endpoints that name none."""
 
     @property
     def used(self) -> tuple[Any, ...]:
-        """The factories that were used for containers."""
+        """The factories that have been used for containers."""
         return tuple(self._used.values())
 
     def start_again(self, registrar: JmsListenerEndpointRegistrar) -> None:
-        """Forget the factories of endpoints, which are looked for again."""
+        """Forget the factories of endpoints, which are then determined again."""
         self._found.clear()
         self.registrar = registrar
 
@@ -62,7 +62,7 @@ class ContainerFactories:
         """Return the factory of an endpoint.
 
         Raises:
-            ConfigurationException: it names one that there is not.
+            ConfigurationException: it names a factory that does not exist.
         """
         found = next((made for known, made in self._found if known is endpoint), None)
         if found is None:
@@ -99,14 +99,14 @@ class ContainerFactories:
 
 
 def _kept_factories(container: Any) -> list[Any]:
-    """Return the connection factories of the templates, of further brokers those in use."""
+    """Return the templates' connection factories; of additional brokers, only those in use."""
     by_broker = container.connection_factories()
     kept = by_broker.created if isinstance(by_broker, ByBroker) else by_broker.values()
     return [*kept, container.connection_factory()]
 
 
 def redelivery_policy_of(container_factory: Any) -> RedeliveryPolicy:
-    """Return the default policy of the connections of a container factory, pooled or not."""
+    """Return the default redelivery policy of a container factory's connections, pooled or not."""
     factory = container_factory.connection_factory
     native = getattr(factory, "target_connection_factory", factory)
     policy: RedeliveryPolicy = getattr(native, "redelivery_policy", RedeliveryPolicy())
@@ -114,7 +114,7 @@ def redelivery_policy_of(container_factory: Any) -> RedeliveryPolicy:
 
 
 def probed_factories(container: Any, settings: PyjmsSettings) -> dict[str, ConnectionFactory]:
-    """Return the templates' connection factories by broker, but not those of embedded brokers."""
+    """Return the templates' connection factories by broker, except those of embedded brokers."""
     found: dict[str, ConnectionFactory] = {}
     if not settings.activemq.is_embedded:
         found["activemq"] = container.connection_factory()
@@ -133,7 +133,7 @@ async def start_pools(container: Any) -> None:
 
 
 async def close_all(container: Any, further: Iterable[Any]) -> None:
-    """Close the connections that the container's connection factories and `further` ones keep."""
+    """Close the connections kept by the container's connection factories and by `further` ones."""
     for factory in (*further, *_kept_factories(container)):
         destroy = getattr(factory, "destroy", None)
         if destroy is not None:

@@ -1,7 +1,7 @@
 """The jobs of `@jms_scheduled`, which are created on the brokers when the application starts.
 
-If a broker cannot be reached then, its jobs are created as soon as it can; after an outage they are
-created again, because the broker may have lost them. Existing jobs are kept.
+If a broker cannot be reached at that time, its jobs are created as soon as it can be reached; after
+an outage they are created again, because the broker may have lost them. Existing jobs are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Schedules", "resolved_schedule"]
 logger: Final = get_logger(__name__)
 
 _INTERVAL: Final = 5.0
-"""Seconds between two attempts, and between two looks for the end of an outage."""
+"""Seconds between attempts, and between checks for the end of an outage."""
 
 MakeTemplate = Callable[[Any], Any]
 
@@ -34,17 +34,17 @@ MakeTemplate = Callable[[Any], Any]
 def resolved_schedule(
     mark: Schedule | None, own: ListenerOverride | None, resolve: Callable[[str], str]
 ) -> Schedule | None:
-    """Return a mark's schedule with what the settings change, and a valid cron entry.
+    """Return a mark's schedule with the changes of the settings, and a valid cron entry.
 
     Raises:
-        ConfigurationException: the settings set one for a listener without a schedule.
+        ConfigurationException: the settings set a schedule for a listener without one.
         ValueError: the cron entry is invalid.
     """
     cron, rate = (None, None) if own is None else (own.cron, own.fixed_rate)
     if mark is None:
         if cron is not None or rate is not None:
             raise ConfigurationException(
-                "cron and fixed_rate are for schedules", hint="mark its handler with @jms_scheduled"
+                "cron and fixed_rate apply to @jms_scheduled only", hint="mark its handler with it"
             )
         return None
     if cron is not None:
@@ -74,11 +74,11 @@ class Schedules:
     async def start(
         self, jobs: Iterable[tuple[AbstractMessageListenerContainer, Schedule]]
     ) -> None:
-        """Make the jobs, and keep them. What waits for its broker is made later.
+        """Create the jobs, and keep them. Jobs that wait for their broker are created later.
 
         Raises:
             ConfigurationException: a broker has no scheduler.
-            JMSException: a broker refuses.
+            JMSException: a broker refused a job.
         """
         self._jobs = list(jobs)
         if not self._jobs:
@@ -88,12 +88,12 @@ class Schedules:
                 if await self._made(*job):
                     continue
             if scope.cancelled_caught:
-                logger.warning("Schedule of %s waits for its broker", job[0].bean_name)
+                logger.warning("The schedule of %s waits for its broker", job[0].bean_name)
             self._waiting.append(job)
         self._task = spawn(self._keep, name="pyjms schedules")
 
     async def stop(self) -> None:
-        """Give up what waits. The jobs stay at the brokers. Idempotent."""
+        """Stop creating jobs. Existing jobs stay on the brokers. Idempotent."""
         task, self._task = self._task, None
         self._waiting.clear()
         await end_tasks(task)
@@ -110,14 +110,16 @@ class Schedules:
                 try:
                     done = await self._made(container, schedule)
                 except JMSException as error:
-                    logger.error("Schedule of %s cannot be made: %s", container.bean_name, error)
+                    logger.error(
+                        "The schedule of %s cannot be created: %s", container.bean_name, error
+                    )
                     done = True
                 if done:
                     seen[id(container)] = restorations
                     self._waiting = [other for other in self._waiting if other != job]
 
     async def _made(self, container: AbstractMessageListenerContainer, schedule: Schedule) -> bool:
-        """Make a job, or remove one that is never due; return False if the broker is away."""
+        """Create a job, or remove it if it is never due; False: the broker cannot be reached."""
         name = str(container.bean_name)
         factory = container.require_connection_factory()
         scheduler = JmsScheduler(self._template_of(factory))

@@ -1,7 +1,7 @@
-"""Discovery of handlers and hooks: in modules, on instances, or given one by one.
+"""Discovery of handlers and hooks: in modules, on instances, or given individually.
 
 A module contributes the functions that it defines, not those that it imports, and not the methods
-of its classes: those need an instance, which may be one that the application's container provides
+of its classes: methods need an instance, which the application's container may provide
 (`instances`). Handlers that are not found in this way are reported.
 """
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class ProvidedInstance:
-    """Stands for an instance of a class until the container is asked for it, once.
+    """A placeholder for an instance of a class until it is requested from the container, once.
 
     It has the attributes of the class.
     """
@@ -47,7 +47,7 @@ class ProvidedInstance:
         """Return the instance.
 
         Raises:
-            ConfigurationException: the provider supplies something else, or asynchronously.
+            ConfigurationException: the provider supplies another type, or is asynchronous.
         """
         if self._instance is None:
             found = self._provider()
@@ -56,7 +56,7 @@ class ProvidedInstance:
                 raise ConfigurationException(
                     f"The provider {self._name!r} of {self.kind.__qualname__} is asynchronous: its "
                     "handlers cannot wait for it",
-                    hint="provide the instance synchronously, and what it needs in a start-up hook",
+                    hint="provide the instance synchronously, and await in a start-up hook",
                 )
             self._instance = found
         return self._instance
@@ -74,7 +74,7 @@ def marked(targets: Iterable[object]) -> Iterator[tuple[Callable[..., Any], JmsL
 
 
 def functions(targets: Iterable[object]) -> Iterator[Callable[..., Any]]:
-    """Yield all functions of the targets that may be marked, methods bound to their instance.
+    """Yield all functions of the targets that may be marked, with methods bound to instances.
 
     Raises:
         ConfigurationException: a target is a class.
@@ -134,7 +134,7 @@ def is_work(function: object) -> bool:
 
 
 def nothing_to_run(targets: Iterable[object]) -> ConfigurationException:
-    """Return the error for targets without a handler or hook: what was searched for, and where."""
+    """Return the error for targets without a handler or hook, with what was searched and where."""
     targets = list(targets)
     modules = [t for t in targets if isinstance(t, ModuleType)]
     where = " and ".join(m.__name__ for m in modules) or "the application"

@@ -1,7 +1,7 @@
-"""From marked functions to listeners: finds handlers and hooks, checks them, injects services.
+"""Wiring of marked functions: finds handlers and hooks, checks them, injects services.
 
 All problems of an application's handlers are found before anything starts and are reported
-together: one ConfigurationException with a line for each.
+together, in one ConfigurationException with a line for each problem.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Wiring:
         self._interceptors = interceptors
         self._error_handler = error_handler
         self.outages: Outages = Outages(settings.lifecycle.startup_timeout)
-        """Which brokers cannot be reached by the listeners."""
+        """The outages of the listeners' brokers."""
         self.schedules: Schedules = Schedules(
             self.outages, settings.lifecycle.startup_timeout, self._template_for
         )
@@ -84,16 +84,16 @@ class Wiring:
         self._hold = EmbeddedBrokerHold(container)
         self._injection = Injection(container, settings)
         self.registrar: JmsListenerEndpointRegistrar = JmsListenerEndpointRegistrar()
-        """What the configurers have set and added."""
+        """The settings and endpoints of the configurers."""
         self._is_partial = False
-        """A check of what does not depend on the settings, because they are not valid."""
+        """Whether only checks that do not depend on the settings are made: they are not valid."""
         self._read_headers = SimpleJmsHeaderMapper().to_headers
 
     def check(self, targets: Iterable[object]) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
-        """Return the endpoints and the hooks, once nothing is wrong with them and the settings.
+        """Return the endpoints and the hooks, if they and the settings are valid.
 
         Raises:
-            ConfigurationException: a line for each problem.
+            ConfigurationException: there are problems; a line for each.
         """
         targets = list(targets)
         problems = Problems()
@@ -106,9 +106,9 @@ class Wiring:
     def find(
         self, targets: Iterable[object], problems: Problems
     ) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
-        """Return the valid endpoints and hooks; add the problems of the others, and the settings'.
+        """Return the valid endpoints and hooks; add the problems of the others and the settings.
 
-        With settings that are not valid, what depends on them is not checked.
+        If the settings are not valid, checks that depend on them are skipped.
         """
         targets = list(targets)
         add_settings_problems(self._container, self._settings, problems)
@@ -128,7 +128,7 @@ class Wiring:
         return endpoints, hooks
 
     def check_settings(self) -> None:
-        """Raise one ConfigurationException that lists all problems of the settings."""
+        """Check the settings; raise one ConfigurationException that lists all problems."""
         problems = Problems()
         self.find_settings_problems(problems)
         problems.raise_all()
@@ -138,10 +138,10 @@ class Wiring:
         add_settings_problems(self._container, self._settings, problems)
 
     def require_work(self, targets: Iterable[object]) -> None:
-        """Refuse targets without a listener and without a hook.
+        """Refuse targets that have neither listeners nor hooks.
 
         Raises:
-            ConfigurationException: there is none; the text says what was searched for.
+            ConfigurationException: they have none; the text says what was searched for.
         """
         targets = with_provided_instances(targets, self._container)
         if not any(is_work(function) for function in functions(targets)):
@@ -151,7 +151,7 @@ class Wiring:
         """Return the endpoints of all marks, with `listeners.<id>` of the YAML applied.
 
         Raises:
-            ConfigurationException: a line for each handler that cannot work.
+            ConfigurationException: handlers cannot work; a line for each.
         """
         problems = Problems()
         targets = with_provided_instances(targets, self._container)
@@ -189,7 +189,7 @@ class Wiring:
         return endpoints
 
     def _valid_hooks(self, targets: Iterable[object], problems: Problems) -> list[Hook]:
-        """Return the start-up and shutdown hooks: kind, name, call without arguments."""
+        """Return the start-up and shutdown hooks: kind, name, function without arguments."""
         hooks: list[Hook] = []
         for function in functions(targets):
             kind = hook_kind(function)
@@ -214,7 +214,7 @@ class Wiring:
         return container
 
     def _template_for(self, factory: ConnectionFactory) -> JmsTemplate:
-        """Return the application's template, for another connection factory."""
+        """Return a copy of the application's template for another connection factory."""
         template: JmsTemplate = copy.copy(self._container.jms_template())
         template.connection_factory = factory
         return template
@@ -222,7 +222,7 @@ class Wiring:
     def watch_virtual_topics(
         self, containers: Callable[[], Iterable[AbstractMessageListenerContainer]]
     ) -> None:
-        """Have the application's resolver warn of virtual topics that are used as queues."""
+        """Make the application's resolver warn if virtual topics are used as queues."""
         resolver = self._container.destination_resolver()
         if isinstance(resolver, SimpleDestinationResolver):
             resolver.queues_of_listeners = lambda: {
@@ -240,12 +240,12 @@ class Wiring:
         await kept_connections.start_pools(self._container)
 
     async def close_factories(self) -> None:
-        """Close the connections that connection factories and container factories keep."""
+        """Close the connections kept by connection factories and container factories."""
         await kept_connections.close_all(self._container, self._factories.used)
         await self._hold.end()
 
     def describe_brokers(self, containers: Iterable[AbstractMessageListenerContainer]) -> str:
-        """Return the main broker's URL and those of other containers, without credentials."""
+        """Return the URLs of the main broker and the containers' brokers, without credentials."""
         main = self._container.native_connection_factory()
         used = {self.outages.of(each.require_connection_factory()).broker for each in containers}
         return ", ".join([str(main), *sorted(used - {self.outages.of(main).broker})])
@@ -333,7 +333,7 @@ class Wiring:
         *destinations: str | Destination,
         **options: Unpack[ListenerOptions],
     ) -> AbstractMessageListenerContainer:
-        """Make a handler a listener as if it had a mark with these arguments, and start it.
+        """Add a listener for a handler as if it had a mark with these arguments, and start it.
 
         Raises:
             ConfigurationException: the handler cannot work.
@@ -366,11 +366,11 @@ class Wiring:
         size = container.batch_size
         plan = self._plan(bound_to_instance(endpoint.handler), converter, size)
         chain = self._interceptors.chain_of(container)
-        container.interceptors = ()  # they are in the adapter: around the handler, not around that
+        container.interceptors = ()  # the adapter calls them, around the handler
         return deliveries.adapter_type(plan)(plan, replies, endpoint.id, chain)
 
     def call_plan(self, endpoint: MethodJmsListenerEndpoint) -> CallPlan:
-        """Return how an endpoint's handler is called."""
+        """Return the call plan of an endpoint's handler."""
         return self._plan(endpoint.handler, None, endpoint.batch_size)
 
     def _plan(self, handler: Callable[..., Any], converter: Any, size: int | None) -> CallPlan:
@@ -385,7 +385,7 @@ class Wiring:
         )
 
     def _converter(self) -> Any:
-        # in a partial check the application's own may be what cannot be created
+        # in a partial check, the application's converter may be what cannot be created
         return (
             DefaultMessageConverter() if self._is_partial else self._container.message_converter()
         )

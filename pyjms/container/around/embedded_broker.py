@@ -1,8 +1,9 @@
-"""Keeps the broker embedded in an application running as long as the application.
+"""Keeps the embedded broker of an application running as long as the application.
 
-A broker that a `vm://` URL creates stops with its last connection, and loses what it keeps in
-memory. An application may have no connections at times: while all its listeners are paused, or
-between two sends of a template that caches nothing. So it holds one connection just for this.
+A broker that a `vm://` URL creates stops with its last connection, and loses the messages that it
+keeps in memory. An application may have no connections at times: while all its listeners are
+paused, or between two sends of a template without a cache. So it keeps one connection open for this
+purpose.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class EmbeddedBrokerHold:
         self._connection: Any = None
 
     async def begin(self) -> None:
-        """Create the broker, unless it runs already, and stay connected; nothing for others.
+        """Create the broker, unless it runs, and stay connected; do nothing for other brokers.
 
         Raises:
             JMSException: the broker cannot be created.
@@ -32,7 +33,7 @@ class EmbeddedBrokerHold:
             return
         uri = native.uri
         if uri.scheme != "vm" or uri.options.get("create") == "false":
-            return  # another process's broker, or somebody else's in this one
+            return  # a broker of another process, or one that this process manages elsewhere
         factory = ConnectionFactory(
             uri.with_secrets(), user_name=native.user_name, password=native.password
         )

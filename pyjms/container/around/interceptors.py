@@ -1,8 +1,8 @@
 """The interceptors of an application: those given in code, and those that YAML names.
 
-A name is that of an entry point in the group `pyjms.interceptors`, or where an interceptor can be
-imported: `module:name` or `module.name`. A class is called without arguments, once for each place
-where it is named.
+A name is the name of an entry point in the group `pyjms.interceptors`, or an import path:
+`module:name` or `module.name`. A class is called without arguments, once for each place where it is
+named.
 
     [project.entry-points."pyjms.interceptors"]
     audit = "acme_audit:AuditInterceptor"
@@ -38,9 +38,9 @@ class ApplicationInterceptors:
     """The interceptors of all handlers and all sends of one application.
 
     Args:
-        container: the application's; its own interceptors come first.
-        handlers: those around handlers.
-        sends: those around sends.
+        container: the application container; its interceptors come first.
+        handlers: the interceptors around handlers.
+        sends: the interceptors around sends.
 
     Raises:
         ConfigurationException: one of them is not an interceptor.
@@ -55,7 +55,7 @@ class ApplicationInterceptors:
         self._instrumentations: list[Instrumentation] = list(container.instrumentations())
         logs = container.settings().logging
         self.log_context: Any = logs.format == "json"
-        """Whether log lines of handlers have the message's ids."""
+        """Whether the log records of handlers have the message's ids."""
         self.log_tracebacks: Any = logs.tracebacks
         """Whether the first failure of each message is logged with its traceback."""
         self._handlers = named_interceptors([*container.interceptors(), *handlers])
@@ -63,21 +63,21 @@ class ApplicationInterceptors:
         container.send_interceptors.override(providers.Object(self._sends))
 
     def chain_of(self, container: AbstractMessageListenerContainer) -> list[HandlerInterceptor]:
-        """Return the whole chain of a listener, whose container has its other ones."""
+        """Return the complete chain of a listener, with the interceptors of its container."""
         instrumented = [each.handler(container) for each in self._instrumentations]
         if self.log_context:
             instrumented.append(message_context)
         return [*instrumented, *self._handlers, *container.interceptors]
 
     def complete(self, container: AbstractMessageListenerContainer) -> None:
-        """Have a container's commits and acknowledgements observed, and its failures logged."""
+        """Add the instrumentation of settlements to a container, and configure its failure log."""
         container.log_tracebacks = container.log_tracebacks or self.log_tracebacks
         added = [each.settlement(container) for each in self._instrumentations]
         if added:
             container.settlement_interceptors = [*added, *container.settlement_interceptors]
 
     def add_to_templates(self, container: Any) -> None:
-        """Surround the sends of templates that the container has instead of its own."""
+        """Add the interceptors to templates that replace the container's own templates."""
         surround = container.template_interceptors()
         templates = container.jms_templates()
         known = templates.created if isinstance(templates, ByBroker) else templates.values()
@@ -86,32 +86,32 @@ class ApplicationInterceptors:
 
     @property
     def metrics(self) -> MetricsSource | None:
-        """The instrumentation that answers /metrics, if there is one."""
+        """The instrumentation that serves /metrics, or None."""
         found = (each for each in self._instrumentations if hasattr(each, "exposition"))
         return cast("MetricsSource | None", next(found, None))
 
     def attach(self, health: Callable[[], Health]) -> None:
-        """Have the application's health observed, too, from now on."""
+        """Start to observe the application's health."""
         for each in self._instrumentations:
             each.attach(health)
 
     def detach(self) -> None:
-        """End that. Idempotent."""
+        """Stop observing the application's health. Idempotent."""
         for each in self._instrumentations:
             each.detach()
 
     def chain_of_replies(self, container: Any) -> InterceptorChain[SendInterceptor] | None:
-        """Return the chain of the replies of handlers: that of the application's template."""
+        """Return the send chain of handlers' replies: that of the application's template."""
         chain: InterceptorChain[SendInterceptor] | None = container.jms_template().send_chain
         return chain
 
 
 class TemplateInterceptors:
-    """What surrounds the sends and receives of all templates of an application.
+    """The interceptors around the sends and receives of all templates of an application.
 
     Args:
-        sends: send interceptors, further out than those of a template.
-        instrumentations: observe what a template itself does: they are the innermost.
+        sends: send interceptors, which surround those of a template.
+        instrumentations: observe the operations of a template itself; they are the innermost.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class TemplateInterceptors:
 
 
 def named_interceptors(names: Iterable[Any]) -> list[Any]:
-    """Return the interceptors; each text in `names` is the name of one.
+    """Return the interceptors in `names`; texts are replaced by the interceptors that they name.
 
     Raises:
         ConfigurationException: one cannot be loaded, or is not an interceptor.
@@ -152,7 +152,7 @@ def _named(name: str) -> Any:
     """Return the interceptor of this name. Blocks while it is imported.
 
     Raises:
-        ConfigurationException: there is none, or it cannot be loaded.
+        ConfigurationException: there is no such interceptor, or it cannot be loaded.
     """
     try:
         found = _imported(name) if ":" in name or "." in name else _installed(name)
@@ -162,8 +162,8 @@ def _named(name: str) -> Any:
     except Exception as error:
         raise ConfigurationException(
             f"The interceptor {name!r} cannot be loaded: {type(error).__name__}: {error}",
-            hint="write module:name, and run where that module can be imported; a class must need "
-            "no arguments",
+            hint="write module:name, and run where that module can be imported; a class must be "
+            "callable without arguments",
         ) from error
 
 
@@ -190,7 +190,7 @@ def _installed(name: str) -> Any:
 
 def _known(names: Sequence[str]) -> str:
     return (
-        f"there are {', '.join(names)}; or write module:name"
+        f"installed: {', '.join(names)}; or write module:name"
         if names
         else f"write module:name, or install a package with an entry point in the group {GROUP!r}"
     )

@@ -1,4 +1,4 @@
-"""The health of one application: its phase, its checks, and the port that answers them."""
+"""The health of one application: its phase, its checks, and the port that serves them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ logger: Final = get_logger("pyjms.app")
 
 
 class Observation:
-    """Knows where an application is in its life, and answers for it. Use it on its loop.
+    """Reports the phase and the health of an application. Use it on the application's loop.
 
     Args:
         settings: the section `health`.
         registry: the listeners.
-        interceptors: those of the application, with its instrumentations.
-        factories: returns the connection factories of the brokers that are asked whether they are
-            there.
+        interceptors: the application's interceptors, with its instrumentations.
+        factories: returns the connection factories of the brokers to probe.
     """
 
     def __init__(
@@ -48,28 +47,28 @@ class Observation:
         self._probes = BrokerProbes(factories, settings.probe_timeout)
         self._server: Any = None
         self.phase: Phase = "starting"
-        """starting, running, stopping or stopped."""
+        """The phase: starting, running, stopping or stopped."""
         self.port = settings.port
-        """The port to serve health checks on, set before the start; None: none. While the
-        application runs, the one that is used."""
+        """The port on which to serve health checks, set before the start; None: no port. While the
+        application runs, the port in use."""
         self.reuse_port: bool = False
-        """Whether another process may serve the same port meanwhile, such as a worker's
+        """Whether another process may serve the same port at the same time, such as a worker's
         successor."""
 
     def log_with(self, *, context: bool, tracebacks: bool) -> None:
-        """Say, before the start, how listeners log.
+        """Set how listeners log, before the start.
 
         Args:
-            context: log lines of handlers can have the message's ids (`pyjms.observability.logs`).
+            context: log records of handlers have the message's ids (`pyjms.observability.logs`).
             tracebacks: the first failure of each message is logged with its traceback.
         """
         self._interceptors.log_context = context
         self._interceptors.log_tracebacks = tracebacks
 
     def use_port_of_worker(self, number: int) -> None:
-        """Serve the checks of one of several processes: on the port plus `number` - 1.
+        """Serve the checks of one of several worker processes: on the port plus `number` - 1.
 
-        While a successor takes over both processes may have the port.
+        While a successor takes over, both processes may have the port.
         """
         self.reuse_port = True
         if self.port:
@@ -80,12 +79,12 @@ class Observation:
         return health_of(self.phase, self._registry, self._settings.stuck_after)
 
     async def probe(self) -> Health:
-        """Return the health of the application, with what its brokers answer now."""
+        """Return the health of the application, after probing its brokers."""
         brokers = await self._probes.probe() if self.phase == "running" else ()
         return replace(self.health(), brokers=brokers)
 
     def app(self) -> HealthApp:
-        """Return an ASGI application that answers health checks, and /metrics if they are on."""
+        """Return an ASGI application that serves health checks, and /metrics if enabled."""
         return HealthApp(self.health, self._interceptors.metrics, self.probe)
 
     def _served(self) -> ASGIApp:
@@ -95,10 +94,10 @@ class Observation:
         return with_control(self.app(), ControlApp(self._registry, token.get_secret_value()))
 
     async def start(self) -> None:
-        """Answer from now on: the application starts.
+        """Start to serve health checks, because the application starts.
 
         Raises:
-            ConfigurationException: a port is wanted, and uvicorn is not installed, or the loop is
+            ConfigurationException: a port is set, but uvicorn is not installed, or the loop is
                 trio's.
             ResourceAllocationException: the port cannot be bound.
         """
@@ -114,7 +113,7 @@ class Observation:
             self.port = server.port
 
     async def stop(self) -> None:
-        """Free the port: the application has stopped. Idempotent."""
+        """Release the port, because the application has stopped. Idempotent."""
         self.phase = "stopped"
         self._interceptors.detach()
         server, self._server = self._server, None
@@ -127,7 +126,7 @@ def log_started(
     outages: Outages,
     describe_brokers: Callable[[Iterable[AbstractMessageListenerContainer]], str],
 ) -> None:
-    """Log what each listener consumes, or that its broker is not there yet."""
+    """Log what each listener consumes, or that it is not connected yet."""
     unreachable = outages.unreachable()
     for container in registry:
         logger.info(
@@ -152,7 +151,7 @@ def log_started(
 
 
 def _kind_and_name(container: AbstractMessageListenerContainer) -> str:
-    """Return the destination, and what its name alone does not show."""
+    """Return the destination with its kind and subscription."""
     text = container.destination_description
     if container.pub_sub_domain and "://" not in text:
         text = f"topic://{text}"

@@ -404,7 +404,7 @@ def test_a_policy_for_all_listeners_is_wrong_once(given: dict[str, Any], text: s
 @pytest.mark.parametrize(
     ("retry", "given", "text"),
     [
-        (GIVEN, {"session": {"transacted": False}}, "counts as consumed whatever its handler does"),
+        (GIVEN, {"session": {"transacted": False}}, "count as consumed even if the handler fails"),
         (GIVEN, {"redelivery": {"maximum": 1}}, "write listeners.<id>.retry instead"),
         (RetryPolicy(dead_letter="orders"), {}, "is the listener's own destination"),
         (RetryPolicy(dead_letter="topc://x"), {}, "Invalid destination name"),

@@ -192,7 +192,7 @@ async def test_a_broker_that_comes_without_a_scheduler_is_reported(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     def reported() -> bool:
-        return "Schedule of minutely cannot be made: @jms_scheduled minutely" in caplog.text
+        return "The schedule of minutely cannot be created: @jms_scheduled minutely" in caplog.text
 
     async with application(Counter(clock)), broker(scheduler=False):
         await until(reported)
@@ -202,7 +202,7 @@ async def test_a_broker_that_comes_without_a_scheduler_is_reported(
     ("given", "words"),
     [
         ({"minutely": {"cron": "* * *"}}, "Listener 'minutely': Invalid cron entry"),
-        ({"plain": {"cron": "* * * * *"}}, "cron and fixed_rate are for schedules"),
+        ({"plain": {"cron": "* * * * *"}}, "cron and fixed_rate apply to @jms_scheduled only"),
     ],
 )
 def test_a_check_finds_what_is_no_schedule(given: dict[str, Any], words: str) -> None:

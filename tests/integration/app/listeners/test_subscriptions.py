@@ -166,5 +166,5 @@ def test_check_refuses_a_durable_listener_that_cannot_start() -> None:
     assert "Listener 'a': durable: a queue has no subscriptions" in _problem(WITH_ID, of_a_queue)
     assert "a durable subscription has one consumer" in _problem(WITH_ID, many)
     text = _problem(WITH_ID, twice)
-    assert "is that of listener a" in text or "is that of listener 'a'" in text
+    assert "is also that of listener a" in text or "is also that of listener 'a'" in text
     assert "give each its own subscription" in text
