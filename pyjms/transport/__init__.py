@@ -1,4 +1,4 @@
-"""Transports: how commands travel between two peers.
+"""Transports: they carry commands between two peers.
 
 `create_transport(url)` returns a client's transport. A package that adds one registers a
 factory under the entry point `pyjms.transports`; see docs/extending.md. `spawn` and `end_tasks`

@@ -1,4 +1,4 @@
-"""Connections that a broker accepted, over TCP and TLS, whatever protocol they carry."""
+"""Transports of connections that a broker accepted, over TCP and TLS, for any protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ C = TypeVar("C")
 
 
 class _AcceptedTransport(TcpTransport[C]):
-    """A transport that knows its client's certificate, once it has started."""
+    """A transport that has its client's certificate, once it has started."""
 
     peer_certificate: Mapping[str, Any] | None = None
 
@@ -41,11 +41,11 @@ def accepted_tcp(
 ) -> TcpTransport[C]:
     """Return a transport of an accepted connection, not started.
 
-    With `tls`, starting begins with a handshake, which may take `timeout` seconds. `discard()`
-    drops, at the end of the connection, what `wire_format` has of a frame that has arrived in part.
-    `unfinished` is the frame that `wire_format` counts, `layered` that of a layer of `stream`, such
-    as WebSocket; `scheme` is that of the client's address in messages. `unsent_budget` counts the
-    long values that wait to be written.
+    With `tls`, `start` begins with a handshake, which may take `timeout` seconds. At the end of the
+    connection, `discard()` drops the part of an incomplete frame that `wire_format` has buffered.
+    `unfinished` is the frame counted by `wire_format`, `layered` the frame counted by a layer of
+    `stream`, such as WebSocket; `scheme` is the scheme of the client's address in messages.
+    `unsent_budget` counts the long values that wait to be written.
     """
     remote = peer_address(stream, scheme)
 
@@ -81,5 +81,5 @@ def accepted_tcp(
 
 
 def _certificate(stream: ByteStream) -> Mapping[str, Any] | None:
-    """Return the certificate that the client has presented, None if it has presented none."""
+    """Return the certificate that the client has presented, or None."""
     return stream.extra(TLSAttribute.peer_certificate, None) or None

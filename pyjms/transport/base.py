@@ -1,26 +1,26 @@
 """Transports and the filters around them, generic over the command type.
 
-A transport carries commands of one type `C` between two peers; a wire format
-(`pyjms.wire.format.WireFormat[C]`) turns them into bytes where there are bytes. Neither this
-module nor the TCP transport knows a protocol: a protocol adds its own filters, as
-`pyjms.transport.openwire` does. The order there, outermost first:
+A transport carries commands of one type `C` between two peers; if they travel as bytes, a wire
+format (`pyjms.wire.format.WireFormat[C]`) converts them. This module and the TCP transport are
+independent of a protocol: a protocol adds filters, as `pyjms.transport.openwire` does. The order
+there, outermost first:
 
     ResponseCorrelator      numbers requests and matches responses to them
     WireFormatNegotiator    exchanges WireFormatInfo before anything else
     InactivityMonitor       sends KeepAliveInfo, detects a dead peer
-    TcpTransport            moves bytes, with an OpenWireFormat
+    TcpTransport            sends and receives bytes, with an OpenWireFormat
 
 Rules:
 
 - Everything runs on one event loop; a transport is not thread-safe.
-- Commands go down by `oneway`, which never waits, and come up by `listener.on_command`, which
-  must not wait either: a message costs no task switch on its way.
+- Commands are sent by `oneway`, which never waits, and received by `listener.on_command`, which
+  must not wait either: a message costs no task switch.
 - Back-pressure is explicit. Downwards the sender checks `congested` and awaits `drained()`;
   upwards the receiver calls `pause_reading()` and `resume_reading()`.
-- A transport fails once, through one channel: `listener.on_exception`, after the commands that
-  came before the failure, and never after `stop()`. From then on `oneway` raises.
-- A filter that only passes commands down once it is started takes itself out of the way:
-  `outbound` names the transport that the remaining filters send through.
+- A transport fails once, and reports it in one way: by `listener.on_exception`, after the commands
+  received before the failure, and never after `stop()`. From then on `oneway` raises.
+- A filter that only passes commands down once it is started is bypassed: `outbound` is the
+  transport through which the remaining filters send.
 
 (activemq-edges U4)
 """
@@ -44,7 +44,7 @@ class ClosedUnused(ConnectionFailedException):
 
 
 class TransportListener(Protocol[C_contra]):
-    """The receiver of what a transport brings. All calls are made on the loop."""
+    """The receiver of a transport's commands and failure. All calls are made on the loop."""
 
     def on_command(self, command: C_contra) -> None:
         """Handle `command`. Must not block; an exception is a bug and ends the transport."""
@@ -56,7 +56,7 @@ class TransportListener(Protocol[C_contra]):
 class Channel(ABC, Generic[C]):
     """A two-way channel of commands. Belongs to one loop; not thread-safe.
 
-    Whoever has only a channel cannot pause the reading: its connection serves others, too.
+    Reading from a channel cannot be paused, because its connection may serve other channels.
     """
 
     listener: TransportListener[C]
@@ -87,8 +87,8 @@ class Channel(ABC, Generic[C]):
     def flush(self) -> None:
         """Send what is queued now, if the peer has sent something since the last send.
 
-        A hint from a caller that is about to wait for a response. Without it, queued commands
-        leave at the end of the loop's current pass.
+        A hint from a caller that is about to wait for a response. Without it, queued commands are
+        sent at the end of the current loop turn.
         """
 
     @property
@@ -107,27 +107,27 @@ class Channel(ABC, Generic[C]):
 
 
 class Transport(Channel[C]):
-    """A channel of its own: reading can be paused, and commands taken back before they are sent."""
+    """A channel with its own connection: reading can be paused, unsent commands withdrawn."""
 
     def withdraw(self, command: C) -> bool:
-        """Take back `command`, whose sender no longer waits in `drained`; return whether it was.
+        """Withdraw `command`, whose sender no longer waits in `drained`; return whether it was.
 
         False if it was sent or is queued for the peer. Only a transport that keeps commands while
-        it has no peer can take one back.
+        it has no peer can withdraw a command.
         """
         return False
 
     def defer(self, function: Callable[[], object]) -> bool:
         """Call `function()` after the responses to the current chunk of input have been sent.
 
-        For work that no peer waits for. Returns False, and does not call it, if nothing is
-        gained by deferring: no chunk is being processed.
+        For work for which no peer waits. Returns False, and does not call the function, if no chunk
+        is being processed, so that deferring has no advantage.
         """
         return False
 
     @property
     def outbound(self) -> Transport[C]:
-        """The transport to send through once started: without filters that only pass on.
+        """The transport to send through once started, bypassing filters that only pass on.
 
         Valid for `oneway`, `flush`, `defer`, `congested` and `drained`.
         """
@@ -143,17 +143,17 @@ class Transport(Channel[C]):
 
     @property
     def peer_certificate(self) -> Mapping[str, Any] | None:
-        """The peer's TLS certificate, if it was verified, as `ssl.SSLSocket.getpeercert` has it."""
+        """The peer's verified TLS certificate as `ssl.SSLSocket.getpeercert` has it, or None."""
         return None
 
     @property
     def notices_silence(self) -> bool:
-        """Whether the transport ends by itself when the peer has died without closing it."""
+        """Whether the transport detects a peer that has died without closing the connection."""
         return False
 
 
 class TransportFilter(Transport[C]):
-    """A transport around another one. By default it passes everything on in both directions."""
+    """A transport around another one. By default it passes on everything in both directions."""
 
     def __init__(self, next_transport: Transport[C]) -> None:
         self.next = next_transport

@@ -1,9 +1,9 @@
 """A queue of commands inside one process, delivered by a task.
 
-For transports without a socket. Delivery from a task, never from `put`, keeps two ends that
-answer each other from nesting, and keeps the order: what is put in during a delivery comes after
-what is queued. The task yields to the loop every `_BURST` commands. Back-pressure is that of
-`transport.writer`, counted in commands.
+For transports without a socket. A task delivers, never `put` itself: so the calls of two ends that
+respond to each other do not nest, and the order is kept, as items put during a delivery follow
+those already queued. The task yields to the loop every `_BURST` commands. Back-pressure works as in
+`transport.writer`, but counts commands.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Inbox(Generic[T]):
 
     @property
     def size(self) -> int:
-        """How many items are queued. Thread-safe."""
+        """The number of queued items. Thread-safe."""
         return len(self._queue)
 
     @property
@@ -61,12 +61,12 @@ class Inbox(Generic[T]):
         return len(self._queue) > HIGH_WATER
 
     def start(self) -> None:
-        """Start delivering; what was put in earlier comes first."""
+        """Start delivering, beginning with items that are already queued."""
         if self._task is None and not self._stopped:
             self._task = spawn(self._run, name=self._name, on_error=self._failed)
 
     def put(self, item: T) -> None:
-        """Queue `item` for delivery. Dropped after `stop` or the end."""
+        """Queue `item` for delivery; it is dropped after `stop` or the end."""
         if self._stopped:
             return
         if not self._queue:
@@ -74,7 +74,7 @@ class Inbox(Generic[T]):
         self._queue.append(item)
 
     def end(self, error: Exception) -> None:
-        """Report `error` as the end, after what is queued has been delivered."""
+        """Report `error` as the end, after the queued items have been delivered."""
         if self._end is None:
             self._end = error
             self._wake.set()
@@ -88,18 +88,18 @@ class Inbox(Generic[T]):
             await self._space.wait()
 
     def pause(self) -> None:
-        """Deliver nothing after the current item."""
+        """Stop delivering after the current item."""
         if self._resumed is None and self._end is None:
             self._resumed = anyio.Event()
 
     def resume(self) -> None:
-        """Deliver again."""
+        """Resume delivering."""
         if self._resumed is not None:
             self._resumed.set()
             self._resumed = None
 
     async def stop(self) -> None:
-        """Drop what is queued and end the task."""
+        """Drop the queued items and end the task."""
         self._close()
         await end_tasks(self._task)
 

@@ -2,9 +2,9 @@
 
     commands <-> wire format <-> ByteLayer <-> socket
 
-A `ByteLayer` holds no socket: it turns what the socket received into what the wire format reads,
-and back. So the same layer is driven by the loop's callbacks where the socket is read and
-written directly, and by `LayeredStream` elsewhere.
+A `ByteLayer` has no socket: it converts the bytes of the socket to those of the wire format, and
+back. So the same layer can be driven by the loop's callbacks, where the socket is read and written
+directly, and by `LayeredStream` elsewhere.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["ByteLayer", "LayeredStream", "StackedLayers", "receiver_through"]
 
 
 class ByteLayer(Protocol):
-    """What lies between the bytes of a socket and those of a wire format. Belongs to one loop."""
+    """A conversion between the bytes of a socket and of a wire format. Belongs to one loop."""
 
     @property
     def error(self) -> Exception | None:
-        """Why nothing more will be received, once that is known; what came before is returned."""
+        """Why nothing more will be received, or None; earlier data is still returned."""
 
     def receive(self, data: bytes) -> bytes:
-        """Return what `data`, received from the socket, contains; may be empty."""
+        """Return the content of `data`, received from the socket; it may be empty."""
 
     def send(self, data: bytes | bytearray) -> bytes:
         """Return the bytes to send for `data`."""
@@ -35,18 +35,18 @@ class ByteLayer(Protocol):
         """Whether `outgoing` would return any bytes."""
 
     def outgoing(self) -> bytes:
-        """Return, once, the bytes that the layer itself has to send, often none."""
+        """Return the bytes that the layer itself has to send, once; often there are none."""
 
     @property
     def attributes(self) -> Mapping[Any, Callable[[], Any]]:
-        """What a stream through the layer knows besides what the socket does."""
+        """The stream attributes that the layer adds to those of the socket."""
 
     def close(self) -> bytes:
-        """Return the bytes that end the connection in order."""
+        """Return the bytes of an orderly close."""
 
 
 class StackedLayers:
-    """Two layers as one; `lower` is next to the socket, as TLS below WebSocket."""
+    """Two layers combined; `lower` is next to the socket, such as TLS below WebSocket."""
 
     def __init__(self, lower: ByteLayer, upper: ByteLayer) -> None:
         self._lower = lower
@@ -88,7 +88,7 @@ class LayeredStream(ByteStream):
         self.layer = layer
         self.ahead: bytes = ahead
         self.wake_writer: Callable[[], None] | None = None
-        """Sends the layer's own bytes, where a writer of its own writes to the socket."""
+        """Sends the layer's own bytes if a separate writer writes to the socket."""
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         data, self.ahead = self.ahead, b""

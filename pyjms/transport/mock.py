@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class MockTransport(Transport[C]):
-    """Records what is sent in `sent`, in order, and delivers what the test says.
+    """Records sent commands in `sent`, in order, and delivers the commands given by the test.
 
-    `respond` returns the commands with which the peer reacts to each command sent; by default
-    it does not react. `deliver` brings a command of the peer's own accord.
+    `respond` returns the commands with which the peer responds to each command sent; by default
+    it does not respond. `deliver` delivers a command that is not a response.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class MockTransport(Transport[C]):
             inbox.put(response)
 
     def deliver(self, command: C) -> None:
-        """Deliver `command` as one from the peer."""
+        """Deliver `command` as if the peer had sent it."""
         self._usable().put(command)
 
     def fail(self, error: Exception | None = None) -> None:
-        """Break the connection, after what is queued has been delivered."""
+        """Break the connection, after the queued commands have been delivered."""
         failure = error or ConnectionFailedException(f"{self.remote_address}: broken by the test")
         self._usable().end(failure)
 
@@ -112,7 +112,7 @@ class RecordingListener(Generic[C]):
         self._notify()
 
     async def next(self, kind: type[T]) -> T:
-        """Return the first command of that kind that was not returned yet; wait for it."""
+        """Return the next command of this kind; wait for it."""
         while True:
             for index, command in enumerate(self._unread):
                 if isinstance(command, kind):

@@ -1,8 +1,8 @@
-"""Options of transport URLs: name, type and default; those of sockets are set here, too.
+"""Options of transport URLs: names, types and defaults; also sets the options of sockets.
 
-Milliseconds of the URL become seconds here. Options of ActiveMQ that have no meaning in this
-implementation are accepted with one INFO line; an unknown name is an error that suggests the
-nearest known one. A protocol adds its own table of options, as `pyjms.transport.openwire.options`
+Milliseconds in the URL become seconds here. Options of ActiveMQ that do not apply to this
+implementation are accepted with one INFO line; an unknown name is an error that suggests the most
+similar known name. A protocol adds its own table of options, as `pyjms.transport.openwire.options`
 does. (activemq-edges 1.1)
 """
 
@@ -81,7 +81,7 @@ def boolean(text: str) -> bool:
     """Convert `true` or `false`, in any case.
 
     Raises:
-        ValueError: `text` is neither.
+        ValueError: `text` is something else.
     """
     lowered = text.strip().lower()
     if lowered not in {"true", "false"}:
@@ -102,7 +102,7 @@ def integer(text: str) -> int:
 
 
 def milliseconds(text: str) -> float | None:
-    """Convert milliseconds to seconds; 0 and less is None, for ever.
+    """Convert milliseconds to seconds; 0 or less is None, for ever.
 
     Raises:
         ValueError: `text` is not a whole number.
@@ -112,7 +112,7 @@ def milliseconds(text: str) -> float | None:
 
 
 def duration(text: str) -> float:
-    """Convert milliseconds to seconds; 0 stays 0, as a rule "off".
+    """Convert milliseconds to seconds; 0 stays 0, which usually means "off".
 
     Raises:
         ValueError: `text` is not a whole number.
@@ -179,8 +179,8 @@ SERVER: Options = {
 }
 _JAVA_STREAMS = "it belongs to Java's streams and threads"
 _LOGGING_TRANSPORT = "commands are logged by the loggers of pyjms.transport at level DEBUG"
-_OF_CONNECTORS = "it is an option of a broker's connector"
-_OF_CLIENTS = "it is an option of the side that connects"
+_OF_CONNECTORS = "it is an option for a broker's connector"
+_OF_CLIENTS = "it is an option for the connecting side"
 IGNORED: Mapping[str, str] = {
     "soTimeout": "wireFormat.maxInactivityDuration ends silent connections",
     "socket.soTimeout": "wireFormat.maxInactivityDuration ends silent connections",
@@ -201,15 +201,15 @@ IGNORED_BY_CLIENTS: Mapping[str, str] = {
     **IGNORED,
     "allowLinkStealing": _OF_CONNECTORS,
     "connectAttemptTimeout": f"{_OF_CONNECTORS}; wireFormat.maxInactivityDurationInitalDelay"
-    " limits the client's wait for the broker's answer",
+    " limits the client's wait for the broker's response",
 }
-"""Those of the side that connects."""
+"""Ignored options of the connecting side, and why."""
 IGNORED_BY_SERVERS: Mapping[str, str] = {
     **IGNORED,
     "protocolDetectionTimeOut": "it is an option of auto://; transport.connectAttemptTimeout"
-    " limits the wait for it",
+    " limits the protocol detection",
 }
-"""Those of listening sockets."""
+"""Ignored options of listening sockets, and why."""
 _NAMES_OF_CLIENTS = "options of the client begin with jms., such as jms.prefetchPolicy.all=10"
 IGNORED_OF_ACCEPTED: Mapping[str, str] = {
     **IGNORED,
@@ -217,11 +217,11 @@ IGNORED_OF_ACCEPTED: Mapping[str, str] = {
     "connectionTimeout": _OF_CLIENTS,
     "useLocalHost": _OF_CLIENTS,
 }
-"""Those of accepted connections, the options `transport.*`."""
+"""Ignored options of accepted connections (`transport.*`), and why."""
 
 
 def read_options(given: Mapping[str, str], table: Options) -> dict[str, Any]:
-    """Return the attributes that the options `given` set, of those in `table`.
+    """Return the attributes and values that the `given` options in `table` set.
 
     Raises:
         ConfigurationException: a value cannot be converted, or options contradict each other.
@@ -254,11 +254,11 @@ def check_known(
 ) -> None:
     """Reject options of `uri` that are neither in `known` nor in `ignored`. (activemq-edges U3)
 
-    Those in `ignored`, which gives the reasons, are named in one log line, once for each URL that
-    was parsed: a reconnection logs nothing.
+    Options in `ignored`, which has the reasons, are named in one log line, once for each parsed
+    URL: a reconnection logs nothing.
 
     Raises:
-        ConfigurationException: there are some; it names them, and the nearest known name.
+        ConfigurationException: there are such options; it names them and similar known names.
     """
     names = known | ignored.keys()
     unknown = {k: v for k, v in uri.options.items() if k not in names}
@@ -312,7 +312,7 @@ def peer_address(stream: ByteStream, scheme: str = "tcp") -> str:
     """Return the address of the other end of a socket, as a URL."""
     try:
         address = stream.extra(SocketAttribute.remote_address, None)
-    except OSError:  # of an accepted socket whose peer has reset it
+    except OSError:  # an accepted socket that the peer has reset
         address = None
     if not isinstance(address, tuple):
         return f"{scheme}://unknown"
@@ -321,11 +321,11 @@ def peer_address(stream: ByteStream, scheme: str = "tcp") -> str:
 
 
 def read_on_demand(stream: ByteStream) -> None:
-    """Take from the socket only what `receive` asks for.
+    """Read from the socket only what `receive` requests.
 
-    anyio 4 leaves an accepted socket of an asyncio loop reading until the first `receive` that
-    has to wait. Where data is always there (a flood, uvloop) that is never, and what comes
-    would pile up without a limit while our reader is paused.
+    anyio 4 keeps reading from an accepted socket of an asyncio loop until the first `receive` that
+    has to wait. If data is always available (a flood, uvloop), that never happens, and received
+    data would accumulate without a limit while our reader is paused.
     """
     pause = getattr(getattr(stream, "_transport", None), "pause_reading", None)
     if pause is not None:

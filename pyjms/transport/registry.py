@@ -2,7 +2,7 @@
 
 A package adds a scheme by an entry point in the group `pyjms.transports` whose name is the
 scheme and whose value is a `Callable[[TransportURI], RequestTransport]`; see docs/extending.md.
-Built-in schemes come first and need no scan of the installed packages. (activemq-edges U2, U3)
+Built-in schemes take precedence and need no scan of the installed packages. (activemq-edges U2, U3)
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _COMPOSITE: dict[str, str] = {
     "static": "pyjms.transport.failover.factory:discovery_transport",
     "fanout": "pyjms.transport.fanout.factory:fanout_transport",
 }
-"""Those whose factories are passed `create_transport`, too, for the URLs inside theirs."""
+"""The schemes whose factories also get `create_transport`, for the URLs inside their URLs."""
 
 _registered: dict[str, TransportFactory] = {}
 
@@ -66,7 +66,7 @@ def create_transport(uri: TransportURI | str) -> RequestTransport:
 
     Raises:
         ConfigurationException: the scheme is unknown, or an option is wrong.
-        UnsupportedOperationException: ActiveMQ has the scheme, this version does not.
+        UnsupportedOperationException: ActiveMQ supports the scheme, this implementation does not.
     """
     if isinstance(uri, str):
         uri = TransportURI.parse(uri)
@@ -81,10 +81,10 @@ def create_transport(uri: TransportURI | str) -> RequestTransport:
 
 
 def check_supported(uri: TransportURI) -> None:
-    """Refuse a scheme that never will be supported, in `uri` and in the URLs inside it.
+    """Refuse a scheme that is deliberately not supported, in `uri` and in the URLs inside it.
 
     Raises:
-        UnsupportedOperationException: there is one; it says why, and what to use instead.
+        UnsupportedOperationException: there is such a scheme; it says why, and what to use instead.
     """
     if uri.scheme not in {"discovery", "fanout"}:  # which have agents inside
         for component in uri.components:

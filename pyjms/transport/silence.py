@@ -1,11 +1,11 @@
-"""Finds a peer that sends nothing, and what to do before it finds us silent.
+"""Inactivity detection: detects a silent peer, and sends keep-alives so that the peer detects none.
 
 One task per connection compares two counters with their values at its previous check, so no
-command pays for a timestamp.
+command needs a timestamp.
 
-- Nothing written since the last check: something is sent, unless a write is under way: a peer that
-  does not read has bytes enough waiting to see that we are alive.
-- Nothing received since the last check: the peer is silent, unless our own side has paused reading.
+- Nothing written since the last check: a keep-alive is sent, unless a write is in progress: then
+  enough bytes are waiting for the peer to see that this side is alive.
+- Nothing received since the last check: the peer is silent, unless this side has paused reading.
 - After a long halt (a suspended machine) the next check is due a whole period later, so that two
   checks never follow each other without time for the peer to send.
 
@@ -23,30 +23,30 @@ __all__ = ["NEVER", "Checks", "MonitoredTransport", "wait_for_silence"]
 
 
 class MonitoredTransport(Protocol):
-    """What must be known of a transport; TcpTransport has it."""
+    """The attributes of a transport that the checks need; TcpTransport has them."""
 
     @property
     def received_bytes(self) -> int:
-        """How many bytes have come in."""
+        """The number of bytes received."""
 
     @property
     def sent_commands(self) -> int:
-        """How many commands have been queued for writing."""
+        """The number of commands queued for writing so far."""
 
     @property
     def writing(self) -> bool:
-        """Whether a write is under way, because the peer does not read fast enough."""
+        """Whether a write is in progress, because the peer does not read fast enough."""
 
     @property
     def reading_paused(self) -> bool:
-        """Whether our own side has paused reading."""
+        """Whether this side has paused reading."""
 
     def fail(self, error: BaseException) -> None:
         """End the transport because of `error`."""
 
 
 class Checks(NamedTuple):
-    """When one direction is checked: seconds until the first time, and between two times."""
+    """The times of checks of one direction: seconds until the first check, and between checks."""
 
     first: float
     period: float
@@ -63,13 +63,13 @@ async def wait_for_silence(
     writes: Checks,
     reads: Checks,
 ) -> None:
-    """Return when nothing was received between two checks. Cancellable.
+    """Wait until nothing was received between two checks. Cancellable.
 
     Args:
-        transport: counts what comes and goes.
-        keep_alive: called when nothing was sent between two checks; sends something.
-        writes: when to check what was sent.
-        reads: when to check what was received. One of the two is not `NEVER`.
+        transport: counts received bytes and sent commands.
+        keep_alive: called when nothing was sent between two checks; sends a keep-alive.
+        writes: the checks of what was sent.
+        reads: the checks of what was received. At least one of the two is not `NEVER`.
     """
     received = sent = -1
     now = _clock.now()
@@ -81,7 +81,7 @@ async def wait_for_silence(
             if sent == transport.sent_commands and not transport.writing:
                 keep_alive()
             sent = transport.sent_commands
-            next_write = now + writes.period  # not from when it was due: see the module's text
+            next_write = now + writes.period  # not from the due time: see the module's docstring
         if now >= next_read:
             if received == transport.received_bytes and not transport.reading_paused:
                 return

@@ -1,13 +1,14 @@
-"""Reading directly from the socket, in the event loop's own callback.
+"""Direct reads from the socket, in a callback of the event loop.
 
-Waking a task for each chunk costs about as much as decoding it. Where the loop can watch a
-descriptor (asyncio, uvloop), `SocketReader` registers a callback instead, and one task merely
-waits for the end. Elsewhere (trio, Windows) `TcpTransport` reads through the stream. Layers such as
-TLS are applied to each chunk in the same callback.
+Waking a task for each chunk costs about as much as decoding it. If the loop can watch a descriptor
+(asyncio, uvloop), `SocketReader` registers a callback instead, and one task only waits for the end.
+Otherwise (trio, Windows) `TcpTransport` reads through the stream. Layers such as TLS are applied to
+each chunk in the same callback.
 
 - The descriptor is the writer's duplicate; asyncio does not watch one that a stream owns. The
-  stream's own is closed as soon as reading begins, so that a connection has one file handle.
-- Each chunk is one `Turn` (`pyjms._wakeup`): what it causes is sent at its end, in one send.
+  stream's descriptor is closed when reading begins, so that a connection has one file handle.
+- Each chunk is one `Turn` (`pyjms._wakeup`): all sends that it causes are made at its end, in one
+  system call.
 - While paused the descriptor is not watched, so the kernel's buffer fills and the peer stops.
 """
 
@@ -36,10 +37,9 @@ def reader_for(
 ) -> SocketReader | None:
     """Return a reader of `stream`'s socket, or None if it must be read through the stream.
 
-    That is the case, for the moment, while the stream holds what it has read ahead: bytes, or the
-    end that came with them.
-    `receive` takes each chunk, of at most `chunk` bytes. With a reader, `stream` is closed: the
-    connection is the writer's socket alone.
+    None is temporary while the stream has read ahead: bytes, or the end of the connection.
+    `receive` is called with each chunk, of at most `chunk` bytes. If a reader is returned, `stream`
+    is closed: from then on only the writer's socket keeps the connection open.
     """
     if isinstance(stream, LayeredStream):
         if stream.ahead or stream.layer.error is not None:
@@ -74,7 +74,7 @@ class SocketReader:
         self._unwatch: Callable[[], object] | None = None
 
     async def run(self) -> None:
-        """Read until the connection ends or `receive` raises, and raise that. Cancellable."""
+        """Read until the connection ends or `receive` raises; raise that error. Cancellable."""
         self.resume()
         try:
             await self._ended.wait()
@@ -84,13 +84,13 @@ class SocketReader:
             raise self._error
 
     def pause(self) -> None:
-        """Read nothing until `resume()`. Call it before the socket is closed."""
+        """Stop reading until `resume()`. Call it before the socket is closed."""
         unwatch, self._unwatch = self._unwatch, None
         if unwatch is not None:
             unwatch()
 
     def resume(self) -> None:
-        """Read again."""
+        """Resume reading."""
         if self._unwatch is None and not self._ended.is_set() and self._socket.fileno() >= 0:
             # the loop calls the turn itself, which reads
             read = partial(self._turn.run, self._read_chunk)

@@ -1,12 +1,12 @@
 """Write coalescing directly to the socket, without waking a task.
 
-What a chunk of input causes is sent at the end of its turn (`pyjms._wakeup.Turn`), before the
-loop looks for more input; what a task queues, in the loop's next pass, or immediately by
-`flush`. A burst leaves in one send. Only a socket that takes no more wakes the task, which then
-waits until the socket is writable.
+Commands caused by a chunk of input are sent at the end of its turn (`pyjms._wakeup.Turn`), before
+the loop polls for more input; commands queued by a task are sent in the next loop turn, or
+immediately by `flush`. A burst is sent with one system call. Only if the socket's buffer is full is
+the task woken, which then waits until the socket is writable.
 
-The descriptor is our own duplicate, so that no buffer of the stream's transport lies in between.
-Where the socket is read directly, too (`socket_reader`), the stream's own is closed, so that a
+The descriptor is a duplicate, so that no buffer of the stream's transport is in between. If the
+socket is also read directly (`socket_reader`), the stream's descriptor is closed, so that a
 connection has one file handle; with trio it has two.
 """
 
@@ -28,16 +28,16 @@ from pyjms.transport.writer import HIGH_WATER, LOW_WATER, CoalescingWriter
 __all__ = ["LayeredSocketWriter", "SocketWriter", "writer_for"]
 
 _PARTS: Final = 64
-"""Long values and what lies between them that are sent at once."""
+"""The number of parts (long values and the bytes between them) sent with one system call."""
 _LAYER_CHUNK = 256 * 1024
-"""Bytes that pass through a layer at once: a large message must not hold up the loop."""
+"""Bytes that are passed through a layer at a time: a large message must not block the loop."""
 
 
 def writer_for(stream: ByteStream) -> CoalescingWriter:
-    """Return the best writer for `stream`: directly to its socket if it is a plain one.
+    """Return the best writer for `stream`.
 
-    Or to the socket below a layer. Any other stream around another one also names the socket at
-    the bottom, but its bytes must pass through the stream.
+    It writes directly to the socket of a plain socket stream or below a layer. Any other wrapping
+    stream also exposes the socket at the bottom, but its bytes must pass through the stream.
     """
     plain = stream.raw if isinstance(stream, LayeredStream) else stream
     raw = plain.extra(SocketAttribute.raw_socket, None)
@@ -53,7 +53,7 @@ def writer_for(stream: ByteStream) -> CoalescingWriter:
 
 
 class SocketWriter(CoalescingWriter):
-    """Writes to a socket of its own, which `abandon` closes. Belongs to one loop."""
+    """Writes to a duplicate of the socket, which `abandon` closes. Belongs to one loop."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class SocketWriter(CoalescingWriter):
         del buffer[:sent]
 
     def _send_unsent(self) -> bool:
-        """Send what comes before `buffer`; return whether the socket has taken all of it."""
+        """Send the parts before `buffer`; return whether the socket has accepted all of them."""
         unsent = self.unsent
         while unsent.waiting:
             parts = list(islice(unsent.waiting, _PARTS))
@@ -151,7 +151,7 @@ class SocketWriter(CoalescingWriter):
         return not unsent.waiting
 
     def _sent(self, size: int, send: Callable[[Any], int], data: object) -> int:
-        """Return how many of `size` bytes the socket has taken; if not all, the task is woken."""
+        """Return how many of `size` bytes the socket accepted; if not all, wake the task."""
         try:
             sent = send(data)
         except BlockingIOError:
@@ -167,7 +167,7 @@ class SocketWriter(CoalescingWriter):
 
 
 class LayeredSocketWriter(SocketWriter):
-    """Writes to a socket through a layer, which also has bytes of its own to send."""
+    """Writes to a socket through a layer, which also produces bytes itself."""
 
     def __init__(self, stream: LayeredStream, own_socket: socket.socket) -> None:
         super().__init__(stream, own_socket)
@@ -193,7 +193,7 @@ class LayeredSocketWriter(SocketWriter):
         self._notify_space()
 
     def _encode(self) -> bool:
-        """Encode what is to be sent next; return whether there is anything."""
+        """Encode the next bytes to send; return whether there are any."""
         buffer = self.buffer
         if self.unsent.waiting:
             self._encoded = self._layer.send(self.next_unsent(_LAYER_CHUNK))

@@ -1,20 +1,21 @@
 """Commands of any wire format over a byte stream, as a rule a TCP socket.
 
-The same class serves a client's connection, which `start()` opens, and an accepted one. It
-knows no protocol: a wire format (`pyjms.wire.format`) turns chunks into commands and back.
+The same class is used for a client's connection, which `start()` opens, and for an accepted one.
+It is independent of the protocol: a wire format (`pyjms.wire.format`) converts chunks to commands
+and back.
 
-Reading. Where the loop can watch a descriptor (asyncio, uvloop), its callback reads a chunk,
-decodes it and hands each command to the listener by a plain call (`SocketReader`); elsewhere,
-and while the stream holds bytes it has read ahead, a task does the same through the stream.
-While the listener has paused reading, decoded commands stay in `_received` and nothing more is
-read, so the peer feels the back-pressure.
+Reading. If the loop can watch a descriptor (asyncio, uvloop), its callback reads a chunk, decodes
+it and passes each command to the listener by a plain call (`SocketReader`). Otherwise, and while
+the stream has bytes that it has read ahead, a task does the same through the stream. While the
+listener has paused reading, decoded commands stay in `_received` and nothing more is read, so that
+back-pressure reaches the peer.
 
-Writing. `oneway` encodes into the writer's buffer; the writer sends the buffer once a turn of
-the loop (`CoalescingWriter`). Long values are queued beside it without a copy (`unsent`).
+Writing. `oneway` encodes into the writer's buffer; the writer sends the buffer once per loop turn
+(`CoalescingWriter`). Long values are queued separately without a copy (`unsent`).
 
-Failure. There is one channel: whatever goes wrong in the reader, the writer, the wire format or
-the listener ends in `fail`, which reports it to `listener.on_exception` once, unless `stop()`
-came first. A protocol error of the peer is reported after the commands that preceded it.
+Failure. All errors of the reader, the writer, the wire format and the listener are passed to
+`fail`, which reports the first one to `listener.on_exception`, unless `stop()` was called before. A
+protocol error of the peer is reported after the commands that preceded it.
 """
 
 from __future__ import annotations
@@ -53,17 +54,17 @@ __all__ = ["CLOSE_TIMEOUT", "TcpTransport", "open_socket"]
 logger: Final = get_logger(__name__)
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that `stop()` lets a slow peer take what is queued."""
+"""Seconds that `stop()` waits for a slow peer to read the queued bytes."""
 _CHUNK = 65536
 
 C = TypeVar("C")
 
 
 async def open_socket(host: str, port: int, options: TcpOptions, url: str) -> ByteStream:
-    """Open a socket to `host` and `port`; `url` is what error messages name.
+    """Open a socket to `host` and `port`; error messages name `url`.
 
     Raises:
-        ConnectionFailedException: the connection is refused, or not made within
+        ConnectionFailedException: the connection is refused, or not established within
             `options.connection_timeout` seconds.
     """
     if options.use_local_host and host == socket.gethostname():
@@ -86,25 +87,25 @@ async def open_socket(host: str, port: int, options: TcpOptions, url: str) -> By
 
 
 def _reason(error: OSError) -> str:
-    """The system's words; of several addresses tried, the last one's."""
+    """Return the system's error text; if several addresses were tried, that of the last one."""
     cause = error.__cause__
     if isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[-1]
     found = cause if isinstance(cause, OSError) else error
     if found.errno is not None and found.errno > 0:
-        return os.strerror(found.errno)  # asyncio and trio word it differently
+        return os.strerror(found.errno)  # asyncio and trio have different texts
     return found.strerror or str(found)
 
 
 class TcpTransport(Transport[C]):
-    """Moves commands over a byte stream that is open already or that `start()` opens.
+    """Carries commands over a byte stream that is open already or that `start()` opens.
 
-    Give either `stream`, a connected one, or `connect`, which opens it; `secure` returns the
-    stream to use instead of a connected one, after a handshake. A stream that is neither a plain
-    socket nor a `LayeredStream` above one is read and written through its own methods; the others
-    directly. Socket options apply wherever there is a socket below. `on_closed` is called
-    when nothing more is read, perhaps twice. `refusal_hint` is for a connection that the peer ends
-    before it has sent anything.
+    Give either `stream`, which is connected, or `connect`, which opens a stream. `secure` makes a
+    handshake on a connected stream and returns the stream to use instead. A plain socket stream, or
+    a `LayeredStream` above one, is read and written directly on the socket, any other stream
+    through its methods. Socket options are set if there is a socket below. `on_closed` is called when
+    nothing more is read, possibly twice. `refusal_hint` is the hint of the error if the peer ends
+    the connection before it has sent anything.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class TcpTransport(Transport[C]):
             else wire_format.encode_into
         )
         self.unsent_budget: UnsentBudget | None = None
-        """What counts the long values that wait to be written; set it before `start()`."""
+        """The budget that counts long values waiting to be written; set it before `start()`."""
         self.options = options
         self.received_bytes: int = 0
         self.sent_commands: int = 0
@@ -158,12 +159,12 @@ class TcpTransport(Transport[C]):
 
     @property
     def writing(self) -> bool:
-        """Whether a send is under way: the socket takes no more for now."""
+        """Whether a send is in progress: the socket's buffer is full."""
         return self._writer is not None and self._writer.writing
 
     @property
     def reading_paused(self) -> bool:
-        """Whether our own side asked the reader to wait."""
+        """Whether this side has paused reading."""
         return self._resumed is not None or self._memory is not None
 
     async def start(self) -> None:
@@ -258,11 +259,11 @@ class TcpTransport(Transport[C]):
             self._continue_soon()
 
     def wait_for_memory(self) -> None:
-        """Read no further until `has_memory`: there is none for the frame that has begun."""
+        """Stop reading until `has_memory`, as there is no memory for the frame that has begun."""
         self._memory = self._memory or anyio.Event()
 
     def has_memory(self) -> None:
-        """Read on, unless reading is paused as well."""
+        """Resume reading, unless reading is paused as well."""
         if self._memory is not None:
             self._memory.set()
             self._memory = None
@@ -273,7 +274,7 @@ class TcpTransport(Transport[C]):
             self._loop.call_next(self._continue_reading)
 
     def forked(self) -> None:
-        """Let go of the socket, in a child process: it is the parent's."""
+        """Close this process's copy of the socket in a forked child; it belongs to the parent."""
         stream, writer = self._stream, self._writer
         sockets = [] if stream is None else [stream.extra(SocketAttribute.raw_socket, None)]
         if isinstance(writer, SocketWriter):
@@ -315,18 +316,18 @@ class TcpTransport(Transport[C]):
         self.listener.on_exception(failure)
 
     def _fail_unsent(self, error: Exception) -> None:
-        """End the transport, whose peer does not read; also while it is being stopped."""
+        """End the transport because its peer does not read, even while it is being stopped."""
         self.fail(error)
         if self._writer is not None:
             self._writer.abandon()
 
     async def _read(self, stream: ByteStream) -> None:
-        """Read through the stream until its socket can be read directly, if ever."""
+        """Read through the stream until its socket can be read directly, if it can."""
         assert self._writer is not None
         while True:
             self._reader = reader_for(stream, self._writer, self._loop, self._receive, _CHUNK)
             if self._reader is not None:
-                self._stream = None  # the writer's socket is the connection's only one now
+                self._stream = None  # only the writer's socket keeps the connection open now
                 self._turn = self._loop.turn
                 await self._reader.run()
             reading = self._receive(await stream.receive(_CHUNK))
@@ -337,7 +338,7 @@ class TcpTransport(Transport[C]):
                 reading = self._deliver()
 
     def _receive(self, data: bytes) -> bool:
-        """Decode a chunk and deliver its commands; return whether to read on."""
+        """Decode a chunk and deliver its commands; return whether to continue reading."""
         self.received_bytes += len(data)
         try:
             self._received.extend(self.wire_format.receive_data(data))
@@ -347,7 +348,7 @@ class TcpTransport(Transport[C]):
         return self._deliver()
 
     def _deliver(self) -> bool:
-        """Deliver what was decoded; False: reading is paused, and the rest stays queued."""
+        """Deliver the decoded commands; False: reading is paused, and the rest stays queued."""
         received = self._received
         deliver = self.listener.on_command
         while received:
@@ -359,7 +360,7 @@ class TcpTransport(Transport[C]):
         return self._resumed is None and self._memory is None
 
     def _continue_reading(self) -> None:
-        """Deliver what was queued while reading was paused, then read again."""
+        """Deliver the commands queued while reading was paused, then resume reading."""
         reader = self._reader
         if reader is None or self._stopped or self._error is not None:
             return

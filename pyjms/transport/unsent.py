@@ -1,8 +1,8 @@
-"""Long values that connections have to send, such as the bodies of messages, without copies.
+"""Long values that connections have to send, such as message bodies, without copies.
 
-A value that many connections have to send is in memory once. What waits for one connection is
-limited by its writer's high-water mark and one frame; `UnsentBudget` limits the long values that
-wait for all of them together, without letting anybody else wait: it ends the connections of peers
+A value that many connections have to send is in memory once. The bytes that wait for one connection
+are limited by its writer's high-water mark plus one frame. `UnsentBudget` limits the long values
+that wait for all connections together, without blocking senders: it ends the connections of peers
 that do not read.
 """
 
@@ -24,13 +24,13 @@ __all__ = ["UnsentBudget", "UnsentParts"]
 logger: Final = get_logger(__name__)
 
 _SHORT_PATIENCE: Final = 1.0
-"""Seconds that a value may take while there are twice as many as allowed."""
+"""Seconds that a value may wait while more than twice the allowed bytes wait."""
 _SLOWEST: Final = 64 * 1024
-"""Bytes a second that a peer reads behind a slow network, which reads on."""
+"""Bytes per second: a peer that reads at least that fast is slow, but not ended."""
 
 
 class _Value:
-    """A value that waits; `held` keeps its id from being used for another one."""
+    """A waiting value; `held` references it, so that its `id()` is not reused."""
 
     __slots__ = ("connections", "held")
 
@@ -40,21 +40,21 @@ class _Value:
 
 
 class UnsentBudget:
-    """Memory for long values that wait for connections: `limit` bytes (0: no limit).
+    """A limit on the memory of long values that wait to be sent: `limit` bytes (0: no limit).
 
-    While more wait, connections with a value that has waited for `write_timeout` seconds are ended,
-    those that wait longest first, unless their peers read 64 KiB a second. While more than twice as
-    much waits, all have one second for a value. One value always has room, however many connections
-    have it to send. Belongs to one loop.
+    While the limit is exceeded, connections with a value that has waited for `write_timeout`
+    seconds are ended, the longest wait first, unless their peers read 64 KiB per second. While more
+    than twice the limit waits, a value may wait for only one second. A single value is always
+    allowed, however many connections have to send it. Belongs to one loop.
     """
 
     def __init__(self, limit: int, write_timeout: float) -> None:
         self.limit = limit
         self.write_timeout = write_timeout
         self.used: int = 0
-        """Bytes of the values that wait. One that several connections have to send counts once."""
-        self._values: dict[int, _Value] = {}  # by the value's id
-        self._waiting: dict[UnsentParts, float] = {}  # to the begin of its value, oldest first
+        """Bytes of the waiting values; one that several connections have to send counts once."""
+        self._values: dict[int, _Value] = {}  # by the value's id()
+        self._waiting: dict[UnsentParts, float] = {}  # the start of each wait, oldest first
         self._enforcing: BackgroundTask | None = None
         self._changed: anyio.Event | None = None
 
@@ -75,7 +75,7 @@ class UnsentBudget:
                 self._notify()
 
     def end(self, parts: UnsentParts, value: bytes, *, has_more: bool) -> None:
-        """Count a value no longer; `has_more`: the connection has other ones to send."""
+        """Stop counting a value; `has_more`: the connection has other values to send."""
         known = self._values[id(value)]
         known.connections -= 1
         if not known.connections:
@@ -95,7 +95,7 @@ class UnsentBudget:
             self._changed.set()
 
     async def _enforce(self) -> None:
-        """End connections until the limit holds. A task, since senders must not be surprised."""
+        """End connections until the limit holds; runs as a task, outside of the senders' calls."""
         while self._exceeded:
             parts, begun = next(iter(self._waiting.items()))
             patience = self.write_timeout
@@ -127,21 +127,21 @@ class UnsentParts:
 
     def __init__(self) -> None:
         self.waiting: deque[memoryview] = deque()
-        """What is to be sent. Take from it by `sent` and `take` only."""
+        """The parts to send; they are removed only by `sent` and `take`."""
         self.size: int = 0
-        """The number of bytes that are to be sent."""
+        """The number of bytes to send."""
         self.taken: int = 0
-        """The number of bytes that were sent since the budget has begun to count a value."""
-        self._values: deque[bytes | None] = deque()  # of each part; None: no long value
+        """The number of bytes sent since the budget started to count a value."""
+        self._values: deque[bytes | None] = deque()  # for each part; None: not a long value
         self._budget: UnsentBudget | None = None
         self._fail: Callable[[Exception], object] = _nothing
 
     def count_in(self, budget: UnsentBudget, fail: Callable[[Exception], object]) -> None:
-        """Count the values in `budget` from now on; `fail(error)` ends the connection."""
+        """Start to count the values in `budget`; `fail(error)` ends the connection."""
         self._budget, self._fail = budget, fail
 
     def add(self, data: bytes | bytearray, value: bytes) -> None:
-        """Add bytes, which must not change any more, and a long value behind them."""
+        """Add bytes, which must not change any more, followed by a long value."""
         if data:
             self.waiting.append(memoryview(data))
             self._values.append(None)
@@ -164,7 +164,7 @@ class UnsentParts:
             self._remove_first()
 
     def take(self, size: int) -> bytes:
-        """Remove and return `size` bytes, or what there is."""
+        """Remove and return `size` bytes, or fewer if there are fewer."""
         data = bytearray()
         while self.waiting and len(data) < size:
             part = self.waiting[0][: size - len(data)]
@@ -179,13 +179,13 @@ class UnsentParts:
         self.size = 0
 
     def abort(self, budget: UnsentBudget) -> None:
-        """End the connection: its peer does not read, and others need the memory."""
+        """End the connection, as its peer does not read and other connections need the memory."""
         error = ConnectionFailedException(
             f"The peer has not read a message of {len(self._long_value)} bytes in time, and "
             f"messages of {budget.used} bytes wait, while the limit is {budget.limit}",
-            hint="unsent_frames_limit and frame_write_timeout of the broker",
+            hint="the broker's unsent_frames_limit and frame_write_timeout set the limits",
         )
-        logger.warning("A connection is ended: %s", error)
+        logger.warning("Closing a connection: %s", error)
         self._fail(error)
         self.clear()
 
@@ -201,4 +201,4 @@ class UnsentParts:
 
 
 def _nothing(_error: Exception) -> None:
-    """The connection is not counted."""
+    """Do nothing: the connection is not counted."""

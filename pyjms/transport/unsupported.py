@@ -12,20 +12,20 @@ __all__ = ["UNSUPPORTED", "Refusal"]
 
 
 class Refusal(NamedTuple):
-    """Why a scheme is not supported, and what serves instead."""
+    """Why a scheme is not supported, and what to use instead."""
 
     reason: str
     hint: str
 
 
 _DATAGRAMS = Refusal(
-    "datagrams may be lost or come twice, which OpenWire over UDP repairs in part only; ActiveMQ "
+    "datagrams may be lost or duplicated, which OpenWire over UDP only partly corrects; ActiveMQ "
     "discourages it",
     "use tcp://host:port or ssl://host:port",
 )
 _HTTP = Refusal(
-    "it carries OpenWire as XML of Java's XStream library, by polling, and no other broker or "
-    "client than ActiveMQ Classic's own speaks it",
+    "it carries OpenWire as XML of Java's XStream library, by polling, and only ActiveMQ Classic's "
+    "own broker and client support it",
     "use tcp:// or ssl://host:port",
 )
 UNSUPPORTED: dict[str, Refusal] = {

@@ -1,7 +1,7 @@
 """Broker URLs in ActiveMQ's syntax: `tcp://host:port?name=value`, `failover:(a,b)?name=value`.
 
-Parses text only: nothing here connects or knows which options exist. `str()` and `repr()` of a
-parsed URL never show passwords. (activemq-edges U1, U3, N21, F9; activemq-broker B16)
+Only parses text: it does not connect, and does not know which options exist. `str()` and `repr()`
+of a parsed URL never show passwords. (activemq-edges U1, U3, N21, F9; activemq-broker B16)
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ __all__ = [
 
 DEFAULT_PORT = 61616
 COMPOSITE_SCHEMES = frozenset({"failover", "fanout", "discovery", "static", "broker"})
-"""Schemes whose URLs list other URLs, even without brackets."""
+"""Schemes whose URLs contain a list of URLs, even without brackets."""
 _PREFIX = "network"
-"""What stands before the URL of a network connector in `broker:(...)`."""
+"""The prefix of a network connector's URL in `broker:(...)`."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SECRET = re.compile("pass|secret", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"([^?&=,(]*(?:pass|secret)[^?&=,(]*)=.*", re.IGNORECASE | re.DOTALL)
 _URL_START = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:(?://|\(|[^/]*:\d)")
-_ENCODED = "in a password write %2C for a comma, %26 for &, %28 and %29 for brackets"
+_ENCODED = "in a password, write %2C for a comma, %26 for &, %28 and %29 for brackets"
 _HOST_VARIABLES = ("org.apache.activemq.AMQ_HOST", "AMQ_HOST")
 _PORT_VARIABLES = ("org.apache.activemq.AMQ_PORT", "AMQ_PORT")
 _BIND_VARIABLES = ("org.apache.activemq.BROKER_BIND_URL", "BROKER_BIND_URL")
@@ -56,7 +56,7 @@ class TransportURI:
     path: str = ""
     """The `/name` after the closing bracket of a composite URL."""
     reported: set[str] = field(default_factory=set, repr=False, compare=False)
-    """Options whose lack of effect was logged; URLs derived from this one share it."""
+    """Options that have been logged as without effect; shared with URLs derived from this one."""
 
     @classmethod
     def parse(cls, text: str) -> TransportURI:
@@ -88,7 +88,7 @@ class TransportURI:
 
     @property
     def host(self) -> str:
-        """The host of the location, "" if there is none; an IPv6 address without brackets."""
+        """The host of the location, or ""; an IPv6 address without brackets."""
         authority = self.location.partition("/")[0]
         if authority.startswith("["):
             return authority[1:].partition("]")[0]
@@ -96,7 +96,7 @@ class TransportURI:
 
     @property
     def port(self) -> int | None:
-        """The port of the location, None if there is none.
+        """The port of the location, or None.
 
         Raises:
             ConfigurationException: it is not a number from 0 to 65535.
@@ -117,7 +117,7 @@ class TransportURI:
         return _joined(self, lambda k, v: f"{k}={'***' if is_secret(k) else _redact(v)}")
 
     def with_secrets(self) -> str:
-        """Return the URL with its passwords, to be parsed again; `str()` hides them."""
+        """Return the URL as text with its passwords, which can be parsed; `str()` hides them."""
         return _joined(self, lambda k, v: f"{quote(k)}={quote(v, safe='/:')}")
 
     def __repr__(self) -> str:
@@ -149,7 +149,7 @@ def parse_query(query: str, whole: str) -> dict[str, str]:
             continue
         key, equals, value = part.partition("=")
         if not key or not equals:
-            hidden = any(map(is_secret, options))  # it may be the rest of a password
+            hidden = any(map(is_secret, options))  # the part may be the rest of a password
             raise could_not_create(
                 f"Option {'***' if hidden else repr(part)} of {_redact(whole)} is not key=value",
                 hint=_ENCODED if hidden else "write options as ?name=value&name=value",
@@ -175,8 +175,8 @@ def default_broker_url(environ: Mapping[str, str] | None = None) -> str:
     """Return the broker URL of the environment, by default `tcp://localhost:61616`.
 
     AMQ_HOST, AMQ_PORT and BROKER_BIND_URL are looked up with the prefix `org.apache.activemq.`
-    first; an empty variable counts as not set. ActiveMQ's own default is the same address over
-    `failover:`, with which a program waits for ever, and in silence, where no broker runs.
+    first; an empty variable counts as not set. ActiveMQ's default is the same address over
+    `failover:`, with which a program waits silently and for ever if no broker runs.
     (activemq-edges F9)
 
     Raises:
@@ -215,12 +215,12 @@ def parse_broker_uri(text: str) -> TransportURI:
 
 
 def could_not_create(reason: str, *, hint: str = "") -> ConfigurationException:
-    """Return the exception for a URL from which no transport can be made."""
+    """Return the exception for a URL from which no transport can be created."""
     return ConfigurationException(f"Could not create Transport. Reason: {reason}", hint=hint)
 
 
 def did_you_mean(names: str | Iterable[str], known: Iterable[str]) -> str:
-    """Return `did you mean 'x'?` for the known names nearest to `names`, or "" if none is near.
+    """Return `did you mean 'x'?` for known names similar to `names`, or "" if there are none.
 
     A dotted name is also found by its group (`prefetchPolicy`) or by its last part.
     """
@@ -241,9 +241,9 @@ def _nearest(name: str, spellings: Iterable[Mapping[str, str]]) -> str:
 
 
 def _spellings(known: Iterable[str]) -> tuple[dict[str, str], ...]:
-    """Return the known names by what they are found by: themselves, their group, their last part.
+    """Return the known names by the spellings that find them: full name, group, last part.
 
-    All in small letters. A group stands for `group.all`, if there is such a name.
+    All in lower case. A group means `group.all`, if there is such a name.
     """
     names: dict[str, str] = {}
     groups: dict[str, str] = {}
@@ -311,5 +311,5 @@ def _components(text: str, whole: str) -> tuple[TransportURI, ...]:
 
 
 def _redact(text: str) -> str:
-    """Return a URL that cannot be parsed without passwords: nobody knows where they end."""
+    """Return a malformed URL without passwords, whose ends cannot be determined."""
     return re.sub(r"//[^/@?,()]*@", "//***@", _SECRET_VALUE.sub(r"\1=***", text))

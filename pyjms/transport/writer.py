@@ -1,17 +1,17 @@
-"""Write coalescing: everything queued during one pass of the event loop leaves in one send.
+"""Write coalescing: everything queued during one loop turn is sent at once.
 
-Callers append to `buffer` and call `wake`; no frame costs a task, an event or a system call of
-its own. `CoalescingWriter` sends from a task, through any byte stream. `SocketWriter`, in
-`socket_writer`, sends directly to the socket.
+Callers append to `buffer` and call `wake`; no frame needs a separate task, event or system call.
+`CoalescingWriter` sends from a task, through any byte stream. `SocketWriter`, in `socket_writer`,
+sends directly to the socket.
 
     state      buffer     left by                    effect
     idle       empty      wake()                     a send is scheduled
-    sending    any        the stream took all        idle, or the next send
+    sending    any        the stream accepted all    idle, or the next send
     closing    any        the buffer is empty        run() returns
     dead       dropped                               drained() returns
 
-Long values are queued beside the buffer without being copied (`splice`), since other connections
-may have them to send, too.
+Long values are queued separately without being copied (`splice`), since other connections may have
+to send them as well.
 
 Back-pressure: above the high-water mark `congested` is true and `drained()` waits until the
 low-water mark. The gap between them keeps a producer from being woken for every frame.
@@ -32,7 +32,7 @@ __all__ = ["HIGH_WATER", "LOW_WATER", "CoalescingWriter"]
 HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
 _CHUNK: Final = 256 * 1024
-"""Bytes of a long value that a stream is given at once."""
+"""Bytes of a long value that are passed to a stream at a time."""
 
 
 class CoalescingWriter:
@@ -43,11 +43,11 @@ class CoalescingWriter:
     ) -> None:
         self.buffer: bytearray = bytearray()
         self.unsent: UnsentParts = UnsentParts()
-        """Long values and what comes before them; `buffer` follows."""
+        """Long values and the bytes before them; `buffer` follows."""
         self.sending: int = 0
         """The number of bytes that are being sent."""
         self.may_answer = False
-        """Whether the peer has sent something since our last send, and may await a response."""
+        """Whether the peer has sent something since the last send, and may await a response."""
         self._stream = stream
         self._high_water = high_water
         self._low_water = low_water
@@ -63,20 +63,20 @@ class CoalescingWriter:
 
     @property
     def queued(self) -> int:
-        """The number of bytes that the stream has not taken yet."""
+        """The number of bytes that the stream has not accepted yet."""
         return len(self.buffer) + self.unsent.size + self.sending
 
     @property
     def writing(self) -> bool:
-        """Whether a send is in progress: the stream takes no more for now."""
+        """Whether a send is in progress: the stream's buffer is full."""
         return self.sending > 0
 
     def wake(self) -> None:
-        """Schedule a send of what `buffer` holds. Cheap if one is scheduled already."""
+        """Schedule a send of `buffer`. Cheap if a send is already scheduled."""
         self._wake.set()
 
     def splice(self, values: Iterable[tuple[int, bytes]]) -> None:
-        """Put long values at positions of `buffer`, in order, and schedule a send.
+        """Insert long values at positions of `buffer`, in order, and schedule a send.
 
         They are not copied.
         """
@@ -88,13 +88,13 @@ class CoalescingWriter:
         self.wake()
 
     def flush(self) -> None:
-        """Send what `buffer` holds without waiting for more, if the peer may await it.
+        """Send `buffer` without waiting for more, if the peer may await a response.
 
-        That is at most one system call per chunk received, however many callers there are.
+        That is at most one system call per received chunk, however many callers there are.
         """
 
     async def run(self) -> None:
-        """Send until `finish` was called and all is sent, or the stream breaks.
+        """Send until `finish` was called and everything is sent, or the stream breaks.
 
         Raises:
             anyio.BrokenResourceError, anyio.ClosedResourceError, OSError: the stream broke.
@@ -119,7 +119,7 @@ class CoalescingWriter:
         return data
 
     def next_unsent(self, size: int) -> bytes:
-        """Remove and return `size` bytes, of long values and what follows them."""
+        """Remove and return `size` bytes of long values and the bytes around them."""
         data = self.unsent.take(size)
         if not self.unsent.waiting:
             rest = size - len(data)
@@ -141,12 +141,12 @@ class CoalescingWriter:
             self._space = None
 
     def finish(self) -> None:
-        """Have `run` return once the buffer is empty."""
+        """Make `run` return once the buffer is empty."""
         self._closing = True
         self._wake.set()
 
     def abandon(self) -> None:
-        """Drop what is queued and end all waits for space: the stream is dead."""
+        """Drop the queued bytes and end all waits for space, because the stream is dead."""
         self._dead = True
         self.buffer.clear()
         self.unsent.clear()

@@ -1,6 +1,6 @@
-"""Finding brokers: agents that learn of brokers in the network, and announce one.
+"""Discovery agents, which find brokers in the network, and announce one.
 
-`create_agent(uri)` returns the agent of a URL such as `multicast://default?group=shop`. A package
+`create_agent(uri)` returns the agent for a URL such as `multicast://default?group=shop`. A package
 adds an agent by an entry point in the group `pyjms.discovery_agents`; see docs/extending.md.
 (activemq-edges U7)
 """

@@ -1,7 +1,7 @@
-"""Addresses of brokers that another program has sent: what of them may be used.
+"""Checks of broker addresses that another program has sent.
 
-Neither a broker nor a datagram is trusted as the configuration is: an address can name a host in
-the network only, and has no options about files or checks of this side. (activemq-edges NW10, U7)
+A broker or a datagram is less trusted than the configuration: an address may only name a host in
+the network, and must not have options about local files or checks. (activemq-edges NW10, U7)
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ENCRYPTED: Final = frozenset({"ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl"})
 NETWORK: Final = PLAIN | ENCRYPTED | {"ws", "wss"}
 """The schemes of brokers in the network."""
 NEVER: Final = COMPOSITE_SCHEMES | {"vm", "mock", "peer"}
-"""Schemes that nobody can announce: they contain other URLs or do things in this process."""
+"""Schemes that cannot be announced: they contain other URLs or have effects in this process."""
 
 _LOCAL_OPTIONS: Final = ("ssl.", "socket.")
-"""Options about files and checks of the client's side."""
+"""Options about files and checks on the client's side."""
 _LABEL = r"[A-Za-z0-9_-]{1,63}"
 _HOST: Final = re.compile(
     rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]+)?\])(?::\d{{1,5}})?/?"
@@ -36,21 +36,21 @@ class Address(NamedTuple):
 
     uri: TransportURI
     dropped: list[str]
-    """Options that are left out of it."""
+    """The options that were removed from it."""
 
 
 def read_address(
     text: str, acceptable: frozenset[str] = NETWORK, why: str = "it must be a host in the network"
 ) -> Address:
-    """Read an address that came from elsewhere.
+    """Check and return an address received from another program.
 
     Args:
         text: the URL.
         acceptable: the schemes that it may have.
-        why: the reason to refuse others.
+        why: the reason for refusing other schemes.
 
     Raises:
-        ConfigurationException: it may not be used; with the reason.
+        ConfigurationException: it must not be used; with the reason.
     """
     scheme = text.partition(":")[0].lower()
     if scheme in NEVER or "(" in text or ")" in text or len(text) > _LONGEST:

@@ -1,4 +1,4 @@
-"""What an agent is that finds brokers."""
+"""The interface of discovery agents."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ __all__ = ["DiscoveryAgent", "DiscoveryListener"]
 
 
 class DiscoveryListener(Protocol):
-    """Gets the brokers that an agent finds. Its methods must not block, nor raise."""
+    """Gets the brokers that an agent finds. Its methods must not block or raise."""
 
     def service_added(self, service: str) -> None:
-        """Take in the URL of a broker that was found.
+        """Add a broker that was found, given by its URL.
 
-        It was read in the network: whoever connects checks it first (`read_address`).
+        The URL comes from the network: check it before connecting (`read_address`).
         """
 
     def service_removed(self, service: str) -> None:
-        """Take in that a broker was not heard of for a while, or has said that it stops."""
+        """Remove a broker that has not announced itself for some time, or has stopped."""
 
 
 class DiscoveryAgent(ABC):
     """Finds brokers, and may announce one. Belongs to the event loop that starts it.
 
-    An agent keeps a limited number of services, whatever it hears, and goes on after what it cannot
+    An agent keeps a limited number of services, whatever it receives, and ignores what it cannot
     read. Source: ActiveMQ DiscoveryAgent.
     """
 
@@ -32,15 +32,15 @@ class DiscoveryAgent(ABC):
     async def start(
         self, listener: DiscoveryListener | None = None, service: str | None = None
     ) -> None:
-        """Look for brokers from now on, in the background, and announce one. Called once.
+        """Start to find brokers in the background, and to announce one. Called once.
 
         Args:
-            listener: gets what is found; None: nobody wants to know.
-            service: the URL of a broker that is announced until `stop`; None: none is.
+            listener: gets the brokers that are found; None: do not find brokers.
+            service: the URL of a broker that is announced until `stop`; None: announce none.
 
-        While the network cannot be used it is tried again; the log says so.
+        If the network cannot be used, the agent logs that and tries again.
         """
 
     @abstractmethod
     async def stop(self) -> None:
-        """Take back the announcement, and end. Idempotent; not cancellable."""
+        """Withdraw the announcement, and end. Idempotent; not cancellable."""

@@ -1,7 +1,7 @@
 """The datagrams of ActiveMQ's multicast discovery.
 
-`<group>.ActiveMQ-4.alive.%<name>%<url>` every half second, `dead.` instead of `alive.` once when
-the broker stops. The name is that of the broker, or `localhost`; nothing depends on it.
+`<group>.ActiveMQ-4.alive.%<name>%<url>` every half second, and once with `dead.` instead of
+`alive.` when the broker stops. The name is the broker's name or `localhost`; it has no effect.
 Source: ActiveMQ MulticastDiscoveryAgent, observed on 5.17.2.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 __all__ = ["LONGEST", "Announcement", "read_datagram"]
 
 LONGEST: Final = 8192
-"""Bytes of a datagram that are read."""
+"""The maximum number of bytes that are read of a datagram."""
 _TYPE: Final = ".ActiveMQ-4."
 _ALIVE: Final = "alive."
 _DEAD: Final = "dead."
@@ -23,7 +23,7 @@ _LONGEST_URL: Final = 2000
 
 @dataclass(frozen=True)
 class Announcement:
-    """A broker says that it runs, or that it stops."""
+    """An announcement that a broker runs, or that it stops."""
 
     service: str
     is_alive: bool = True
@@ -37,10 +37,10 @@ class Announcement:
 
 
 def read_datagram(data: bytes, group: str) -> Announcement | None:
-    """Return what a datagram announces in `group`; None: it is for another group.
+    """Return the announcement of a datagram in `group`; None: it is for another group.
 
     Raises:
-        ValueError: it is for this group and cannot be read; the text says why.
+        ValueError: it is for this group but cannot be read; the text says why.
     """
     prefix = f"{group}{_TYPE}".encode()
     if not data.startswith(prefix):

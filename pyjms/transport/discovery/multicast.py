@@ -1,8 +1,8 @@
 """The agent `multicast://`: brokers announce themselves to a group in the local network.
 
-Anybody in that network can announce anything, in the datagrams of `datagrams.py`. What cannot be
-read is counted and logged at most once a minute; the agent knows a limited number of brokers, and
-forgets one that it has not heard of for ten intervals. (activemq-edges U7)
+Anyone in that network can announce anything, in the datagrams of `datagrams.py`. Datagrams that
+cannot be read are counted and logged at most once a minute. The agent keeps a limited number of
+brokers, and removes a broker that has not announced itself for ten intervals. (activemq-edges U7)
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["Datagrams", "MulticastAgent", "multicast_agent"]
 logger: Final = get_logger(__name__)
 
 _MISSES: Final = 10
-"""Announcements that a broker may miss. (ActiveMQ HEARTBEAT_MISS_BEFORE_DEATH)"""
+"""Missing announcements until a broker is removed. (ActiveMQ HEARTBEAT_MISS_BEFORE_DEATH)"""
 _MOST_SERVICES: Final = 1000
 _AT_ONCE: Final = 50
-"""Datagrams that are read without a turn of other tasks."""
+"""Datagrams that are read before other tasks may run."""
 _LOG_PERIOD: Final = 60.0
 """Seconds between two log lines of one kind."""
 
@@ -58,7 +58,7 @@ def multicast_agent(uri: TransportURI) -> MulticastAgent:
 
 
 class MulticastAgent(DiscoveryAgent):
-    """Announces a broker to a multicast group, and finds those of others."""
+    """Announces a broker to a multicast group, and finds other brokers."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class MulticastAgent(DiscoveryAgent):
         self._listener: DiscoveryListener | None = None
         self._own: Announcement | None = None
         self._heard: dict[str, float] = {}
-        """When each service was heard of."""
+        """When each service was last announced."""
         self._opened = anyio.Event()
         self._tasks: list[BackgroundTask] = []
         self._log = _RareWarnings()
@@ -142,7 +142,7 @@ class MulticastAgent(DiscoveryAgent):
                 self._take_all(opened)
             except OSError as error:
                 self._log.warn("Receiving failed in multicast group", self._options, error)
-                self._close()  # it is opened again by the keep-alive task
+                self._close()  # the keep-alive task opens it again
             await checkpoint()
 
     def _take_all(self, opened: Datagrams) -> None:
@@ -179,7 +179,7 @@ class MulticastAgent(DiscoveryAgent):
         if self._listener is not None:
             self._listener.service_added(service)
         if self._own is not None:
-            self._send(self._own)  # whoever is new learns of this broker at once
+            self._send(self._own)  # so that a new broker or client learns of this broker at once
 
     def _remove(self, service: str) -> None:
         if self._heard.pop(service, None) is not None and self._listener is not None:
@@ -187,7 +187,7 @@ class MulticastAgent(DiscoveryAgent):
 
 
 class _RareWarnings:
-    """Logs what is wrong, of each kind at most one line in `_LOG_PERIOD` with the number of it."""
+    """Logs at most one warning of each kind per `_LOG_PERIOD`, with the number of occurrences."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}

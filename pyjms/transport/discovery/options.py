@@ -19,30 +19,30 @@ _NONE: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True)
 class MulticastOptions:
-    """What a multicast agent does; times in seconds."""
+    """The options of a multicast agent; times in seconds."""
 
     address: str = "239.255.2.3"
     port: int = 6155
     group: str = "default"
-    """Brokers of other groups at the same address are not seen."""
+    """The group; brokers of other groups at the same address are ignored."""
     keep_alive_interval: float = 0.5
-    """Between two announcements; a broker that has missed ten is gone."""
+    """The interval of announcements; a broker that misses ten is removed."""
     time_to_live: int = 1
-    """How many networks the datagrams may pass."""
+    """The number of networks that datagrams may cross."""
     loop_back_mode: bool = False
-    """Whether programs of this machine do not get them."""
+    """Whether programs on this machine do not get the datagrams."""
     interface: str | None = None
-    """IP address of the interface; None: the system's choice."""
+    """The IP address of the interface; None: the system's choice."""
     network_interface: str | None = None
-    """Its name instead."""
+    """The name of the interface, instead of its address."""
     join_network_interface: str | None = None
-    """The name of that for receiving, if it is another one."""
+    """The name of the interface for receiving, if it is another one."""
 
     def __post_init__(self) -> None:
         """Check the values.
 
         Raises:
-            ConfigurationException: one of them cannot be used.
+            ConfigurationException: a value cannot be used.
         """
         try:
             is_group = IPv4Address(self.address).is_multicast
@@ -50,15 +50,15 @@ class MulticastOptions:
             is_group = False
         problem = None
         if not is_group:
-            problem = f"{self.address} is no multicast address (224.0.0.0 to 239.255.255.255)"
+            problem = f"{self.address} is not a multicast address (224.0.0.0 to 239.255.255.255)"
         elif not 0 < self.port <= 65535:
-            problem = f"{self.port} is no port"
+            problem = f"{self.port} is not a port"
         elif not self.group or not self.group.isprintable() or "%" in self.group:
-            problem = f"group={self.group} is no name"
+            problem = f"group={self.group} is not a valid name"
         elif self.keep_alive_interval < 0.01:
             problem = "keepAliveInterval is less than 10 milliseconds"
         elif not 0 <= self.time_to_live <= 255:
-            problem = f"timeToLive={self.time_to_live} is not within 0 and 255"
+            problem = f"timeToLive={self.time_to_live} is not between 0 and 255"
         if problem is not None:
             raise ConfigurationException(
                 f"multicast: {problem}",

@@ -49,10 +49,10 @@ def create_agent(uri: TransportURI) -> DiscoveryAgent:
 
 
 def check_agent(text: str) -> TransportURI:
-    """Return the URL of an agent, once it has read its options.
+    """Check the options in the URL of an agent, and return the URL.
 
     Raises:
-        ConfigurationException: as `create_agent`, or it is not a URL.
+        ConfigurationException: as for `create_agent`, or it is not a URL.
     """
     uri = TransportURI.parse(text)
     create_agent(uri)

@@ -15,17 +15,17 @@ from pyjms.transport.discovery.options import MulticastOptions
 
 __all__ = ["MulticastSocket"]
 
-_ANY: Final = "0.0.0.0"  # noqa: S104 - of a group that the configuration names
+_ANY: Final = "0.0.0.0"  # noqa: S104 - for a group that the configuration names
 
 
 class MulticastSocket:
-    """Sends to a group, and receives what is sent to it."""
+    """Sends datagrams to a group, and receives the datagrams sent to it."""
 
     def __init__(self, options: MulticastOptions) -> None:
         """Join the group.
 
         Raises:
-            ConnectionFailedException: the network does not let it.
+            ConnectionFailedException: the network does not allow it.
         """
         self._address = options.address, options.port
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -35,8 +35,8 @@ class MulticastSocket:
             self._socket.close()
             raise ConnectionFailedException(
                 f"Cannot join the multicast group {options.address}:{options.port}: {error}",
-                hint="is there a network that carries multicast? interface=127.0.0.1 in the URL "
-                "finds brokers of this machine",
+                hint="check that the network carries multicast; interface=127.0.0.1 in the URL "
+                "finds brokers on this machine",
             ) from error
 
     def _open(self, options: MulticastOptions) -> None:
@@ -45,7 +45,7 @@ class MulticastSocket:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if sys.platform == "darwin":
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        # what is sent to the port but not to the group is not received, where that is possible
+        # if the system allows it, datagrams sent to the port but not to the group are not received
         opened.bind((_ANY if sys.platform == "win32" else options.address, options.port))
         joined, sending = options.join_network_interface, options.network_interface
         opened.setsockopt(
@@ -61,7 +61,7 @@ class MulticastSocket:
             else socket.inet_aton(options.interface or _ANY),
         )
         opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, options.time_to_live)
-        loop = 0 if options.loop_back_mode else 1  # Java's name says the opposite
+        loop = 0 if options.loop_back_mode else 1  # the meaning of Java's option is inverted
         opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, loop)
 
     def send(self, data: bytes) -> None:
@@ -77,7 +77,7 @@ class MulticastSocket:
         await anyio.wait_readable(self._socket)
 
     def receive(self) -> bytes | None:
-        """Return a datagram that has come; None: there is none.
+        """Return a received datagram; None: there is none.
 
         Raises:
             OSError: the network has failed.

@@ -1,15 +1,15 @@
-"""Transports made of others: `failover:`, which reconnects, and `static:` in front of it.
+"""Transports composed of other transports: `failover:`, which reconnects, and `static:` above it.
 
     factory       URL to transport
-    transport     FailoverTransport: what goes out while there is a peer, and while there is none
-    connector     which broker next: passes over the list, backups, the priority broker
+    transport     FailoverTransport: sends and receives with and without a connected broker
+    connector     finds the next broker: passes over the list, backups, the priority broker
     brokers       the list of brokers, from the URL and from brokers and files that change it
-    waiting       how long between two passes and how many, for tenacity
-    state         what the broker knows of the client
+    waiting       the number of passes and the waits between them, for tenacity
+    state         the client's state that the broker has
     transactions  the open local transactions with their commands
-    replay        the commands that make a new broker know it, in ActiveMQ's order
-    pulls         the pulls whose response is outstanding
-    requests      the requests whose response is outstanding
+    replay        the commands that restore the state at a new broker, in ActiveMQ's order
+    pulls         the pulls whose response is pending
+    requests      the requests whose response is pending
 
 (activemq-edges 1.3; openwire-encoding 15)
 """

@@ -1,10 +1,10 @@
-"""The brokers that a failover transport may connect to, and in which order it tries them.
+"""The brokers to which a failover transport may connect, and the order in which it tries them.
 
-Brokers that were announced (by a broker with updateClusterClients, or by the file of updateURIsURL)
-come before those of the URL. With randomize they are shuffled; priority brokers, if preferred, stay
+Announced brokers (by a broker with updateClusterClients, or by the file of updateURIsURL) come
+before those of the URL. With randomize they are shuffled; priority brokers, if preferred, stay
 first, and the broker that failed last is tried last. (activemq-edges F1, F7, NW10)
 
-A broker is not trusted as the configuration is: see `BrokerList.announced_by_broker`.
+A broker is less trusted than the configuration: see `BrokerList.announced_by_broker`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_QUOTE: Final = 200
 
 
 class BrokerList:
-    """The list of one failover transport."""
+    """The broker list of one failover transport."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class BrokerList:
         """The broker that failed last."""
 
     def connect_list(self) -> list[TransportURI]:
-        """Return the brokers in the order in which to try them."""
+        """Return the brokers in the order in which they are tried."""
         uris = _unique([*self._announced, *self._configured])
         if self._options.randomize:
             self._shuffle(uris)
@@ -66,21 +66,21 @@ class BrokerList:
         return uris
 
     def priorities(self) -> list[TransportURI]:
-        """Return the brokers that are preferred to all others."""
+        """Return the brokers that are preferred over all others."""
         return list(self._priority)
 
     def is_priority(self, uri: TransportURI) -> bool:
-        """Whether `uri` is one of those."""
+        """Return whether `uri` is a priority broker."""
         return uri in self._priority
 
     def announce(self, text: str) -> bool:
-        """Take over a list of URLs, separated by commas; return whether it differs.
+        """Set the announced brokers from comma-separated URLs; return whether the list differs.
 
         An empty list changes nothing. The text comes from the configuration: every URL that a
         client may have is accepted.
 
         Raises:
-            ConfigurationException: one of them is not a URL.
+            ConfigurationException: an entry is not a URL.
         """
         return self.take_over(
             [self._complete(TransportURI.parse(part)) for part in text.split(",") if part.strip()]
@@ -89,8 +89,8 @@ class BrokerList:
     def found(self, services: Iterable[str]) -> None:
         """Use the brokers that a discovery agent has found as those of the URL, without options.
 
-        Addresses that cannot be used are skipped, and logged once. Where none is left, the last
-        ones stay: a broker that is not heard of may run nevertheless.
+        Addresses that cannot be used are skipped, and logged once. If none remain, the list stays
+        unchanged: a broker whose announcements are not received may still be running.
         """
         found: list[TransportURI] = []
         for text in services:
@@ -106,7 +106,7 @@ class BrokerList:
             self._acceptable = NETWORK
 
     def take_over(self, uris: Iterable[TransportURI]) -> bool:
-        """Use `uris` as the announced brokers; return whether the list differs.
+        """Set the announced brokers; return whether the list differs.
 
         An empty list changes nothing.
         """
@@ -117,11 +117,11 @@ class BrokerList:
         return {*map(_key, known)} != {*map(_key, uris)}
 
     def announced_by_broker(self, text: str) -> list[TransportURI]:
-        """Return the brokers of a list that a broker has sent, with the options of all brokers.
+        """Return the brokers of a list that a broker has sent, with the options for all brokers.
 
-        A broker can only name addresses in the network: no composite URLs, no schemes without a
+        A broker may only announce network addresses: no composite URLs, no schemes without a
         network, no unencrypted scheme unless one is configured, other schemes only if they are
-        configured. Options `ssl.*` and `socket.*` are dropped. What is skipped is logged, once.
+        configured. Options `ssl.*` and `socket.*` are dropped. Skipped entries are logged once.
         """
         if len(text) > _LONGEST_TEXT:
             self._warn(text, f"is skipped: a list is limited to {_LONGEST_TEXT} characters")
@@ -146,7 +146,7 @@ class BrokerList:
         return uri
 
     def _warn(self, text: str, outcome: str) -> None:
-        """Log once why `text` is not used as it is, without its options and user."""
+        """Log once why `text` is not used unchanged, without its options and user."""
         warned = shortened(text, _LONGEST_QUOTE)
         if warned in self._warned or len(self._warned) >= _MOST_WARNINGS:
             return
@@ -165,7 +165,7 @@ class BrokerList:
 
 
 def _acceptable_schemes(configured: Iterable[TransportURI]) -> frozenset[str]:
-    """Return the schemes that a broker can announce to a client of these brokers."""
+    """Return the schemes that a broker may announce to a client of these brokers."""
     schemes: set[str] = set()
     waiting = [*configured]
     while waiting:
@@ -186,6 +186,6 @@ def _unique(uris: Iterable[TransportURI]) -> list[TransportURI]:
 
 
 def _key(uri: TransportURI) -> tuple[object, ...]:
-    """Return what is equal for equal URLs, and can be hashed."""
+    """Return a hashable key that is equal for equal URLs."""
     components = tuple(map(_key, uri.components))
     return uri.scheme, uri.location, frozenset(uri.options.items()), components, uri.path

@@ -1,11 +1,11 @@
-"""Finding the next broker: passes over the list until one takes the client over.
+"""The search for the next broker: passes over the list until a broker accepts the client.
 
-A pass tries the backups that are connected already, then the broker that was asked for, then the
-list. One that accepts the connection but refuses the client counts as failed, too.
+A pass tries the connected backups, then the requested broker, then the list. A broker that accepts
+the connection but refuses the client counts as failed.
 
-Log lines: one warning when the first pass of all has failed, one after every
-`warnAfterReconnectAttempts` passes; the transport logs losses and their end. Of connections that
-look for the same brokers one logs them; see `OutageLog`.
+Log lines: a warning when the very first pass has failed, and one after every
+`warnAfterReconnectAttempts` passes; the transport logs the loss of a broker and the reconnection.
+Of several connections that search for the same brokers, only one logs; see `OutageLog`.
 (activemq-edges F1, F7, F8)
 """
 
@@ -41,7 +41,7 @@ logger: Final = get_logger(__name__)
 
 CreateTransport = Callable[[TransportURI], RequestTransport]
 TakeOver = Callable[[Peer], Awaitable[None]]
-"""Makes a broker know the client; raises a JMSException if it refuses."""
+"""Restores the client's state at a broker; raises a JMSException if the broker refuses."""
 
 
 class Connector:
@@ -59,8 +59,8 @@ class Connector:
         self._lost_backup = anyio.Event()
         self._preferred: Peer | None = None
         self._refusals: dict[str, tuple[int, float]] = {}
-        """By priority broker: how often in a row it has refused the client, and until when it is
-        left alone."""
+        """By priority broker: the number of consecutive refusals, and the time before which it is
+        not tried again."""
         self.asked_for: TransportURI | None = None
         """The broker to try first in the next pass."""
 
@@ -68,7 +68,7 @@ class Connector:
         """Make passes until `take_over` has succeeded for one broker.
 
         Raises:
-            JMSException: the policy allows no further pass; why the last one failed.
+            JMSException: the policy allows no further pass; the failure of the last one.
         """
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(JMSException),
@@ -81,7 +81,7 @@ class Connector:
         await retrying(self._pass, take_over)
 
     def follow(self, control: ConnectionControl) -> TransportURI | None:
-        """Take over the list of a cluster; return the broker to go to, if there is one.
+        """Apply the broker list of a cluster; return the broker to which to move, or None.
 
         (activemq-edges NW10; openwire-encoding 15)
         """
@@ -99,10 +99,10 @@ class Connector:
         return brokers.connect_list()[0] if changed and rebalances else None
 
     async def maintain(self, current: TransportURI, switch: Callable[[Peer], None]) -> None:
-        """Keep backups connected and, if that is wished, return to a priority broker.
+        """Keep backups connected and, if so configured, return to a priority broker.
 
-        Runs while `current` is in use. `switch` is called with the priority broker's transport,
-        and ends it.
+        Runs while `current` is in use. `switch` is called with the priority broker's peer, and ends
+        this task.
         """
         self._used = current
         policy = ReconnectPolicy(self._options, is_first=False)
@@ -123,7 +123,7 @@ class Connector:
                 await self._lost_backup.wait()
 
     def prefer(self, peer: Peer) -> None:
-        """Try a transport that is connected already before all others."""
+        """Try an already connected peer before all others."""
         self._preferred = peer
         self._backups.insert(0, peer)
 
@@ -160,7 +160,7 @@ class Connector:
         raise failure
 
     async def _try_peer(self, peer: Peer, take_over: TakeOver) -> JMSException | None:
-        """Have a broker take the client over; return why it did not, None if it did."""
+        """Restore the client's state at a broker; return the failure, or None."""
         peer.on_lost = None
         try:
             await take_over(peer)
@@ -178,7 +178,7 @@ class Connector:
         return None
 
     def _refused(self, uri: TransportURI) -> None:
-        """Leave a priority broker alone for a while, longer each time."""
+        """Do not try a priority broker for some time, which grows with each refusal."""
         key = uri.with_secrets()
         count = self._refusals.get(key, (0, 0.0))[0]
         delay = ReconnectPolicy(self._options, is_first=False).delay_after(count)
@@ -201,7 +201,7 @@ class Connector:
         return None
 
     async def _fill_backups(self) -> bool:
-        """Connect to backups; return whether there are as many as wished."""
+        """Connect to backups; return whether the configured number is reached."""
         if not self._options.backup:
             return True
         wanted = self._options.backup_pool_size

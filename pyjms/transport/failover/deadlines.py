@@ -1,4 +1,4 @@
-"""What ends by time while there is no broker: sending messages (`timeout`), and pulls."""
+"""Timeouts while there is no broker: those of sends (option `timeout`) and of pulls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["OutageDeadlines"]
 
 @dataclass(eq=False, repr=False)
 class OutageDeadlines:
-    """The deadlines of one outage; `run` it as a task while it lasts."""
+    """The deadlines during one outage; `run` is a task for the time of the outage."""
 
     _requests: OpenRequests
     _pulls: OpenPulls
@@ -27,7 +27,7 @@ class OutageDeadlines:
     _alarm: Waiter | None = field(default=None, init=False)
 
     def changed(self) -> None:
-        """Look at the deadlines again: there is a new one."""
+        """Check the deadlines again, because there is a new one."""
         if self._alarm is not None:
             self._alarm.wake()
 

@@ -1,4 +1,4 @@
-"""From URLs to transports that are made of others. (activemq-edges 1.3, U7)"""
+"""The factories of `failover:`, `static:` and `discovery:` transports. (activemq-edges 1.3, U7)"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 def failover_transport(uri: TransportURI, create: CreateTransport) -> RequestTransport:
     """Return a transport for `failover:(uri,uri)?options`, not started.
 
-    `create` makes the transports of the brokers; those of the URL are checked by it at once.
+    `create` creates the transports of the brokers; the brokers in the URL are checked at once.
 
     Raises:
         ConfigurationException: an option, or the URL of a broker, is wrong.
@@ -51,15 +51,15 @@ _STATIC: Options = {
     "maxReconnectAttempts": ("max_reconnect_attempts", integer),
     "minConnectTime": ("min_connect_time", integer),
 }
-_OF_BRIDGES = "it is for network bridges; a client's delays are options of discovery:(...)"
+_OF_BRIDGES = "it is for network bridges; a client's delays are options for discovery:(...)"
 
 
 def discovery_transport(uri: TransportURI, create: CreateTransport) -> RequestTransport:
     """Return a transport for `static:(uri,uri)` or `discovery:(agent)?options`.
 
-    As in ActiveMQ, it is a failover transport over the brokers that the agent has found; the
-    options of `discovery:` are those of failover. The agent `static` finds what its URL lists;
-    options `discovered.*` are for the URLs that other agents find, whose own are not used.
+    As in ActiveMQ, it is a failover transport over the brokers that the agent finds; the options of
+    `discovery:` are those of failover. The agent `static` finds the brokers listed in its URL;
+    options `discovered.*` apply to the URLs that other agents find, whose own options are ignored.
 
     Raises:
         ConfigurationException: an option, the agent, or the URL of a broker, is wrong.
@@ -103,7 +103,7 @@ def discovery_agent(uri: TransportURI) -> DiscoveryAgent:
 
 
 def static_brokers(uri: TransportURI) -> tuple[TransportURI, ...]:
-    """Return what the agent `static` of a URL lists, or `static:` itself.
+    """Return the brokers listed in the agent `static` of a URL, or in a `static:` URL.
 
     Raises:
         ConfigurationException: another agent is named, or an option is wrong.
@@ -124,12 +124,12 @@ def static_brokers(uri: TransportURI) -> tuple[TransportURI, ...]:
 
 
 _FIRST_WAIT: Final = 3.0
-"""Seconds until the first attempt, unless a broker is found before; each announces itself every
-half second."""
+"""Seconds until the first attempt, unless a broker is found before; brokers announce themselves
+every half second."""
 
 
 class DiscoveryTransport(FailoverTransport):
-    """Connects to one of the brokers that an agent finds, and to another one when it is lost."""
+    """Connects to a broker that an agent finds, and to another one if that broker is lost."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class DiscoveryTransport(FailoverTransport):
         self._has_found = anyio.Event()
 
     async def start(self) -> None:
-        """Look for brokers, then connect to one; waits as the options say."""
+        """Discover brokers, then connect to one; waits according to the options."""
         await self._agent.start(self)
         with _clock.timeout(_FIRST_WAIT):
             await self._has_found.wait()
@@ -155,15 +155,15 @@ class DiscoveryTransport(FailoverTransport):
         await self._agent.stop()
         await super().stop()
 
-    # from the agent
+    # called by the agent
     def service_added(self, service: str) -> None:
-        """Use a broker from the next attempt on."""
+        """Use a broker, beginning with the next attempt."""
         self._services[service] = None
         self._brokers.found(self._services)
         if self._brokers.connect_list():
             self._has_found.set()
 
     def service_removed(self, service: str) -> None:
-        """Do not try it any more, if there are others."""
+        """Stop trying a broker, if there are others."""
         self._services.pop(service, None)
         self._brokers.found(self._services)

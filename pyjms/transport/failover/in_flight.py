@@ -1,13 +1,13 @@
-"""What becomes of requests whose response is outstanding when the broker is lost.
+"""The outcomes of requests whose response is pending when the broker is lost.
 
-    removals, acknowledgements, rollbacks    done: the next broker knows nothing to remove, deliver
+    removals, acknowledgements, rollbacks    done: the next broker has nothing to remove, deliver
     of local transactions                    again or roll back
-    a commit or prepare that may have been   TransactionRolledBackException, with the next broker
-    executed
-    commit and rollback of a prepared        sent again; done, if the next broker does not know the
+    a commit or prepare that may have been   TransactionRolledBackException, once there is a next
+    executed                                 broker
+    commit and rollback of a prepared        sent again; done if the next broker does not know the
     branch                                   branch any more
     everything else                          sent again; a persistent message that the lost broker
-                                             has stored is recognized there (activemq-broker T27)
+                                             has stored is recognised there (activemq-broker T27)
 
 (activemq-edges F3, F4, F6; activemq-broker X9)
 """
@@ -49,7 +49,7 @@ _REPEATABLE = (TransactionType.COMMIT_TWO_PHASE, TransactionType.ROLLBACK, Trans
 
 
 def is_done_by_loss(command: Command) -> bool:
-    """Whether `command` has its effect by the loss of the broker."""
+    """Return whether the loss of the broker has the effect of `command`."""
     if isinstance(command, TransactionInfo):
         is_local = isinstance(command.transaction_id, LocalTransactionId)
         return is_local and command.type == TransactionType.ROLLBACK
@@ -59,7 +59,7 @@ def is_done_by_loss(command: Command) -> bool:
 
 
 def is_in_doubt(request: Request) -> bool:
-    """Whether `request` is a commit or prepare that the lost broker may have executed."""
+    """Return whether `request` is a commit or prepare that the lost broker may have executed."""
     command = request.command
     return request.was_sent and isinstance(command, TransactionInfo) and command.type in _DOUBTFUL
 
@@ -67,8 +67,8 @@ def is_in_doubt(request: Request) -> bool:
 def outcome_of(request: Request, outcome: Response | Exception) -> Response | Exception:
     """Return the outcome of a request for its caller.
 
-    The end of a prepared branch that was sent again is done, if the broker does not know the
-    branch any more: nobody else ends it.
+    If a request to end a prepared branch was sent again and the broker does not know the branch any
+    more, it has succeeded: no other client ends the branch.
     """
     command = request.command
     is_done = (
@@ -88,7 +88,7 @@ def _is_of_unknown_branch(error: Exception) -> bool:
 
 
 def in_doubt(request: Request) -> TransactionRolledBackException:
-    """Return how such a commit ends. (activemq-broker X9)"""
+    """Return the exception for a commit in doubt. (activemq-broker X9)"""
     command = request.command
     assert isinstance(command, TransactionInfo)
     return TransactionRolledBackException(
@@ -99,7 +99,7 @@ def in_doubt(request: Request) -> TransactionRolledBackException:
 
 
 def timed_out(seconds: float, brokers: object) -> ConnectionFailedException:
-    """Return why a message is not sent."""
+    """Return the exception of a send that has timed out."""
     return ConnectionFailedException(
         f"Failover timeout of {seconds * 1000:.0f} ms reached.",
         hint=f"none of [{brokers}] could be reached; the option timeout (ms) sets the limit",
@@ -107,7 +107,7 @@ def timed_out(seconds: float, brokers: object) -> ConnectionFailedException:
 
 
 def stopped(address: str) -> ConnectionFailedException:
-    """Return why nothing is sent through a transport that was stopped."""
+    """Return the exception of a send through a transport that was stopped."""
     return ConnectionFailedException(f"The transport to {address} was stopped")
 
 

@@ -25,7 +25,7 @@ class FailoverOptions:
     max_reconnect_attempts: int = INFINITE
     """Passes over the list of brokers; 0: a lost connection is not replaced."""
     startup_max_reconnect_attempts: int = INFINITE
-    """The same for the first connection; -1: as `max_reconnect_attempts`."""
+    """Like `max_reconnect_attempts`, for the first connection; -1: the same number."""
     warn_after_reconnect_attempts: int = 10
     randomize: bool = True
     timeout: float | None = None
@@ -34,7 +34,7 @@ class FailoverOptions:
     backup_pool_size: int = 1
     priority_backup: bool = False
     priority_uris: tuple[TransportURI, ...] = ()
-    """Empty: the first one of the URL."""
+    """The priority brokers; empty: the first broker of the URL."""
     track_messages: bool = False
     track_transaction_producers: bool = True
     max_cache_size: int = 131072

@@ -1,12 +1,12 @@
-"""One account in the log of an outage that many connections of a process have.
+"""One report in the log for an outage that affects many connections of a process.
 
 A process with twenty listeners has twenty connections, which lose their broker together. The first
-one that fails reports the outage: its warnings, and the line when it is connected again. What the
-others have to say of the same list of brokers is logged at DEBUG, until the first one is done.
+connection that fails reports the outage: it logs the warnings and the reconnection. The lines of
+the other connections about the same list of brokers are logged at DEBUG until the outage is over.
 
-One that was starting, or gives up, has no line about the end: another one that is without a broker
-reports the rest of the outage in its place. If one gave up or was closed, a new connection may be
-the first to reach a broker, and says so.
+If the reporting connection was only starting, or gives up, it does not log the end of the outage:
+another connection without a broker continues the report. If the reporting connection gave up or was
+closed, a new connection may be the first one to reach a broker, and logs that.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from weakref import WeakSet, WeakValueDictionary
 __all__ = ["OutageLog"]
 
 _reporting: Final[WeakValueDictionary[str, OutageLog]] = WeakValueDictionary()
-_lock: Final = Lock()  # loops of several threads have connections
+_lock: Final = Lock()  # connections may belong to loops in several threads
 
 
 class OutageLog:
-    """One connection's levels for the lines about its outages. May be used from any thread."""
+    """Determines the levels of one connection's log lines about outages. Thread-safe."""
 
     def __init__(self, brokers: str) -> None:
-        """`brokers`: the list of brokers as in the URL of the connection."""
+        """Keep `brokers`, the list of brokers in the connection's URL."""
         self.brokers: Final = brokers
 
     def warning(self) -> int:
-        """Return the level of a line which says that no broker is there."""
+        """Return the log level of a line that says that no broker is available."""
         with _lock:
             _waiting.add(self)
             reporting = _reporting.setdefault(self.brokers, self)
         return logging.WARNING if reporting is self else logging.DEBUG
 
     def end(self) -> int:
-        """Return the level of a line which says that the outage is over; it is."""
+        """Return the log level of a line that says that the outage is over, and record its end."""
         with _lock:
             _waiting.discard(self)
             if _reporting.get(self.brokers) is not self:
@@ -47,7 +47,7 @@ class OutageLog:
         return logging.INFO
 
     def started(self) -> int:
-        """Return the level of a line which says that a starting connection has a broker now."""
+        """Return the log level of a line that says that a starting connection has a broker."""
         with _lock:
             if self.brokers not in _left:
                 self._hand_over()
@@ -58,13 +58,13 @@ class OutageLog:
         return logging.INFO
 
     def leave(self) -> None:
-        """Leave it to another connection to say that the outage is over; this one has ended."""
+        """Stop reporting, because this connection has ended; another one continues."""
         with _lock:
             if self._hand_over():
                 _left.add(self.brokers)
 
     def _hand_over(self) -> bool:
-        """Return whether this one was reporting; another one that waits does so now."""
+        """Pass the report to another waiting connection; return whether this one was reporting."""
         _waiting.discard(self)
         if _reporting.get(self.brokers) is not self:
             return False
@@ -76,7 +76,7 @@ class OutageLog:
 
 
 _waiting: Final[WeakSet[OutageLog]] = WeakSet()
-"""Those that have logged, at whatever level, that no broker is available."""
+"""The connections that have logged, at any level, that no broker is available."""
 
 _left: Final[set[str]] = set()
-"""The lists of brokers whose outage was reported by a connection that ended in it."""
+"""The broker lists whose outage was reported by a connection that ended during the outage."""

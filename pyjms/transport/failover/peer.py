@@ -1,4 +1,4 @@
-"""A transport to one broker, before a failover transport uses it and after."""
+"""A transport to one broker, before, while and after a failover transport uses it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _MOST_CONTROLS: Final = 16
 class Peer:
     """One broker and the started transport to it.
 
-    It listens to the transport until somebody else does, and keeps the broker's description and
-    the latest of its ConnectionControl commands: ActiveMQ sends the list of its cluster before the
+    It listens to the transport until another listener is set, and keeps the broker's BrokerInfo and
+    its latest ConnectionControl commands: ActiveMQ sends the list of its cluster before the
     response to ConnectionInfo.
     """
 
@@ -36,7 +36,7 @@ class Peer:
         transport.listener = self
 
     def dismiss(self) -> None:
-        """Listen to the transport again: it is no longer in use."""
+        """Listen to the transport again, because it is no longer in use."""
         self.on_lost = None
         self.transport.listener = self
 
@@ -47,7 +47,7 @@ class Peer:
             await self.transport.stop()
 
     def on_command(self, command: Command) -> None:
-        """Keep the broker's description of itself and what it says about its cluster."""
+        """Keep the BrokerInfo and the commands about the broker's cluster."""
         if isinstance(command, BrokerInfo):
             self.broker_info = command
         elif isinstance(command, ConnectionControl):
@@ -59,7 +59,7 @@ class Peer:
             listener.on_command(self._controls.popleft())
 
     def on_exception(self, error: Exception) -> None:
-        """Note that the transport has failed."""
+        """Record that the transport has failed."""
         self.error = error
         if self.on_lost is not None:
             self.on_lost(self)

@@ -1,8 +1,8 @@
 """The pulls to which the broker has not responded.
 
-A pull without response would be waited for in vain after a reconnection. They are sent again with
-what is left of their time; if that ends while there is no broker, the transport responds in the
-broker's place, by a dispatch without message. (activemq-edges F3)
+After a reconnection the new broker does not know these pulls, and their consumers would wait for
+ever. They are sent again with the remaining timeout; if it passes while there is no broker, the
+transport responds instead, by a dispatch without message. (activemq-edges F3)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OpenPulls:
         self._pulls.setdefault(pull.consumer_id, []).append((pull, deadline))
 
     def on_dispatch(self, dispatch: MessageDispatch) -> None:
-        """Note a response: a message is the response to all pulls of its consumer."""
+        """Record a response: a message is the response to all pulls of its consumer."""
         consumer_id = dispatch.consumer_id
         pulls = self._pulls.get(consumer_id)
         if pulls is None:
@@ -52,7 +52,7 @@ class OpenPulls:
         self._pulls.pop(consumer_id, None)
 
     def replay(self) -> Iterator[MessagePull]:
-        """Yield all of them, with what is left of their time."""
+        """Yield all pulls, with their remaining timeouts."""
         now = _clock.now()
         for pulls in self._pulls.values():
             for pull, deadline in pulls:
@@ -63,13 +63,13 @@ class OpenPulls:
                 yield MessagePull(pull.consumer_id, pull.destination, left)
 
     def next_deadline(self) -> float | None:
-        """Return when the next one times out; None: never."""
+        """Return when the next pull times out; None: never."""
         return min(
             (d for pulls in self._pulls.values() for _, d in pulls if d is not None), default=None
         )
 
     def respond_to_overdue(self, deliver: Callable[[MessageDispatch], None]) -> None:
-        """Respond to those whose time is over by a dispatch without message."""
+        """Respond to pulls that have timed out by dispatches without message."""
         now = _clock.now()
         overdue = [
             pull

@@ -1,16 +1,16 @@
-"""The commands that make a broker know a client that it has never seen, in ActiveMQ's order.
+"""The commands that restore a client's state at a new broker, in ActiveMQ's order.
 
     ConnectionControl(faultTolerant=true)
     ConnectionInfo(failoverReconnect=true)
     temporary destinations
     each session, its producers, its consumers with prefetch 0
-    open transactions: producers closed meanwhile, begin, messages, those producers removed
+    open transactions: producers closed in the meantime, begin, messages, removal of these producers
     messages of trackMessages, pulls without response
     requests without response
     ConsumerControl: the prefetch of each consumer
 
-Consumers start without prefetch, so that the broker dispatches nothing before it knows the open
-transactions. Every command is a copy: a broker in this process may keep or change what it gets.
+Consumers start without prefetch, so that the broker dispatches nothing before it has the open
+transactions. Every command is a copy: a broker in this process may keep or change it.
 (activemq-edges F4; openwire-encoding 15)
 """
 
@@ -52,17 +52,17 @@ _ANSWERED = (ProducerInfo, ConsumerInfo, DestinationInfo)
 
 
 class _Sender(Protocol):
-    """The failover transport, as far as a replay concerns it."""
+    """The failover transport as used by a replay."""
 
     listener: TransportListener[Command]
 
     def send_request(self, transport: RequestTransport, request: Request, command: Command) -> None:
-        """Send `command`, that of `request` or a copy, by the transport of one broker."""
+        """Send `command`, the request's command or a copy, by the transport of one broker."""
 
 
 @dataclass(eq=False, repr=False)
 class Replay:
-    """Makes the brokers of one failover transport know its client."""
+    """Restores the client's state at the brokers of one failover transport."""
 
     _state: ClientState
     _requests: OpenRequests
@@ -73,7 +73,7 @@ class Replay:
         """Register the connection with the broker behind `transport`.
 
         Raises:
-            JMSException: it refuses the connection, or was lost.
+            JMSException: the broker refuses the connection, or was lost.
         """
         transport.oneway(ConnectionControl(fault_tolerant=True))
         pending = self._requests.commands()
@@ -82,7 +82,7 @@ class Replay:
                 await transport.request(_reconnecting(info))
 
     def run(self, peer: Peer) -> None:
-        """Send everything else, and what waits to be sent. A plain call.
+        """Send the rest of the state, then the commands that wait to be sent. Synchronous.
 
         Raises:
             ConnectionFailedException: the broker was lost; `run` is repeated with the next one.
@@ -114,7 +114,7 @@ class Replay:
             request.on_response(in_doubt(request))
 
     def _on_response(self, command: Command, outcome: Response | Exception) -> None:
-        """Report what the broker refuses: nobody else would see it."""
+        """Report a command that the broker refuses, since no caller would see it."""
         if isinstance(outcome, ConnectionFailedException) or not isinstance(outcome, Exception):
             return
         kind = type(command).__name__
@@ -126,9 +126,9 @@ class Replay:
 
 
 def _resources(state: ClientState, pending: frozenset[int]) -> Iterator[Command]:
-    """Yield what the connection has open.
+    """Yield the commands of the connection's open resources.
 
-    Commands whose `id()` is in `pending` are left out: they are requests, and sent again as such.
+    Commands whose `id()` is in `pending` are omitted: they are sent again as requests.
     """
     for destination in state.temporaries.values():
         if id(destination) not in pending:
@@ -147,7 +147,7 @@ def _resources(state: ClientState, pending: frozenset[int]) -> Iterator[Command]
 
 
 def _consumer_controls(state: ClientState, pending: frozenset[int]) -> Iterator[ConsumerControl]:
-    """Yield what gives the consumers of `resources` their prefetch."""
+    """Yield the commands that set the prefetch of the consumers of `_resources`."""
     for consumer_id, info in state.consumers.items():
         if info.prefetch_size > 0 and id(info) not in pending:
             yield ConsumerControl(
@@ -156,7 +156,7 @@ def _consumer_controls(state: ClientState, pending: frozenset[int]) -> Iterator[
 
 
 def _sessions(state: ClientState) -> list[SessionId]:
-    """Return the sessions, and those that exist by themselves, such as the one of advisories."""
+    """Return the sessions, including implicit ones, such as that of the advisory consumer."""
     implicit = (
         SessionId(consumer_id.connection_id, consumer_id.session_id)
         for consumer_id in state.consumers
@@ -167,7 +167,7 @@ def _sessions(state: ClientState) -> list[SessionId]:
 def _repeated(request: Request) -> Command:
     command = request.command
     if isinstance(command, ConnectionInfo) and request.was_sent:
-        return _reconnecting(command)  # Artemis refuses a client that it knows, otherwise
+        return _reconnecting(command)  # otherwise Artemis refuses a client that it knows
     return copy(command)
 
 

@@ -1,4 +1,4 @@
-"""The requests whose response is outstanding, and the messages that wait to be sent at all."""
+"""The requests whose response is pending, and the messages that have not been sent yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OnResponse = Callable[[Response | Exception], None]
 
 @dataclass
 class Request:
-    """A request, and who waits for its response."""
+    """A request, and the callback for its response."""
 
     number: int
     command: Command
@@ -23,9 +23,9 @@ class Request:
     since: float
     """When it was made."""
     was_sent: bool = False
-    """Whether a broker may have it."""
+    """Whether a broker may have received it."""
     was_repeated: bool = False
-    """Whether several brokers may have it."""
+    """Whether several brokers may have received it."""
 
 
 class OpenRequests:
@@ -46,11 +46,11 @@ class OpenRequests:
         return request
 
     def pop(self, number: int) -> Request | None:
-        """Remove a request and return it; None: nobody waits for its response any more."""
+        """Remove a request and return it; None: it was abandoned or completed."""
         return self._requests.pop(number, None)
 
     def abandon(self, command: Command) -> Request | None:
-        """Remove and return the request of `command`: nobody waits for its response any more."""
+        """Remove and return the request of `command`, whose caller no longer waits."""
         for request in self:
             if request.command is command:
                 return self._requests.pop(request.number)
@@ -61,11 +61,11 @@ class OpenRequests:
         return frozenset(id(request.command) for request in self._requests.values())
 
     def messages(self) -> list[Request]:
-        """Return those that send a message."""
+        """Return the requests that send a message."""
         return [r for r in self._requests.values() if isinstance(r.command, ActiveMQMessage)]
 
     def pop_all(self) -> list[Request]:
-        """Remove and return all of them."""
+        """Remove and return all requests."""
         requests, self._requests = self._requests, {}
         return list(requests.values())
 
@@ -77,13 +77,13 @@ class HeldMessages:
         self._held: dict[int, tuple[ActiveMQMessage, bool]] = {}  # by `id()` of the message
 
     def add(self, message: ActiveMQMessage, *, is_replayed: bool) -> None:
-        """Add a message; `is_replayed`: it is part of the replay in any case."""
+        """Add a message; `is_replayed`: a replay sends it in any case."""
         self._held[id(message)] = (message, is_replayed)
 
     def remove(self, message: Command) -> ActiveMQMessage | None:
-        """Remove a message whose sender no longer waits, or the copy of it that was held.
+        """Remove a message whose sender no longer waits; return the message or its held copy.
 
-        Return what was held, if anything was.
+        Returns None if it was not held.
         """
         held = self._held.pop(id(message), None)
         if held is None and isinstance(message, ActiveMQMessage) and message.message_id:
@@ -94,14 +94,14 @@ class HeldMessages:
         return None if held is None else held[0]
 
     def unsent(self) -> list[ActiveMQMessage]:
-        """Return those that no replay sends."""
+        """Return the messages that a replay does not send."""
         return [message for message, is_replayed in self._held.values() if not is_replayed]
 
     def clear(self) -> None:
-        """Remove all of them: they were sent."""
+        """Remove all messages, because they were sent."""
         self._held.clear()
 
     def pop_all(self) -> list[ActiveMQMessage]:
-        """Remove and return all of them: they are not sent."""
+        """Remove and return all messages, which are not sent."""
         held, self._held = self._held, {}
         return [message for message, _ in held.values()]

@@ -1,8 +1,8 @@
-"""What the broker knows of a client: its connection, sessions, producers, consumers and the rest.
+"""The state of a client at its broker: connection, sessions, producers, consumers and the rest.
 
-A broker that takes over knows nothing of it, so everything that a client opens is recorded here
-when it is sent, and removed when it is closed. `track` is called for every command and costs one
-look-up for those that change nothing. (activemq-edges F4; openwire-encoding 15)
+A new broker does not have this state, so everything that a client opens is recorded here when it is
+sent, and removed when it is closed. `track` is called for every command and costs one look-up for
+commands that change nothing. (activemq-edges F4; openwire-encoding 15)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ADD = 0
 
 
 class ClientState:
-    """The state of one client, as its commands make it."""
+    """The state of one client, built from its commands."""
 
     def __init__(self, options: FailoverOptions) -> None:
         self._options = options
@@ -74,7 +74,7 @@ class ClientState:
     def record(self, command: Command, *, is_request: bool) -> bool:
         """Record a command that is about to be sent.
 
-        Returns whether it is a message that a replay sends in any case.
+        Returns whether it is a message that a replay sends.
         """
         if isinstance(command, ActiveMQMessage):
             return self.track_message(command, is_request=is_request)
@@ -85,13 +85,13 @@ class ClientState:
         return False
 
     def remove_consumer(self, consumer_id: ConsumerId) -> None:
-        """Forget a consumer that the client or the broker has closed."""
+        """Remove a consumer that the client or the broker has closed."""
         self.consumers.pop(consumer_id, None)
         if self.pulls:
             self.pulls.consumer_closed(consumer_id)
 
     def track(self, command: Command) -> None:
-        """Record what `command`, which is about to be sent, opens or closes."""
+        """Record what a command opens or closes that is about to be sent."""
         tracker = self._trackers.get(type(command))
         if tracker is not None:
             tracker(command)
@@ -105,7 +105,7 @@ class ClientState:
         return self._cache(message)
 
     def untrack(self, command: Command) -> None:
-        """Forget `command`: it could not be sent, or the broker has refused it."""
+        """Remove `command`, because it could not be sent or the broker has refused it."""
         if isinstance(command, ActiveMQMessage):
             self.transactions.remove(command)
             self._uncache(command.message_id)
@@ -123,7 +123,7 @@ class ClientState:
             self.temporaries.pop(command.destination, None)
 
     def completed(self, command: Command) -> None:
-        """Note that the broker has responded to `command`, with success or a refusal."""
+        """Record that the broker has responded to `command`, with success or a refusal."""
         if isinstance(command, TransactionInfo) and ends_transaction(command):
             self.transactions.end(command.transaction_id)
 
@@ -150,7 +150,7 @@ class ClientState:
 
     def _on_transaction(self, info: TransactionInfo) -> None:
         is_local = isinstance(info.transaction_id, LocalTransactionId)
-        if is_local and info.type == TransactionType.BEGIN:  # branches: see pyjms.client.xa
+        if is_local and info.type == TransactionType.BEGIN:  # for branches see pyjms.client.xa
             self.transactions.begin(info)
 
     def _on_remove(self, info: RemoveInfo) -> None:
@@ -193,5 +193,5 @@ class ClientState:
 
 
 def ends_transaction(info: TransactionInfo) -> bool:
-    """Whether `info` commits or rolls back."""
+    """Return whether `info` commits or rolls back."""
     return info.type in (TransactionType.COMMIT_ONE_PHASE, TransactionType.ROLLBACK)

@@ -1,7 +1,7 @@
-"""The open local transactions of a client, with what was sent in them.
+"""The open local transactions of a client, with the messages sent in them.
 
-Acknowledgements are not kept: the consumers of the client know what was delivered to them, and
-whether the next broker delivers it again decides whether the transaction can be committed.
+Acknowledgements are not kept: the client's consumers know which messages were delivered to them,
+and the transaction can be committed only if the next broker delivers these messages again.
 (activemq-edges F4, F5)
 """
 
@@ -29,9 +29,9 @@ __all__ = ["OpenTransactions"]
 class _Transaction:
     begin: TransactionInfo
     messages: dict[int, ActiveMQMessage] = field(default_factory=dict)
-    """By their `id()`, in the order in which they were sent."""
+    """The messages by their `id()`, in the order in which they were sent."""
     producers: set[ProducerId | None] = field(default_factory=set)
-    """Those of the messages."""
+    """The producers of the messages."""
     latest_producer: ProducerId | None = None
     closed_producers: list[ProducerInfo] = field(default_factory=list)
 
@@ -61,19 +61,19 @@ class OpenTransactions:
         return transaction is not None
 
     def remove(self, message: ActiveMQMessage) -> None:
-        """Remove a message that is not sent after all."""
+        """Remove a message that is not sent."""
         transaction = self._transactions.get(message.transaction_id)
         if transaction is not None:
             transaction.messages.pop(id(message), None)
 
     def producer_closed(self, info: ProducerInfo) -> None:
-        """Keep a closed producer in the transactions that have messages of it."""
+        """Keep a closed producer in the transactions that contain its messages."""
         for transaction in self._transactions.values():
             if info.producer_id in transaction.producers:
                 transaction.closed_producers.append(info)
 
     def replay(self, pending: frozenset[int]) -> Iterator[Command]:
-        """Yield what makes a broker know them, except the commands whose `id()` is in `pending`."""
+        """Yield the commands of the transactions, except those whose `id()` is in `pending`."""
         for transaction in self._transactions.values():
             yield from map(copy, transaction.closed_producers)
             yield TransactionInfo(

@@ -1,19 +1,19 @@
-"""The failover transport: to one of several brokers, and to the next one when that is lost.
+"""The failover transport: connects to one of several brokers, and to another if that is lost.
 
     state          sending                              ends with
     ------------   ----------------------------------   ------------------------------------------
-    CONNECTING     requests and messages wait           a broker has taken the client over; or the
+    CONNECTING     requests and messages wait           a broker has accepted the client; or the
                    acknowledgements are dropped         policy allows no further attempt: FAILED
     CONNECTED      goes to the broker's transport       that transport fails: CONNECTING, or FAILED
                                                         if no reconnection is allowed
     FAILED         raises                               stop()
 
-What is sent is recorded (`ClientState`), then given to the current transport. A new broker gets the
-record replayed (`replay`), then the outstanding requests, all in one run without a wait.
+Commands are recorded (`ClientState`), then passed to the current transport. For a new broker the
+record is replayed (`replay`), followed by the pending requests, all without an await.
 
-Not replayed, because the new broker could not understand it: acknowledgements, removals and
-rollbacks. Whoever waits for their response gets one at once; the outcome is the same. A commit
-that the lost broker may or may not have executed is not repeated either: it ends in a
+Acknowledgements, removals and rollbacks are not replayed, because they refer to state that the new
+broker does not have. Their callers get a response at once; the outcome is the same. A commit that
+the lost broker may have executed is not repeated either: it ends in a
 TransactionRolledBackException. (activemq-edges F1 to F8, U4; activemq-broker X9)
 """
 
@@ -56,7 +56,7 @@ logger: Final = get_logger(__name__)
 
 
 class FailoverTransport(ReconnectingTransport):
-    """Reconnects to one of several brokers when its broker is lost. Belongs to one loop."""
+    """Reconnects to one of several brokers if its broker is lost. Belongs to one loop."""
 
     def __init__(self, connector: Connector, options: FailoverOptions) -> None:
         self._connector = connector
@@ -68,7 +68,7 @@ class FailoverTransport(ReconnectingTransport):
         self._replay = Replay(self._state, self._requests, self._held, self)
         self._peer: Peer | None = None
         self._current: RequestTransport | None = None
-        self._settled = anyio.Event()  # set while connected, and once it has failed
+        self._settled = anyio.Event()  # set while connected, and after the transport has failed
         self._error: Exception | None = None
         self._is_starting = True
         self._is_stopped = False
@@ -178,11 +178,12 @@ class FailoverTransport(ReconnectingTransport):
         return self._current is None or self._current.congested
 
     async def drained(self) -> None:
-        """Wait until there is a broker whose transport takes more.
+        """Wait until there is a broker whose transport is drained.
 
         Raises:
-            ConnectionFailedException: none within the option `timeout` (`withdraw` the message
-                then); or the transport failed or was stopped, and what waited is not sent.
+            ConnectionFailedException: there is none within the option `timeout` (then `withdraw`
+                the message); or the transport failed or was stopped, and waiting messages are not
+                sent.
         """
         timeout = self._options.timeout
         deadline = None if timeout is None else _clock.now() + timeout
@@ -211,13 +212,13 @@ class FailoverTransport(ReconnectingTransport):
             self._current.resume_reading()
 
     def _lost(self, command: Command, error: Exception) -> None:
-        """Send nothing more to the current broker, whose `on_exception` is about to come."""
+        """Stop sending to the current broker, whose `on_exception` is about to be called."""
         logger.debug("%s is not sent yet: %s", type(command).__name__, error)
         self._current = None
         self._settled = anyio.Event()
 
     def send_request(self, transport: RequestTransport, request: Request, command: Command) -> None:
-        """Send `command`, that of `request` or a copy, by the transport of one broker."""
+        """Send `command`, the request's command or a copy, by the transport of one broker."""
         transport.request_soon(command, partial(self._on_response, request))
         request.was_repeated, request.was_sent = request.was_sent, True
 
@@ -228,7 +229,7 @@ class FailoverTransport(ReconnectingTransport):
     # --- receiving
 
     def on_command(self, command: Command) -> None:
-        """Pass on what the current broker sends, after reading what concerns reconnecting."""
+        """Pass on a command of the current broker, after updating the state for a replay."""
         if type(command) is MessageDispatch:
             if self._pulls:
                 self._pulls.on_dispatch(command)
@@ -241,7 +242,7 @@ class FailoverTransport(ReconnectingTransport):
         self.listener.on_command(command)
 
     def on_exception(self, error: Exception) -> None:
-        """Reconnect: the current broker is lost."""
+        """Reconnect, because the current broker is lost."""
         policy = ReconnectPolicy(self._options, is_first=False)
         peer = self._peer
         self._interrupt(error)
@@ -263,7 +264,7 @@ class FailoverTransport(ReconnectingTransport):
 
     def _on_response(self, request: Request, outcome: Response | Exception) -> None:
         if isinstance(outcome, ConnectionFailedException):
-            return  # the transport has failed: the next broker gets the request
+            return  # the broker's transport has failed: the next broker gets the request
         if self._requests.pop(request.number) is None:
             return
         self._state.completed(request.command)
@@ -315,10 +316,10 @@ class FailoverTransport(ReconnectingTransport):
         await self._connector.connect(policy, self._take_over)
 
     async def _take_over(self, peer: Peer) -> None:
-        """Make a broker know the client, and use it from then on.
+        """Restore the client's state at a broker, and start to use the broker.
 
         Raises:
-            JMSException: it refuses the client, or was lost meanwhile.
+            JMSException: the broker refuses the client, or was lost in the meantime.
         """
         await self._replay.introduce(peer.transport)
         if self._is_stopped:  # the task is about to be cancelled

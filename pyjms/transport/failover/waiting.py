@@ -1,4 +1,4 @@
-"""How long a failover transport waits between two passes over its brokers, and how many it makes.
+"""The reconnect policy: the number of passes over the brokers, and the waits between them.
 
 Adapters for tenacity, which runs the passes. (activemq-edges F1, F8)
 """
@@ -13,7 +13,7 @@ __all__ = ["ReconnectPolicy"]
 
 
 class ReconnectPolicy:
-    """The policy for one outage, or for the first connection."""
+    """The policy of one outage, or of the first connection."""
 
     def __init__(self, options: FailoverOptions, *, is_first: bool) -> None:
         self._options = options
@@ -22,15 +22,15 @@ class ReconnectPolicy:
         if is_first and options.startup_max_reconnect_attempts != INFINITE:
             limit = options.startup_max_reconnect_attempts
         self.limit = limit
-        """How many passes it makes; negative: no limit."""
+        """The maximum number of passes; negative: no limit."""
 
     @property
     def allows_any(self) -> bool:
-        """Whether a connection is tried at all."""
+        """Whether at least one pass is made."""
         return self.is_first or self.limit != 0
 
     def delay_after(self, passes: int) -> float:
-        """Return how many seconds to wait after so many passes have failed."""
+        """Return the seconds to wait after this number of failed passes."""
         options = self._options
         initial = options.initial_reconnect_delay
         steps = passes - 1 if self.is_first else passes
@@ -44,9 +44,9 @@ class ReconnectPolicy:
         return min(delay, max(options.max_reconnect_delay, initial))
 
     def wait(self, retry_state: RetryCallState) -> float:
-        """Do as tenacity's `wait`."""
+        """Return the seconds to wait; for tenacity's argument `wait`."""
         return self.delay_after(retry_state.attempt_number)
 
     def stop(self, retry_state: RetryCallState) -> bool:
-        """Do as tenacity's `stop`."""
+        """Return whether to stop; for tenacity's argument `stop`."""
         return 0 <= self.limit <= retry_state.attempt_number

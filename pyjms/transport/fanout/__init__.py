@@ -1,4 +1,4 @@
-"""`fanout:`: one client at several brokers at once. (activemq-edges U6)
+"""`fanout:`: one client connected to several brokers at the same time. (activemq-edges U6)
 
 factory      URL to transport
 transport    FanoutTransport: which broker gets which command, and when a request is done

@@ -12,30 +12,30 @@ __all__ = ["Branch", "BranchOwner"]
 
 
 class BranchOwner(Protocol):
-    """What hears of a branch."""
+    """The listener of a branch."""
 
     def branch_command(self, branch: Branch, command: Command) -> None:
-        """Handle what its broker has sent."""
+        """Handle a command of the branch's broker."""
 
     def branch_changed(self, branch: Branch, error: Exception | None) -> None:
-        """Note that it is connected, or is not any more because of `error`."""
+        """Record that the branch is connected, or is disconnected because of `error`."""
 
 
 class Branch:
-    """One broker, whose transport reconnects by itself; nothing else is known of it."""
+    """One broker, with a transport that reconnects by itself."""
 
     def __init__(self, uri: TransportURI, transport: ReconnectingTransport) -> None:
         self.uri = uri
         self.transport = transport
         self.is_connected: bool = False
         self.has_failed: bool = False
-        """Whether it has given up."""
+        """Whether the transport has given up."""
         self.owner: BranchOwner | None = None
         transport.listener = self
         transport.interruptions = self
 
     async def start(self) -> None:
-        """Connect; the owner hears of the outcome."""
+        """Connect; the owner is told the outcome."""
         try:
             await self.transport.start()
         except Exception as error:
@@ -44,23 +44,23 @@ class Branch:
             self.transport_resumed()
 
     def on_command(self, command: Command) -> None:
-        """Pass on what the broker has sent."""
+        """Pass a command of the broker to the owner."""
         if self.owner is not None:
             self.owner.branch_command(self, command)
 
     def on_exception(self, error: Exception) -> None:
-        """Note that it has given up."""
+        """Record that the transport has given up."""
         self.has_failed = True
         self.transport_interrupted(error)
 
     def transport_interrupted(self, error: Exception) -> None:
-        """Note that its broker is lost."""
+        """Record that the broker is lost."""
         self.is_connected = False
         if self.owner is not None:
             self.owner.branch_changed(self, error)
 
     def transport_resumed(self) -> None:
-        """Note that its broker is there (again)."""
+        """Record that the transport is connected."""
         self.is_connected = True
         if self.owner is not None:
             self.owner.branch_changed(self, None)

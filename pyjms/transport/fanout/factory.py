@@ -1,4 +1,4 @@
-"""From a `fanout:` URL to its transport. (activemq-edges U6)"""
+"""The factory of `fanout:` transports. (activemq-edges U6)"""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""The fanout transport: every broker has the client, and topics' messages are sent to all of them.
+"""The fanout transport: registers the client with all brokers and sends topic messages to all.
 
     command                                    goes to
     ----------------------------------------   ---------------------------------------------------
-    messages to topics; with `fan_out_queues`  the connected brokers; while they are fewer than
-    to queues, too                             `min_ack_count`, all: the others when they are back
-    other messages, consumers, what they       the primary broker: the first one that was connected
-    acknowledge and pull
-    everything else: connection, sessions,     all brokers: those that are not connected when they
-    producers, destinations, transactions      are back
+    messages to topics; with `fan_out_queues`  the connected brokers; if they are fewer than
+    also to queues                             `min_ack_count`, all: the others on reconnection
+    other messages, consumers,                 the primary broker: the first one that was connected
+    acknowledgements and pulls
+    everything else: connection, sessions,     all brokers; those that are not connected get it on
+    producers, destinations, transactions      reconnection
 
 A request to several brokers is done when `min_ack_count` of them have executed it, and fails when
 so many no longer can (`requests`). What a broker missed while it was lost, it does not get later.
@@ -52,7 +52,7 @@ _OF_CONSUMERS = (ConsumerInfo, MessageAck, MessagePull)
 
 
 class FanoutTransport(ReconnectingTransport):
-    """One client at several brokers. Belongs to one loop. ActiveMQ: FanoutTransport."""
+    """Connects one client to several brokers. Belongs to one loop. ActiveMQ: FanoutTransport."""
 
     def __init__(
         self, branches: Sequence[Branch], *, min_ack_count: int = 2, fan_out_queues: bool = False
@@ -161,7 +161,7 @@ class FanoutTransport(ReconnectingTransport):
     def withdraw(self, command: Command) -> bool:
         targets = self._targets(command)
         withdrawn = [branch for branch in self._branches if branch.transport.withdraw(command)]
-        return all(branch in withdrawn for branch in targets)  # else a broker has it
+        return all(branch in withdrawn for branch in targets)  # otherwise a broker has it
 
     def defer(self, function: Callable[[], object]) -> bool:
         return self._primary is not None and self._primary.transport.defer(function)
@@ -171,9 +171,9 @@ class FanoutTransport(ReconnectingTransport):
         return not self._has_enough or any(branch.transport.congested for branch in self._awaited())
 
     async def drained(self) -> None:
-        """Wait until there are enough brokers, and their transports take more.
+        """Wait until there are enough brokers and their transports are drained.
 
-        Nobody waits for a broker that is lost meanwhile, unless it is the primary one.
+        The wait does not include a broker that is lost in the meantime, unless it is the primary.
 
         Raises:
             ConnectionFailedException: the transport has failed or was stopped.
@@ -189,13 +189,13 @@ class FanoutTransport(ReconnectingTransport):
         raise in_flight.failed_again(self._error)
 
     async def _drained_or_lost(self, branch: Branch) -> None:
-        """Wait until a broker takes more, or any broker is lost, left out or connected."""
+        """Wait until a broker's transport is drained, or any broker is lost or connected."""
 
         async def drained() -> None:
             try:
                 await branch.transport.drained()
             except ConnectionFailedException as error:
-                logger.debug("Nothing more is sent to %s: %s", branch.uri, error)
+                logger.debug("Sending to %s has ended: %s", branch.uri, error)
             group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
@@ -212,7 +212,7 @@ class FanoutTransport(ReconnectingTransport):
             branch.transport.resume_reading()
 
     def _copies(self, command: Command) -> list[tuple[Branch, Command]]:
-        """Return the brokers that get `command`, each with an object of its own."""
+        """Return the brokers that get `command`, each with a separate copy."""
         targets = self._targets(command)
         return [(branch, copy(command) if n else command) for n, branch in enumerate(targets)]
 
@@ -240,7 +240,7 @@ class FanoutTransport(ReconnectingTransport):
         return [branch for branch in self._branches if not branch.has_failed]
 
     def _awaited(self) -> list[Branch]:
-        """Return those for which a sender waits."""
+        """Return the brokers for which a sender waits."""
         return [b for b in self._branches if b.is_connected or b is self._primary]
 
     @property
@@ -259,12 +259,12 @@ class FanoutTransport(ReconnectingTransport):
     # --- receiving
 
     def branch_command(self, branch: Branch, command: Command) -> None:
-        """Pass on what the primary broker sends, and the errors of the others."""
+        """Pass on the commands of the primary broker, and the errors of the others."""
         if branch is self._primary or isinstance(command, BrokerError):
             self.listener.on_command(command)
 
     def branch_changed(self, branch: Branch, error: Exception | None) -> None:
-        """Note that a broker is connected, or lost; give up if too few remain."""
+        """Record that a broker is connected or lost; give up if too few remain."""
         if error is None and self._primary is None:
             self._primary = branch
         is_primary = branch is self._primary

@@ -1,7 +1,6 @@
 """OpenWire's filters around a transport: negotiation, keep-alive, response correlation.
 
-What needs TLS is imported when its name is first asked for, so that a client of `tcp:` URLs starts
-without it.
+Names that need TLS are imported on first use, so that a client of `tcp:` URLs starts without TLS.
 """
 
 from typing import TYPE_CHECKING

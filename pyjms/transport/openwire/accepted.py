@@ -33,10 +33,10 @@ def accepted_transport(
     """Return a broker's transport for a connection that it accepted, not started.
 
     It has no ResponseCorrelator: a broker sends responses, not requests. `frame_budget` limits the
-    frames of all its connections that have arrived in part. With `tls`, starting begins with a
-    handshake, which has `connectAttemptTimeout` as the negotiation after it. `scheme` is
-    that of the client's address; `layered` counts the frames of a layer of `stream`, such as
-    WebSocket, and `unsent_budget` what all clients have not read yet.
+    incomplete frames of all the broker's connections. With `tls`, `start` begins with a handshake;
+    `connectAttemptTimeout` limits it, and also the negotiation after it. `scheme` is the scheme of
+    the client's address; `layered` counts the frames of a layer of `stream`, such as WebSocket, and
+    `unsent_budget` the bytes that all clients have not read yet.
     """
     accept = partial(
         accepted_tcp,
@@ -57,7 +57,7 @@ def accepted_transport(
 
 
 class _StartedFirst(TransportFilter[Command]):
-    """Keeps commands until it is started, as the negotiator does that is absent here."""
+    """Queues commands until it is started, in place of a negotiator."""
 
     def __init__(self, next_transport: Transport[Command]) -> None:
         super().__init__(next_transport)

@@ -1,4 +1,4 @@
-"""Numbers the commands and matches responses to requests: a client's outermost filter.
+"""The outermost filter of a client: it numbers commands and matches responses to requests.
 
 One counter numbers every command, from 1. A command that requires a response gets exactly
 one outcome: the peer's response, or the transport's failure. (activemq-edges U4;
@@ -27,7 +27,7 @@ __all__ = ["Correlator", "RequestChannel", "RequestTransport", "ResponseCorrelat
 
 logger: Final = get_logger(__name__)
 
-_LAST_ID = 0x7FFF_FFFF  # command ids are i32 on the wire; the next one is 1 again
+_LAST_ID = 0x7FFF_FFFF  # command ids are i32 on the wire; the next id is 1 again
 
 
 class RequestChannel(Channel[Command], ABC):
@@ -39,9 +39,9 @@ class RequestChannel(Channel[Command], ABC):
         Cancelling ends the wait; the command stays sent.
 
         Raises:
-            JMSException: the broker refused the command; the class is that of its error.
-            RequestTimeoutException: no response came in time.
-            ConnectionFailedException: the transport failed before the response came.
+            JMSException: the broker refused the command; the class depends on its error.
+            RequestTimeoutException: no response arrived in time.
+            ConnectionFailedException: the transport failed before the response arrived.
         """
         waiter = Waiter()
         outcomes: list[Response | Exception] = []
@@ -54,7 +54,7 @@ class RequestChannel(Channel[Command], ABC):
         self.flush()
         try:
             if outcomes:
-                await checkpoint()  # other tasks get to run all the same
+                await checkpoint()  # let other tasks run even without a wait
             else:
                 await _clock.wait(waiter, timeout)
         finally:
@@ -77,11 +77,11 @@ class RequestChannel(Channel[Command], ABC):
 
     @abstractmethod
     def abandon(self, command: Command) -> None:
-        """Forget the request of `command`: nobody waits for its response any more."""
+        """Forget the request of `command`, whose caller no longer waits for the response."""
 
 
 class RequestTransport(TransportFilter[Command], RequestChannel, ABC):
-    """A transport that can send requests, as a client needs it: what a URL's factory returns."""
+    """A transport that can send requests, as the factories of client transports return it."""
 
     @property
     def wire_version(self) -> int:
@@ -99,7 +99,7 @@ class RequestTransport(TransportFilter[Command], RequestChannel, ABC):
 
 
 class Correlator(RequestChannel):
-    """Numbers the commands of a channel and matches responses by that number."""
+    """Numbers the commands of a channel and matches responses by the numbers."""
 
     def __init__(self, channel: Channel[Command]) -> None:
         self._channel = channel
@@ -158,7 +158,7 @@ class Correlator(RequestChannel):
         self._pending.pop(command.command_id, None)
 
     def on_command(self, command: Command) -> None:
-        """Take in what the peer sends: a response goes to its request, the rest to the listener."""
+        """Pass a response to its request, and any other command to the listener."""
         if not isinstance(command, Response):
             self.listener.on_command(command)
             return
@@ -179,7 +179,7 @@ class Correlator(RequestChannel):
 
 
 class ResponseCorrelator(Correlator, RequestTransport):
-    """The filter of a client's transport, as ActiveMQ's class of this name."""
+    """The correlator as a transport filter. ActiveMQ: ResponseCorrelator."""
 
     def __init__(self, next_transport: Transport[Command]) -> None:
         RequestTransport.__init__(self, next_transport)
@@ -211,7 +211,7 @@ class ResponseCorrelator(Correlator, RequestTransport):
 
 
 def _fresh(error: Exception) -> Exception:
-    """Return a new exception for one waiter: an object raised twice would mix its tracebacks."""
+    """Return a new exception for one caller: raising one object twice would mix tracebacks."""
     fresh = ConnectionFailedException(str(error) or type(error).__name__)
     fresh.linked_exception = fresh.__cause__ = error
     return fresh

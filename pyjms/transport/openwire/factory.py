@@ -1,4 +1,4 @@
-"""How the transports of OpenWire over a byte stream are put together. (activemq-edges U4)"""
+"""The composition of OpenWire transports over a byte stream. (activemq-edges U4)"""
 
 from __future__ import annotations
 
@@ -60,9 +60,10 @@ def client_transport(
 ) -> RequestTransport:
     """Return a client's transport over the byte stream that `connect()` opens, not started.
 
-    For transports of other byte streams: TLS, Unix sockets, tunnels. `connect` raises
-    ConnectionFailedException if it cannot; `remote_address` is a URL, for messages and logs, and
-    `refusal_hint` what to do if the broker ends the connection before it has sent anything.
+    For transports over other byte streams: TLS, Unix sockets, tunnels. `connect` raises
+    ConnectionFailedException if it fails; `remote_address` is a URL, for messages and logs, and
+    `refusal_hint` the hint of the error if the broker ends the connection before it has sent
+    anything.
     """
     carried_by = partial(
         TcpTransport[Command],

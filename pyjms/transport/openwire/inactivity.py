@@ -20,7 +20,7 @@ _SHORTEST_DIVIDED = 0.003  # a T of 3 ms or less is not divided for the write ch
 
 
 class InactivityMonitor(TransportFilter[Command]):
-    """Keeps the connection alive and fails it when the peer is silent for too long."""
+    """Keeps the connection alive, and fails it if the peer is silent for too long."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class InactivityMonitor(TransportFilter[Command]):
 
     def on_command(self, command: Command) -> None:
         if isinstance(command, KeepAliveInfo):
-            # a peer that does not read has bytes enough waiting to see that we are alive
+            # if the peer does not read, enough bytes are waiting to show that this side is alive
             if command.response_required and not self.next.congested:
                 self.next.oneway(KeepAliveInfo(command.command_id, response_required=False))
             return

@@ -37,7 +37,7 @@ def mock_transport(uri: TransportURI) -> RequestTransport:
 
 
 def find(name: str) -> MockTransport[Command]:
-    """Return the newest MockTransport made for `mock://name`, while it is in use.
+    """Return the latest MockTransport created for `mock://name`, while it is in use.
 
     Raises:
         KeyError: there is none.

@@ -1,14 +1,14 @@
 """The handshake of OpenWire: both sides send WireFormatInfo before anything else.
 
-`start()` returns when the peer's WireFormatInfo has come and the common settings are in force.
-Commands sent earlier are queued here and follow immediately afterwards. Then the filter has
-nothing left to do: it connects the transport below directly with the listener, and `outbound`
-bypasses it.
+`start()` returns when the peer's WireFormatInfo has been received and the common settings are in
+effect. Commands sent before are queued here and sent immediately afterwards. Then the filter is no
+longer needed: it connects the transport below directly with the listener, and `outbound` bypasses
+it.
 
     state       ends with               effect
     waiting     WireFormatInfo          ready: queued commands are sent, start() returns
     waiting     another command         failed: start() raises RemoteProtocolError
-    waiting     timeout, failure        failed: start() raises; the listener hears nothing
+    waiting     timeout, failure        failed: start() raises; the listener is not called
     ready       failure below           the listener's on_exception
 
 (activemq-edges I1; openwire-encoding 6)
@@ -29,7 +29,7 @@ from pyjms.wire.openwire.format import NegotiatedSettings, OpenWireFormat
 __all__ = ["WireFormatNegotiator"]
 
 _MAGIC = b"ActiveMQ"
-_MAX_WAITING = 1000  # commands sent before the handshake is complete; a client has hardly any
+_MAX_WAITING = 1000  # commands sent before the handshake is complete; a client sends only a few
 
 
 class WireFormatNegotiator(TransportFilter[Command]):
@@ -58,7 +58,7 @@ class WireFormatNegotiator(TransportFilter[Command]):
         """Start the transport below, send our WireFormatInfo and wait for the peer's.
 
         Raises:
-            ConnectionFailedException: it did not come in time, or the connection broke.
+            ConnectionFailedException: it did not arrive in time, or the connection was lost.
             RemoteProtocolError: the peer speaks another protocol, or too old a version.
         """
         await self.next.start()

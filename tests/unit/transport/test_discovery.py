@@ -220,9 +220,9 @@ def test_options() -> None:
     ("uri", "why"),
     [
         ("multicast://10.0.0.1", "no multicast address"),
-        ("multicast://shop", "shop is no multicast address"),
-        ("multicast://default?group=", "is no name"),
-        ("multicast://default?group=a%25b", "is no name"),
+        ("multicast://shop", "shop is not a multicast address"),
+        ("multicast://default?group=", "is not a valid name"),
+        ("multicast://default?group=a%25b", "is not a valid name"),
         ("multicast://default?keepAliveInterval=1", "less than 10"),
         ("multicast://default?keepAliveInterval=soon", "Invalid value 'soon'"),
         ("multicast://default?timeToLive=300", "timeToLive"),

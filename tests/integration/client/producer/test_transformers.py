@@ -249,7 +249,7 @@ async def test_a_transformer_of_coroutines_is_refused(client: Any) -> None:
     producer = await session.create_producer(Q)
     producer.transformer = Wrong()
     message = session.create_text_message("x")
-    refusal = "producer_transform of Wrong returned a coroutine: it is a plain function"
+    refusal = "producer_transform of Wrong returned a coroutine: it must be a plain function"
     with pytest.raises(TypeError, match=refusal):
         await producer.send(message)
     producer.transformer = None
