@@ -103,9 +103,9 @@ class TcpTransport(Transport[C]):
     Give either `stream`, which is connected, or `connect`, which opens a stream. `secure` makes a
     handshake on a connected stream and returns the stream to use instead. A plain socket stream, or
     a `LayeredStream` above one, is read and written directly on the socket, any other stream
-    through its methods. Socket options are set if there is a socket below. `on_closed` is called when
-    nothing more is read, possibly twice. `refusal_hint` is the hint of the error if the peer ends
-    the connection before it has sent anything.
+    through its methods. Socket options are set if there is a socket below. `on_closed` is called
+    when nothing more is read, possibly twice. `refusal_hint` is the hint of the error if the peer
+    ends the connection before it has sent anything.
     """
 
     def __init__(

@@ -113,7 +113,7 @@ class WireFormatNegotiator(TransportFilter[Command]):
         if self._decided.is_set():
             self.listener.on_exception(error)
         else:
-            self._decided.set()  # start() raises it; the listener never had a transport
+            self._decided.set()  # start() raises the error; the listener is not called
 
     def _negotiate(self, info: WireFormatInfo) -> None:
         if info.magic != _MAGIC:
@@ -129,7 +129,7 @@ class WireFormatNegotiator(TransportFilter[Command]):
             return
         if self.wire_format.negotiated is None:
             self.wire_format.negotiate(info)
-        self.next.listener = self.listener  # nothing left to do on the way up
+        self.next.listener = self.listener  # received commands bypass this filter from now on
         settings = self.wire_format.negotiated
         if settings is not None and self._on_negotiated is not None:
             self._on_negotiated(settings)

@@ -1,4 +1,4 @@
-"""The options of OpenWire URLs, beside those of the socket: `wireFormat.*` and the filters'.
+"""The options of OpenWire URLs in addition to socket options: `wireFormat.*` and filters.
 
 (activemq-edges 1.1)
 """
@@ -45,10 +45,10 @@ class OpenWireOptions:
 
     wire_format: WireFormatSettings = field(default_factory=WireFormatSettings)
     other_format: CreateFormat | None = None
-    """Creates the codec of a package, which is used instead; nothing is negotiated."""
+    """Creates the codec of an installed package, used without negotiation; None: OpenWire."""
     minimum_wire_format_version: int = 0
     connect_attempt_timeout: float | None = 30.0
-    """How long an accepting side waits for the peer's WireFormatInfo."""
+    """How long the accepting side waits for the peer's WireFormatInfo."""
     use_inactivity_monitor: bool = True
     use_keep_alive: bool = True
     keep_alive_response_required: bool = False
@@ -57,7 +57,7 @@ class OpenWireOptions:
 def _cache_size(text: str) -> int:
     size = integer(text)
     if 0 < size < _SMALLEST_CACHE:
-        # it keeps so many slots free for the next frame
+        # ActiveMQ keeps that many slots free for the next frame
         raise ValueError(f"write 0 or at least {_SMALLEST_CACHE}: ActiveMQ hangs with less")
     return size
 
@@ -65,7 +65,7 @@ def _cache_size(text: str) -> int:
 def _formats(
     options: Mapping[str, str], own: Mapping[str, str], host: str | None
 ) -> tuple[WireFormatSettings, CreateFormat | None]:
-    """Return the settings of OpenWire's format, and the other one that `wireFormat` names."""
+    """Return the settings of OpenWire's format, and the format that `wireFormat` names or None."""
     name = options.get("wireFormat", "default")
     if name.lower() in OPENWIRE:
         return wire_format_settings(own, host), None
@@ -100,7 +100,7 @@ WIRE_FORMAT: Options = {
 
 
 def wire_format_settings(given: Mapping[str, str], host: str | None) -> WireFormatSettings:
-    """Return the settings that `wireFormat.*` options, given without that prefix, make.
+    """Return the settings from `wireFormat.*` options, given without that prefix.
 
     Raises:
         ConfigurationException: an option is unknown or a value cannot be converted.

@@ -1,4 +1,4 @@
-"""Transports that find a new peer by themselves when they have lost one."""
+"""Transports that reconnect by themselves after they have lost their peer."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ logger: Final = get_logger(__name__)
 
 
 class InterruptionListener(Protocol):
-    """The receiver of interruptions. Both are plain calls on the loop and must not block."""
+    """The receiver of interruptions. Both methods are called on the loop and must not block."""
 
     def transport_interrupted(self, error: Exception) -> None:
-        """Note that the peer is lost, because of `error`. ActiveMQ: transportInterupted."""
+        """Handle the loss of the peer, because of `error`. ActiveMQ: transportInterupted."""
 
     def transport_resumed(self) -> None:
-        """Note that there is a peer again. ActiveMQ: transportResumed."""
+        """Handle the connection to a new peer. ActiveMQ: transportResumed."""
 
 
 class InterruptionListeners:

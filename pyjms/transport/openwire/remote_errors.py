@@ -1,7 +1,6 @@
 """Maps the exceptions that a broker sends, by Java class name, to exceptions of `pyjms.errors`.
 
-activemq-broker 5 sends `javax.jms` names, activemq-broker 6 `jakarta.jms`. An unknown class
-becomes a plain
+ActiveMQ 5 sends `javax.jms` names, ActiveMQ 6 `jakarta.jms`. An unknown class becomes a plain
 JMSException with the same text. (openwire-encoding 5 and 14)
 """
 
@@ -44,7 +43,7 @@ _CLASSES: dict[str, type[JMSException]] = {
     "org.apache.activemq.transport.RequestTimedOutIOException": errors.RequestTimeoutException,
 }
 _XA_CODE = re.compile(r"xaErrorCode:(-?\d+)")
-_MAX_CAUSES = 10  # the peer decides how long the chain is
+_MAX_CAUSES = 10  # a limit, because the peer determines the length of the chain
 
 
 def from_throwable(throwable: Throwable | None) -> JMSException:

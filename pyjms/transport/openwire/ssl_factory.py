@@ -1,4 +1,4 @@
-"""A client's transport over TLS; imported when a URL first asks for it. (ActiveMQ: SslTransport)"""
+"""A client's transport over TLS; imported on the first `ssl:` URL. (ActiveMQ: SslTransport)"""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from pyjms.transport.uri import TransportURI
 __all__ = ["ssl_transport"]
 
 _REFUSED = (
-    "the broker may require a client certificate (ssl.keyStore) or refuse this one; its log says "
-    "more"
+    "the broker may require a client certificate (ssl.keyStore) or refuse this one; see the "
+    "broker's log"
 )
 
 

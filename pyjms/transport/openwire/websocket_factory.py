@@ -1,8 +1,8 @@
 """A client's transports over WebSocket: `ws://host:port/path`, and `wss` with TLS.
 
-OpenWire in binary messages of the subprotocol `openwire`, for networks that let only HTTP through.
-The other end is a `ws` or `wss` connector of this broker: those of ActiveMQ carry STOMP, MQTT and
-AMQP. Imported when a URL first asks for it.
+OpenWire in binary messages of the subprotocol `openwire`, for networks that allow only HTTP. The
+other end is a `ws` or `wss` connector of the bundled broker: those of ActiveMQ carry STOMP, MQTT
+and AMQP. Imported on the first `ws:` or `wss:` URL.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def wss_transport(uri: TransportURI) -> RequestTransport:
     """Return a client's transport for `wss://host:port/path?options`, not started.
 
     Raises:
-        ConfigurationException: as `ws_transport`.
+        ConfigurationException: as for `ws_transport`.
     """
     require_websockets(str(uri))
     tcp_options, options = read_client_options(uri, CLIENT_TLS, IGNORED_OF_TLS_CLIENTS)

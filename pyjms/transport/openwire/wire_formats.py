@@ -1,8 +1,8 @@
-"""Wire formats for OpenWire's commands that packages add: the URL option `wireFormat=name`.
+"""Wire formats for OpenWire's commands from installed packages: the URL option `wireFormat=name`.
 
 An entry point in the group `pyjms.wire_formats` maps the name to a callable, which is passed the
 options `wireFormat.*` of the URL, without that prefix, and returns the codec of one connection.
-Nothing is negotiated, and silence is not monitored: that belongs to OpenWire's own format.
+There is no negotiation and no inactivity monitor: these are features of OpenWire's own format.
 (activemq-edges N21)
 """
 
@@ -24,7 +24,7 @@ OPENWIRE: Final = frozenset({"default", "openwire"})
 """The names of OpenWire's own format."""
 
 WireFormatFactory = Callable[[Mapping[str, str]], WireFormat[Command]]
-"""What an entry point names: raises ConfigurationException if an option is wrong."""
+"""The object of an entry point; raises ConfigurationException if an option is wrong."""
 CreateFormat = Callable[[], WireFormat[Command]]
 
 
@@ -32,7 +32,7 @@ def installed_format(name: str, options: Mapping[str, str]) -> CreateFormat:
     """Return a function that creates the codec `name` of one connection.
 
     Raises:
-        ConfigurationException: no installed package has it, or an option is wrong.
+        ConfigurationException: no installed package has the format, or an option is wrong.
     """
     create = partial(_installed_factory(name), options)
     create()  # for errors in the options
@@ -41,12 +41,12 @@ def installed_format(name: str, options: Mapping[str, str]) -> CreateFormat:
 
 @cache
 def _installed_factory(name: str) -> WireFormatFactory:
-    """Return the factory of that name; an absent one is looked for again the next time."""
+    """Return the factory of this name; the result is cached only if there is one."""
     installed = entry_points(group=GROUP)
     for point in installed.select(name=name):
         return cast("WireFormatFactory", point.load())
     names = sorted({"default", *installed.names})
     raise could_not_create(
         f"Could not create wire format factory for: {name}",
-        hint=f"known are {', '.join(names)}; a package may add one ({GROUP})",
+        hint=f"known formats: {', '.join(names)}; packages may add others ({GROUP})",
     )

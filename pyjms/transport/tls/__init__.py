@@ -1,4 +1,4 @@
-"""TLS: its settings, the contexts made of them, and the layer between socket and wire format."""
+"""TLS: options, SSL contexts made from them, and the layer between socket and wire format."""
 
 from pyjms.transport.tls.cipher_suites import check_cipher_suites
 from pyjms.transport.tls.context import TlsContext, shared_context

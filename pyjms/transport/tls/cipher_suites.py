@@ -1,4 +1,4 @@
-"""Cipher suites by Java's names: `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`, and by OpenSSL's."""
+"""Cipher suites by Java's names (`TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`) and OpenSSL's names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_cipher_suites", "openssl_ciphers", "uses_tls_1_3"]
 _TLS_1_3 = frozenset(
     {"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"}
 )
-"""Python's ssl module cannot choose among those of TLS 1.3."""
+"""The TLS 1.3 cipher suites; Python's ssl module cannot select among them."""
 _REPLACEMENTS = (
     (re.compile(r"^(?:TLS|SSL)_"), ""),
     (re.compile(r"^RSA_WITH_"), ""),
@@ -32,7 +32,7 @@ def _openssl_name(name: str) -> str:
 
 
 def openssl_ciphers(names: Iterable[str]) -> str:
-    """Return OpenSSL's list of those of `names` that belong to TLS 1.2, "" if there are none."""
+    """Return the TLS 1.2 suites among `names` in OpenSSL's format, "" if there are none."""
     return ":".join(_openssl_name(name) for name in names if name not in _TLS_1_3)
 
 
@@ -45,7 +45,7 @@ def check_cipher_suites(names: tuple[str, ...]) -> None:
     """Check that the system knows each of `names`.
 
     Raises:
-        ValueError: it does not, or only a part of those of TLS 1.3 is named.
+        ValueError: it does not, or only some of the TLS 1.3 suites are named.
     """
     if not names:
         raise ValueError("write the names of cipher suites, separated by commas")
@@ -61,7 +61,7 @@ def check_cipher_suites(names: tuple[str, ...]) -> None:
 
 
 def _check_known(name: str) -> None:
-    # whole lists of OpenSSL, such as DEFAULT:!SHA1, would hide what is allowed
+    # OpenSSL lists, such as DEFAULT:!SHA1, are refused: they would hide what is allowed
     candidate = _openssl_name(name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:

@@ -1,8 +1,8 @@
-"""SSL contexts made of `TlsOptions`, made again when their files change.
+"""SSL contexts made from `TlsOptions`, and created again when their files change.
 
-A certificate can be renewed while the process runs: connections that are opened later use the
-files as they are then; open ones go on. While the files do not fit (the certificate is replaced,
-the key is not yet), the previous context stays in use, and one line of the log says why.
+A certificate can be renewed while the process runs: new connections use the current files, open
+ones continue. While the files do not match (the certificate has been replaced, but the key has
+not), the previous context stays in use, and one log line says why.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["TlsContext", "shared_context"]
 logger: Final = get_logger(__name__)
 
 _CHECK_PERIOD = 1.0
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _Fingerprint = tuple[tuple[int, int, int, int] | None, ...]
 
 
 class TlsContext:
-    """The context of one side, always according to the files. Usable from all threads."""
+    """The context of one side, kept up to date with the files. Thread-safe."""
 
     def __init__(self, options: TlsOptions, *, server_side: bool) -> None:
         self.options = options
@@ -47,7 +47,7 @@ class TlsContext:
         """Return the context; reads changed files in a thread.
 
         Raises:
-            ConfigurationException: they cannot be used, and there is no previous context.
+            ConfigurationException: the files cannot be used, and there is no previous context.
         """
         if self._context is not None and _clock.now() < self._next_check:
             return self._context
@@ -57,7 +57,7 @@ class TlsContext:
         """Return the context at the time `now` (`_clock.now()`). Blocks.
 
         Raises:
-            ConfigurationException: as `current`.
+            ConfigurationException: as for `current`.
         """
         with self._lock:
             self._next_check = now + _CHECK_PERIOD
@@ -97,14 +97,14 @@ def _state(path: str) -> tuple[int, int, int, int] | None:
         found = Path(path).stat()
     except OSError:
         return None
-    # the time of the last change of permissions, too: chmod can make a file readable
+    # including the time of the last status change: chmod can make a file readable
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def _new_context(options: TlsOptions, server_side: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java, an issuer need be no root
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java: trust non-root issuers
     _set_versions(context, options)
     _set_verification(context, options, server_side)
     load_key(context, options)
@@ -124,8 +124,8 @@ def _set_versions(context: ssl.SSLContext, options: TlsOptions) -> None:
         versions = [version for version in versions if version != "TLSv1.2"]
     if not versions:
         raise ConfigurationException(
-            "No version of TLS is left by enabledProtocols, minimumVersion and "
-            "enabledCipherSuites together"
+            "enabledProtocols, minimumVersion and enabledCipherSuites together exclude all TLS "
+            "versions"
         )
     context.minimum_version = _VERSIONS[min(versions)]
     context.maximum_version = _VERSIONS[max(versions)]

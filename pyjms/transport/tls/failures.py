@@ -1,7 +1,7 @@
-"""What OpenSSL's errors mean to the client and to the broker, and what to do about them.
+"""The meaning of OpenSSL's errors for the client and the broker, and what to do about them.
 
-Tables: by the code of a failed verification, and by OpenSSL's reason, which is also the alert
-that the peer has sent. An error that is in no table keeps OpenSSL's words.
+Tables: by the code of a failed verification, and by OpenSSL's reason, which also stands for an
+alert sent by the peer. An error that is in no table keeps OpenSSL's text.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class _Words(NamedTuple):
 
 _HOST = _Words(
     "the broker's certificate is not for this host",
-    "write the host name of the certificate into the URL, give the name as ssl.serverName, or set "
+    "use the certificate's host name in the URL, set it as ssl.serverName, or set "
     "socket.verifyHostName=false",
 )
-_TRUST_CLIENT = "give the certificate of its issuer as ssl.trustStore"
-_TRUST_BROKER = "the connector's ssl.trustStore has the issuers that it trusts"
+_TRUST_CLIENT = "set ssl.trustStore to a file with the certificate of its issuer"
+_TRUST_BROKER = "the connector's ssl.trustStore contains the issuers that it trusts"
 _UNKNOWN_CA = "was not issued by an authority that this side trusts"
 _VERIFICATION: dict[int, str] = {
     9: "is not valid yet",
@@ -40,11 +40,11 @@ _VERIFICATION: dict[int, str] = {
     26: "may not be used for this side of a connection",
     79: "was issued by a certificate that may not issue any",
 }
-"""What is wrong with the peer's certificate, by OpenSSL's X509_V_ERR code."""
+"""The problem of the peer's certificate, by OpenSSL's X509_V_ERR code."""
 _TRUST_MATTERS = frozenset({18, 19, 20, 21})
 _HOST_MISMATCH = frozenset({62, 64})
 _NO_TLS_BROKER = _Words(
-    "the broker does not use TLS at this port", "connect with tcp://, or to the port of ssl://"
+    "the broker does not use TLS on this port", "connect with tcp://, or to the ssl:// port"
 )
 _NO_TLS_CLIENT = _Words(
     "the client does not use TLS", "it must connect with ssl:// instead of tcp://"
@@ -54,7 +54,7 @@ _NO_VERSION = _Words(
 )
 _NO_SUITE = _Words(
     "the two sides have no cipher suite in common",
-    "see enabledCipherSuites and enabledProtocols of both",
+    "see enabledCipherSuites and enabledProtocols on both sides",
 )
 _AT_CLIENT: dict[str, _Words] = {
     "WRONG_VERSION_NUMBER": _NO_TLS_BROKER,
@@ -67,7 +67,7 @@ _AT_CLIENT: dict[str, _Words] = {
         "it may require a client certificate (ssl.keyStore), or have no cipher suite in common",
     ),
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": _Words(
-        "the broker requires a client certificate", "give it as ssl.keyStore"
+        "the broker requires a client certificate", "set it as ssl.keyStore"
     ),
     "TLSV1_ALERT_UNKNOWN_CA": _Words(
         "the broker does not trust the issuer of the client's certificate", _TRUST_BROKER
@@ -80,7 +80,7 @@ _AT_CLIENT: dict[str, _Words] = {
     ),
     "SSLV3_ALERT_BAD_CERTIFICATE": _Words(
         "the broker refused the client's certificate, or requires one",
-        "give one that it trusts as ssl.keyStore",
+        "set a certificate that it trusts as ssl.keyStore",
     ),
     "TLSV1_UNRECOGNIZED_NAME": _Words(
         "the broker has no certificate for this host name", "see ssl.serverName"
@@ -90,7 +90,7 @@ _AT_BROKER: dict[str, _Words] = {
     "WRONG_VERSION_NUMBER": _NO_TLS_CLIENT,
     "UNKNOWN_PROTOCOL": _NO_TLS_CLIENT,
     "RECORD_LAYER_FAILURE": _NO_TLS_CLIENT,
-    "HTTP_REQUEST": _Words("the client speaks HTTP", "it is a port for OpenWire over TLS"),
+    "HTTP_REQUEST": _Words("the client speaks HTTP", "this port is for OpenWire over TLS"),
     "UNSUPPORTED_PROTOCOL": _NO_VERSION,
     "TLSV1_ALERT_PROTOCOL_VERSION": _NO_VERSION,
     "NO_SHARED_CIPHER": _NO_SUITE,
@@ -105,7 +105,7 @@ _AT_BROKER: dict[str, _Words] = {
     ),
     "SSLV3_ALERT_BAD_CERTIFICATE": _Words(
         "the client refused the broker's certificate",
-        "usually it is for another host than the one in the client's URL",
+        "usually it is for another host than that in the client's URL",
     ),
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _Words(
         "the client refused the broker's certificate",
@@ -140,7 +140,7 @@ def closed_early(
         )
     return ConnectionFailedException(
         f"{remote}: TLS: the broker closed the connection during the handshake",
-        hint="is it a port with TLS? The broker's log says more",
+        hint="check that the port uses TLS, and see the broker's log",
     )
 
 

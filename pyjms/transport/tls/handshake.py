@@ -1,7 +1,7 @@
-"""The handshake of both sides, over a stream that is connected.
+"""The TLS handshake of both sides, over a connected stream.
 
-It is bounded: in time, and in the bytes that the peer may send before it is complete. After a
-failure the peer gets time to read why; a socket closed at once would take the alert with it.
+Its time is limited, and so are the bytes that the peer may send before it is complete. After a
+failure the peer gets time to read the alert, which would be lost if the socket were closed at once.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from pyjms.transport.tls.layer import TlsLayer
 __all__ = ["MAXIMUM_HANDSHAKE", "accept_tls", "connect_tls"]
 
 MAXIMUM_HANDSHAKE = 256 * 1024
-"""Bytes that a peer may send in a handshake; long chains of certificates have 20 KiB."""
+"""Bytes that a peer may send in a handshake; long certificate chains have 20 KiB."""
 _CHUNK = 16384
 _LINGER = 1.0
 """Seconds that a peer has to read the alert."""
 _LINGER_BYTES = 1024 * 1024
 _NO_TLS_ALERT = bytes.fromhex("15 0303 0002 02 46")
-"""Fatal, protocol_version: a client without TLS recognises it, and OpenSSL sends it nothing."""
+"""Fatal protocol_version alert for a client without TLS, to which OpenSSL sends no alert."""
 
 
 async def connect_tls(
     raw: ByteStream, context: TlsContext, remote: str, timeout: float | None
 ) -> LayeredStream:
-    """Encrypt a client's connection, and check who the broker is.
+    """Encrypt a client's connection, and verify the broker's certificate.
 
     Raises:
         ConnectionFailedException: the handshake failed, or took more than `timeout` seconds. The
             stream is closed.
-        ConfigurationException: the files of `context` cannot be used. The same.
+        ConfigurationException: the files of `context` cannot be used. The stream is closed.
     """
     return await _secure(raw, context, remote, timeout, context.options.server_name)
 
@@ -47,7 +47,7 @@ async def connect_tls(
 async def accept_tls(
     raw: ByteStream, context: TlsContext, remote: str, timeout: float | None
 ) -> LayeredStream:
-    """Encrypt a connection that a broker has accepted. Raises as `connect_tls`."""
+    """Encrypt a connection that a broker has accepted. Raises like `connect_tls`."""
     return await _secure(raw, context, remote, timeout, None)
 
 
@@ -73,7 +73,7 @@ async def _secure(
             f"{remote}: the TLS handshake was not complete within {timeout:g} s",
             hint="connectAttemptTimeout (ms) sets the limit of a connector"
             if context.server_side
-            else "is it a port with TLS? Option connectionTimeout (ms) sets the limit",
+            else "check that the port uses TLS; option connectionTimeout (ms) sets the limit",
         )
     except BaseException:
         with anyio.CancelScope(shield=True):
@@ -104,7 +104,7 @@ async def _shake_hands(raw: ByteStream, layer: TlsLayer) -> LayeredStream:
 
 
 async def _send_alert(raw: ByteStream, layer: TlsLayer) -> None:
-    """Tell the peer what failed, and wait for its end or a short time."""
+    """Send the alert, and wait a short time for the peer to close the connection."""
     # it has read the alert, or does not want to
     with (
         suppress(anyio.EndOfStream, anyio.BrokenResourceError, OSError),

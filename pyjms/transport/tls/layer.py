@@ -1,4 +1,4 @@
-"""TLS as a byte layer: OpenSSL on memory, without a socket."""
+"""TLS as a byte layer: OpenSSL with memory BIOs, without a socket."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TlsLayer:
         self._peer_certificate: dict[str, Any] | None = None
 
     def handshake(self, data: bytes) -> bool:
-        """Go on with the handshake with `data` of the peer; return whether it is complete.
+        """Continue the handshake with `data` of the peer; return whether it is complete.
 
         Raises:
             ssl.SSLError: it failed; `outgoing` has the alert for the peer.
@@ -52,10 +52,10 @@ class TlsLayer:
             while self.error is None and (self._incoming.pending or self._ssl.pending()):
                 if content := self._ssl.read(_READ):
                     found.append(content)
-                else:  # the peer has ended TLS; what follows is not its own
+                else:  # the peer has ended TLS; bytes after that are not trusted
                     self.error = anyio.EndOfStream()
         except ssl.SSLWantReadError:
-            pass  # the rest of a record is to come
+            pass  # the rest of a record has not arrived yet
         except ssl.SSLError as error:
             self.error = tls_failure(error, self.remote, server_side=self.server_side)
         return found[0] if len(found) == 1 else b"".join(found)
@@ -63,7 +63,7 @@ class TlsLayer:
     def send(self, data: bytes | bytearray) -> bytes:
         try:
             self._ssl.write(data)
-        except ssl.SSLError as error:  # as a rule after one of receiving, which says more
+        except ssl.SSLError as error:  # usually after an error in `receive`, which says more
             raise self.error or tls_failure(
                 error, self.remote, server_side=self.server_side
             ) from error
@@ -81,6 +81,6 @@ class TlsLayer:
         return {TLSAttribute.peer_certificate: lambda: self._peer_certificate}
 
     def close(self) -> bytes:
-        with suppress(ssl.SSLError):  # it wants the peer's goodbye, for which we do not wait
+        with suppress(ssl.SSLError):  # raised because the peer's close_notify is not awaited
             self._ssl.unwrap()
         return self._outgoing.read()

@@ -1,8 +1,8 @@
-"""The options of TLS: one table for URLs, settings files and code.
+"""The TLS options: one table for URLs, settings files and code.
 
 The names are those of ActiveMQ's connection factory and of Java's sockets: `ssl.trustStore`,
-`socket.enabledProtocols`. In ActiveMQ the stores are set beside the URL; here they can be in it,
-too, as `ssl.*`. (activemq-edges 1.1; ActiveMQ: ActiveMQSslConnectionFactory, SslContext)
+`socket.enabledProtocols`. In ActiveMQ the stores are set outside of the URL; here they can also be
+in the URL, as `ssl.*`. (activemq-edges 1.1; ActiveMQ: ActiveMQSslConnectionFactory, SslContext)
 """
 
 from __future__ import annotations
@@ -31,39 +31,40 @@ TLS_SCHEMES = frozenset(
     {"ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl", "wss", "stomp+ssl", "stomp+nio+ssl"}
 )
 PROTOCOLS = ("TLSv1.2", "TLSv1.3")
-"""The versions of TLS, lowest first. Older ones are refused: RFC 8996 forbids them."""
+"""The TLS versions, lowest first. Older ones are refused, because RFC 8996 forbids them."""
 
 
 @dataclass(frozen=True)
 class TlsOptions:
-    """How connections are encrypted and whose certificates they trust; equal ones share a context.
+    """How connections are encrypted and which certificates they trust.
 
-    Files are PEM or PKCS12 (extra `pkcs12`), whichever they contain.
+    Connections with equal options share a context. Files may be PEM or PKCS12 (extra `pkcs12`); the
+    format is detected.
     """
 
     trust_store: str | None = None
-    """File of the certificates that are trusted; None: those of the system."""
+    """The file with the trusted certificates; None: those of the system."""
     trust_store_password: str | None = field(default=None, repr=False)
     key_store: str | None = None
-    """File of the own certificate, with the certificates of its issuers, and the private key."""
+    """The file with the own certificate, the certificates of its issuers, and the private key."""
     key_store_password: str | None = field(default=None, repr=False)
     key_store_key_password: str | None = field(default=None, repr=False)
     """The private key's password, if it is not that of the key store."""
     key_file: str | None = None
-    """PEM file of the private key, if it is not in the key store."""
+    """The PEM file of the private key, if it is not in the key store."""
     enabled_protocols: tuple[str, ...] = ()
-    """Versions that are allowed; empty: those from `minimum_version`."""
+    """The allowed versions; empty: `minimum_version` and later."""
     enabled_cipher_suites: tuple[str, ...] = ()
-    """Cipher suites that are allowed, by Java's or OpenSSL's names; empty: the system's."""
+    """The allowed cipher suites, by Java's or OpenSSL's names; empty: the system's default."""
     minimum_version: str = PROTOCOLS[0]
     verify_host_name: bool = True
-    """Whether a client checks that the certificate is the host's; always checked: the issuer."""
+    """Whether a client checks the host name of the certificate; the issuer is always checked."""
     server_name: str | None = None
-    """The name that a client asks for (SNI) and expects; None: the URL's host."""
+    """The server name that a client sends (SNI) and expects; None: the URL's host."""
     need_client_auth: bool = False
     """Whether a broker refuses clients without a certificate."""
     want_client_auth: bool = False
-    """Whether a broker asks clients for a certificate that they may leave out."""
+    """Whether a broker requests a certificate from clients, which they may omit."""
 
     def __post_init__(self) -> None:
         """Check the names of versions and cipher suites.
@@ -83,8 +84,8 @@ class TlsOptions:
 def _check_protocol(name: str) -> None:
     if name not in PROTOCOLS:
         raise ValueError(
-            f"'{name}' is not supported, write {' or '.join(PROTOCOLS)}: RFC 8996 forbids older "
-            "versions"
+            f"'{name}' is not supported (RFC 8996 forbids older versions): write "
+            f"{' or '.join(PROTOCOLS)}"
         )
 
 
@@ -133,15 +134,15 @@ CLIENT_TLS: Options = {
     "socket.verifyHostName": ("verify_host_name", boolean),
     **{f"socket.{name}": option for name, option in _SESSION.items()},
 }
-"""Those of clients."""
+"""The options of clients."""
 SERVER_TLS: Options = {
     **STORES,
     **_CLIENT_AUTH,
     **{f"transport.{name}": option for name, option in {**_SESSION, **_CLIENT_AUTH}.items()},
     **{f"transport.socket.{name}": option for name, option in {**_SESSION, **_CLIENT_AUTH}.items()},
 }
-"""Those of connectors."""
-_OF_SERVERS = "it is an option of a broker's connector; a client sends its certificate if asked"
+"""The options of connectors."""
+_OF_SERVERS = "it is an option for a broker's connector; a client sends its certificate on request"
 IGNORED_OF_TLS_CLIENTS: Mapping[str, str] = {
     "socket.needClientAuth": _OF_SERVERS,
     "socket.wantClientAuth": _OF_SERVERS,
@@ -150,7 +151,7 @@ _CLIENTS_HOST = ("transport.verifyHostName", "transport.socket.verifyHostName")
 
 
 def read_client_tls(uri: TransportURI) -> TlsOptions:
-    """Return the options of TLS in a client's URL.
+    """Return the TLS options in a client's URL.
 
     Raises:
         ConfigurationException: a value cannot be used.
@@ -159,7 +160,7 @@ def read_client_tls(uri: TransportURI) -> TlsOptions:
 
 
 def read_server_tls(uri: TransportURI) -> tuple[TlsOptions, TransportURI]:
-    """Return the options of TLS in a connector's URL, and the URL without them.
+    """Return the TLS options in a connector's URL, and the URL without them.
 
     Raises:
         ConfigurationException: a value cannot be used, or there is no certificate.

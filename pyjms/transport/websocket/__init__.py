@@ -1,11 +1,11 @@
 """WebSocket as a byte layer below a wire format; with TLS below it: `ws` and `wss`.
 
-    layer       frames on memory, without a socket
-    handshake   the HTTP request that begins a connection, of both sides
+    layer       frames in memory, without a socket
+    handshake   the HTTP request that opens a connection, for both sides
 
-What a wire format sends travels in binary messages, cut anywhere, STOMP in text messages, too: the
-receiver joins them to one stream of bytes, as of a socket. The package `websockets` (extra
-`websocket`) does the protocol.
+The bytes of a wire format travel in binary messages, split at any position, those of STOMP also in
+text messages. The receiver joins them to one stream of bytes, like that of a socket. The package
+`websockets` (extra `websocket`) implements the protocol.
 """
 
 from pyjms.transport.websocket.handshake import (

@@ -1,9 +1,9 @@
-"""The handshake of both sides: an HTTP request that asks for a WebSocket, and its response.
+"""The handshake of both sides: an HTTP request for a WebSocket, and its response.
 
-It is bounded in time, and by `websockets` in its size. A browser says which page a connection is
-for (`Origin`), and lets every page connect to everywhere. So a broker accepts pages of its own host
-only, and those that its configuration names: another page could use the rights of the browser's
-user. Programs send no origin.
+Its time is limited here, its size by `websockets`. A browser sends the `Origin` of the page that
+connects, and lets every page connect to any host. So a broker accepts only pages of its own host
+and those in its configuration: another page could misuse the rights of the browser's user. Programs
+send no origin.
 """
 
 from __future__ import annotations
@@ -46,20 +46,21 @@ _CHUNK = 16384
 
 
 class WebSocketStream(LayeredStream):
-    """The stream above a handshake; `subprotocol` is what both sides have agreed on."""
+    """The stream after a handshake; `subprotocol` is the one that was negotiated."""
 
     subprotocol: str | None = None
 
 
 @dataclass(frozen=True)
 class HandshakePolicy:
-    """Whom a broker's side accepts.
+    """The connections that a broker accepts.
 
-    `subprotocols` are what it speaks, the preferred one first; a client must ask for one of them.
-    `origins` are the pages, such as `https://shop.example.com`, from which browsers may connect
-    beside those of the broker's own host; `*` stands for all. With `is_local` the own host is
-    `localhost` or a loopback address: a page of the Internet may have given its own name to this
-    machine, and nothing but the name tells it from a page of this machine.
+    `subprotocols` are the supported ones, the preferred one first; a client must request one of
+    them. `origins` are the pages, such as `https://shop.example.com`, from which browsers may
+    connect in addition to those of the broker's own host; `*` stands for all. With `is_local` the
+    own host must be `localhost` or a loopback address: a page of the Internet may have made its own
+    name resolve to this machine (DNS rebinding), and only the name distinguishes it from a page of
+    this machine.
     """
 
     subprotocols: tuple[str, ...]
@@ -67,7 +68,7 @@ class HandshakePolicy:
     is_local: bool = False
 
     def accepts_origin(self, origin: str | None, host: str | None) -> bool:
-        """Whether a browser may connect from a page of `origin` to `host`."""
+        """Return whether a browser may connect from a page of `origin` to `host`."""
         if origin is None or "*" in self.origins or origin in self.origins:
             return True
         is_own = host is not None and urlsplit(origin).netloc.lower() == host.lower()
@@ -101,10 +102,10 @@ def require_websockets(url: str) -> None:
 async def connect_websocket(
     raw: ByteStream, url: str, subprotocol: str, timeout: float | None
 ) -> LayeredStream:
-    """Turn a client's connection into a WebSocket; `url` is `ws://host:port/path` or `wss:`.
+    """Upgrade a client's connection to a WebSocket; `url` is `ws://host:port/path` or `wss:`.
 
     Raises:
-        ConnectionFailedException: the other end refuses, speaks something else, or does not answer
+        ConnectionFailedException: the other end refuses, uses another protocol, or does not respond
             within `timeout` seconds. The stream is closed.
     """
     from websockets.client import ClientProtocol  # noqa: PLC0415 - an extra
@@ -125,7 +126,7 @@ async def connect_websocket(
             await _receive(raw, protocol)
         return protocol.events_received()[1:]
 
-    hint = "is it a port for WebSocket? Option connectionTimeout (ms) sets the limit"
+    hint = "check that it is a WebSocket port; option connectionTimeout (ms) sets the limit"
     return await _shake_hands(raw, protocol, receive_response, _Limit(url, timeout, hint))
 
 
@@ -136,12 +137,12 @@ async def accept_websocket(
     timeout: float | None,
     unfinished: Callable[[int, int], object] | None = None,
 ) -> WebSocketStream:
-    """Turn a connection that a broker has accepted into a WebSocket.
+    """Upgrade a connection that a broker has accepted to a WebSocket.
 
-    `unfinished` counts messages that have arrived in part; see `WebSocketLayer`.
+    `unfinished` counts incomplete messages; see `WebSocketLayer`.
 
     Raises:
-        ConnectionFailedException: the client sends something else, asks for what `policy` does not
+        ConnectionFailedException: the client uses another protocol, requests what `policy` does not
             allow, or takes more than `timeout` seconds. The stream is closed.
     """
     from websockets.server import ServerProtocol  # noqa: PLC0415 - an extra
@@ -165,8 +166,8 @@ async def accept_websocket(
                 raise ClosedUnused(f"{remote}: the client left without a request") from error
             if not begun and not data[:1].isupper():  # a method of HTTP is; it would wait for more
                 raise ConnectionFailedException(
-                    f"{remote}: the client sent something else than an HTTP request",
-                    hint="is it a client of tcp? This port is for WebSocket",
+                    f"{remote}: the client sent something other than an HTTP request",
+                    hint="this port is for WebSocket: a client of a tcp URL needs another port",
                 )
             begun = True
             protocol.receive_data(data)
@@ -186,7 +187,7 @@ def _response(protocol: ServerProtocol, request: Request, policy: HandshakePolic
         return protocol.accept(request)
     reason = f"pages of {origin} may not connect"
     protocol.handshake_exc = ConnectionFailedException(
-        reason, hint="the connector's option websocket.allowedOrigins names pages that may"
+        reason, hint="the connector's option websocket.allowedOrigins lists pages that may"
     )
     return protocol.reject(http.HTTPStatus.FORBIDDEN, f"{reason}\n")
 
@@ -204,7 +205,7 @@ async def _shake_hands(
     receive: Callable[[], Awaitable[list[Event]]],
     limit: _Limit,
 ) -> WebSocketStream:
-    """Run a handshake; `receive` returns what came behind it."""
+    """Run a handshake; `receive` returns the events received after it."""
     remote = limit.remote
     try:
         with _clock.timeout(limit.timeout):
@@ -232,7 +233,7 @@ async def _shake_hands(
 
 
 def _layered(raw: ByteStream, layer: WebSocketLayer, behind: list[Event]) -> WebSocketStream:
-    """Return the stream above a handshake; one layer for both where TLS is below."""
+    """Return the stream after a handshake; with TLS below, both layers are combined."""
     ahead = layer.contents(behind)
     if isinstance(raw, LayeredStream):
         stream = WebSocketStream(raw.raw, StackedLayers(raw.layer, layer), ahead)

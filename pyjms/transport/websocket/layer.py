@@ -1,4 +1,4 @@
-"""WebSocket's frames as a byte layer."""
+"""WebSocket framing as a byte layer."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 __all__ = ["FRAMES_LOG", "MAXIMUM_MESSAGE", "STOMP_SUBPROTOCOLS", "WebSocketLayer"]
 
 STOMP_SUBPROTOCOLS: Final = ("v12.stomp", "v11.stomp", "v10.stomp", "stomp")
-"""Whose messages are texts, where they are UTF-8."""
+"""The subprotocols whose messages are sent as text if they are UTF-8."""
 
 MAXIMUM_MESSAGE: Final = 1024 * 1024
-"""Bytes of a WebSocket message of the peer; a command may span many of them."""
+"""The maximum bytes of a received WebSocket message; a command may span several messages."""
 _OWN_MESSAGE: Final = 256 * 1024
-"""Bytes of the messages that are sent."""
+"""The maximum bytes of a sent message."""
 _MAXIMUM_OUTGOING: Final = 64 * 1024
-"""Bytes of pongs that may wait: a peer that sends pings and reads nothing is not served."""
+"""Bytes of pongs that may wait: a peer that sends pings but does not read is disconnected."""
 _LONGEST_CHARACTER: Final = 4
 _CONTINUATION: Final = 0x80
 """The first two bits of a byte of UTF-8 that does not begin a character."""
 _NORMAL_CLOSURE: Final = 1000
 
 FRAMES_LOG = logging.getLogger(f"{__name__}.frames")
-"""What `websockets` logs. Its debug lines quote frames, that is message bodies: never enabled."""
+"""A disabled logger for `websockets`, whose debug lines quote frames and so message bodies."""
 FRAMES_LOG.setLevel(logging.INFO)
 
 
 class WebSocketLayer:
     """One connection's frames, after the handshake. `remote` names the peer in error messages.
 
-    `unfinished(number, size)` is called with the number of a large message that has arrived in
-    part and the size it may have; it raises if there is no room. Size 0: there is none.
+    `unfinished(number, size)` is called with the number of a large incomplete message and its
+    possible size; it raises if there is no room. Size 0: there is no such message.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class WebSocketLayer:
         if protocol.parser_exc is not None:
             self.error = self._failure(f"not a valid WebSocket frame: {protocol.parser_exc}")
         elif len(self._outgoing) > _MAXIMUM_OUTGOING:
-            self.error = self._failure("the peer sends pings, and does not read the answers")
+            self.error = self._failure("the peer sends pings but does not read the pongs")
         return content
 
     def _count(self, unfinished: Callable[[int, int], object], frames: int, size: int) -> None:
-        """Count a message that has arrived in part: until it is complete, its bytes are kept."""
+        """Count an incomplete message, whose bytes are kept until it is complete."""
         self._frames += frames
         was_large = self._partial > LARGE_FRAME
         self._partial = 0 if frames else self._partial + size
@@ -95,7 +95,7 @@ class WebSocketLayer:
             unfinished(self._frames, 0)
 
     def contents(self, frames: Iterable[Event]) -> bytes:
-        """Return what frames contain. A frame that cannot be accepted sets `error`."""
+        """Return the content of frames. A frame that is not acceptable sets `error`."""
         return b"".join([self._content(cast("Frame", frame)) for frame in frames])
 
     def _content(self, frame: Frame) -> bytes:
@@ -108,7 +108,7 @@ class WebSocketLayer:
             self.error = self.error or anyio.EndOfStream()
         elif frame.opcode is opcodes.TEXT:
             self._text = True
-            self.error = self._failure("a text message, where the protocol has binary ones")
+            self.error = self._failure("a text message, but the protocol uses binary messages")
         return b""
 
     def send(self, data: bytes | bytearray) -> bytes:
@@ -120,9 +120,10 @@ class WebSocketLayer:
         return self.outgoing()
 
     def _send_texts(self, data: bytes) -> None:
-        """Send text messages, binary ones if `data` is not UTF-8; none ends within a character.
+        """Send text messages, or binary ones if `data` is not UTF-8; none ends within a character.
 
-        The rest of a character comes with the next call: STOMP's frames end with one of their own.
+        The start of an incomplete character is kept until the next call; this holds back no frame,
+        as STOMP frames end with a complete character.
         """
         data = self._begun + data
         end = len(data) - _begun_character(data)
@@ -163,7 +164,7 @@ class WebSocketLayer:
 
 
 def _begun_character(data: bytes) -> int:
-    """Return how many bytes at the end begin a character of UTF-8 that they do not complete."""
+    """Return the number of bytes at the end that are the start of an incomplete UTF-8 character."""
     for back in range(1, min(_LONGEST_CHARACTER, len(data) + 1)):
         byte = data[-back]
         if byte & 0xC0 != _CONTINUATION:

@@ -89,7 +89,7 @@ async def test_our_client_at_activemq(
         # not use TLS, it may close before it answers
         ("ssl", 1, "client certificate"),
         ("tcp", 0, "The peer expects TLS"),
-        ("ssl", 2, "does not use TLS at this port|is it a port with TLS"),
+        ("ssl", 2, "does not use TLS on this port|check that the port uses TLS"),
     ],
 )
 async def test_mistakes_at_activemq(

@@ -52,7 +52,7 @@ async def check(url: str, expected: Mistake, caplog: pytest.LogCaptureFixture) -
 
 NOT_TRUSTED = Mistake(
     "the broker's certificate was not issued by an authority that this side trusts",
-    "give the certificate of its issuer as ssl.trustStore",
+    "set ssl.trustStore to a file with the certificate of its issuer",
     "the client does not trust the issuer of the broker's certificate",
 )
 
@@ -139,7 +139,7 @@ async def test_a_self_signed_certificate(
             f"{url}?ssl.trustStore={files.trust}",
             Mistake(
                 "the broker's certificate is self-signed and not trusted",
-                "give the certificate of its issuer as ssl.trustStore",
+                "set ssl.trustStore to a file with the certificate of its issuer",
                 "the client does not trust the issuer of the broker's certificate",
             ),
             caplog,
@@ -170,7 +170,7 @@ async def test_a_client_with_tls_at_a_plain_port(caplog: pytest.LogCaptureFixtur
         await check(
             url,
             Mistake(
-                "the broker does not use TLS at this port",
+                "the broker does not use TLS on this port",
                 "connect with tcp://",
                 "The peer uses TLS, and this side does not",
             ),

@@ -84,7 +84,7 @@ async def test_a_client_of_tcp_is_refused_at_once(
     async with ws_broker() as url:
         with pytest.raises(ConnectionFailedException):
             await exchange(url.replace("ws:", "tcp:"))
-        assert "the client sent something else than an HTTP request" in caplog.text
+        assert "the client sent something other than an HTTP request" in caplog.text
         assert await exchange(url) == "hello"
 
 
