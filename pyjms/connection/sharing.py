@@ -30,7 +30,7 @@ class ConnectionSharing:
         self._open_connection = open_connection
         self._close_connection = close_connection
         self.exception_listeners: list[ExceptionListener] = []
-        """Those of the handles."""
+        """The exception listeners of the handles."""
         self.interruptions: SharedInterruptions = SharedInterruptions()
         self.forked()
         inherits(self)

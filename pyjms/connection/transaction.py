@@ -223,7 +223,7 @@ class TransactionScope:
         return self._status
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """End the transaction if this block began it; else mark it for rollback on an error."""
+        """End the transaction if this block began it; else mark it rollback-only on an error."""
         status, resource = self._status, self._resource
         assert status is not None
         if self._synchronizations is None:

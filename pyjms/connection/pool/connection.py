@@ -46,7 +46,7 @@ class PhysicalConnection:
         self.references: int = 0
         self.has_failed: bool = False
         self.listeners: list[ExceptionListener] = []
-        """Those of the handles."""
+        """The exception listeners of the handles."""
         self.interruptions: SharedInterruptions = SharedInterruptions()
         self.interruptions.watch(connection)
         self._options = options
@@ -136,7 +136,7 @@ class PhysicalConnection:
 
 
 class PooledConnection(TransportListening, QueueConnection, TopicConnection):
-    """One use of a pooled connection, which others may use at the same time.
+    """A handle on a pooled connection, which may have several handles at the same time.
 
     `close` closes the sessions that were created through this handle, and deletes its temporary
     destinations. `start` starts the connection for all handles; it is never stopped.
@@ -150,7 +150,7 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
         *,
         is_jms_11: bool,
     ) -> None:
-        """Use `physical`, given back by `on_close`; `is_jms_11`: it behaves as ActiveMQ's pool."""
+        """Use `physical`, returned by `on_close`; `is_jms_11`: behave like ActiveMQ's pool."""
         super().__init__(physical.interruptions)
         self._physical = physical
         self._options = options
