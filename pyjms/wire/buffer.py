@@ -1,7 +1,7 @@
-"""Cuts a stream of bytes into frames that begin with their size.
+"""The receive buffer, which splits a stream of bytes into frames that begin with their size.
 
-Holds the bytes received and nothing more: a size alone allocates nothing. A frame that lies
-within one portion of data is copied once.
+It contains only received bytes: a declared size allocates no memory. A frame that is complete
+within one chunk of data is copied once.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class ReceiveBuffer:
     __slots__ = ("_at", "_data", "_partial", "joined")
 
     def __init__(self) -> None:
-        self._partial = bytearray()  # the beginning of a frame, its size first
-        self._data = b""  # what follows it
+        self._partial = bytearray()  # the beginning of a frame, starting with its size
+        self._data = b""  # the bytes after it
         self._at = 0
         self.joined: int = 0
-        """How many frames came in several portions of data."""
+        """The number of frames that arrived in several chunks of data."""
 
     def __len__(self) -> int:
         return len(self._partial) + len(self._data) - self._at
@@ -63,13 +63,13 @@ class ReceiveBuffer:
 
     @property
     def unfinished(self) -> int:
-        """The size of the frame that has begun; 0 if none has, or its size is not there yet."""
+        """The size of the incomplete frame; 0 if there is none, or its size is incomplete."""
         if len(self._partial) < _SIZE_BYTES:
             return 0
         return int.from_bytes(self._partial[:_SIZE_BYTES], "big")
 
     def take_all(self) -> bytes:
-        """Return all that is left and empty the buffer: no more sizes follow."""
+        """Return all buffered bytes and clear the buffer: the following frames have no sizes."""
         rest = bytes(self._partial) + self._data[self._at :]
         self._partial.clear()
         self._data = b""

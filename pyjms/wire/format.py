@@ -1,10 +1,10 @@
 """The interface of a wire format: bytes in, commands out, and back.
 
-A wire format does no I/O: it holds no socket, no clock and no task, so that it can be fuzzed,
+A wire format does no I/O: it has no socket, no clock and no task, so that it can be fuzzed,
 benchmarked, and shared by client and broker. The transports in `pyjms.transport` are generic
-over the command type `C` and know nothing else of a protocol. What needs a clock or an
-exchange of commands (handshake, heartbeats, matching responses to requests) belongs in a
-`TransportFilter` around the transport, beside the protocol, not in the wire format.
+over the command type `C` and independent of the protocol. Features that need a clock or an exchange
+of commands (handshake, heart-beats, matching responses to requests) belong in a `TransportFilter`
+of the protocol, not in the wire format.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class WireFormat(Protocol[C]):
         """Append the whole frame of `command` to `buffer`.
 
         Raises:
-            LocalProtocolError: the command cannot be written. `buffer` is as it was before, and
-                the connection remains usable.
+            LocalProtocolError: the command cannot be written. `buffer` is unchanged, and the
+                connection remains usable.
         """
 
     def receive_data(self, data: bytes) -> list[C]:
-        """Return the commands that `data`, cut anywhere, completes, in order.
+        """Return the commands that `data` completes, in order; chunks may be split anywhere.
 
         Raises:
-            RemoteProtocolError: the peer broke the protocol. `completed` of the error holds the
-                commands of `data` that came before the fault; every later call raises again.
+            RemoteProtocolError: the peer violated the protocol. `completed` of the error contains
+                the commands in `data` before the violation; every later call raises again.
         """
 
 
@@ -44,7 +44,7 @@ class SharingWireFormat(WireFormat[C], Protocol[C]):
         """Append the frame of `command` to `buffer`, except long values.
 
         Returns:
-            The values, in order, and the positions of `buffer` that they come before.
+            The values, in order, with the positions in `buffer` where they belong.
 
         Raises:
             LocalProtocolError: as for `encode_into`.

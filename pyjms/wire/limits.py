@@ -1,7 +1,7 @@
-"""Limits on what a peer may make us allocate. Exceeding one is an error of the peer.
+"""Limits on the memory that a peer can cause to be allocated; exceeding one is the peer's error.
 
-A reader rejects every count that the rest of the frame could not hold. The number of elements is
-limited besides, since a small value needs many times its size once it is decoded. (decisions D15)
+A reader rejects every count that the rest of the frame cannot contain. The number of elements is
+also limited, since a small value needs many times its size once it is decoded. (decisions D15)
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = [
 
 # The stock broker's maxFrameSize; the Java client alone has no limit.
 MAX_FRAME_SIZE: Final = 104857600
-# Smaller frames that have arrived in part are not counted: a connection has at most one of them.
+# Smaller incomplete frames are not counted: a connection has at most one of them.
 LARGE_FRAME: Final = 65536
-# For the WireFormatInfo, which is much smaller; more is not accepted before negotiation.
+# For the WireFormatInfo, which is much smaller; larger frames are refused before negotiation.
 MAX_NEGOTIATION_SIZE: Final = 65536
 # ActiveMQ 5.17 reads at most 4096 entries of a WireFormatInfo.
 MAX_NEGOTIATION_VALUES: Final = 4096
@@ -40,9 +40,9 @@ MAX_NEGOTIATION_VALUES: Final = 4096
 MAX_NESTING_DEPTH: Final = 64
 # Structures, array elements and stack trace elements of one frame; an array has at most 32,767.
 MAX_STRUCTURES: Final = 100000
-# Values in one map or stream with all nested ones. A body; it is decoded by the client.
+# Values in one map or stream, including nested ones, of a body, which the client decodes.
 MAX_VALUES: Final = 10000000
-# The properties of one message, which the broker decodes on its event loop.
+# The same for the properties of one message, which the broker decodes on its event loop.
 MAX_PROPERTY_VALUES: Final = 100000
 # A field string has a u16 byte count.
 MAX_STRING_SIZE: Final = 65535
@@ -59,9 +59,9 @@ _SIZE: Final = 4
 def inflate(data: bytes, limit: int = MAX_INFLATED_SIZE) -> bytes:
     """Return the content of a zlib stream of at most `limit` bytes.
 
-    Never holds more than `limit` + 1 bytes of it. Bytes after the stream are ignored, as
-    Java's InflaterInputStream does. A stream without its end is accepted: Artemis writes such ones,
-    and a Java client reads no further than the lengths inside the content say.
+    Never allocates more than `limit` + 1 bytes. Bytes after the stream are ignored, as by Java's
+    InflaterInputStream. A truncated stream is accepted: Artemis writes such streams, and a Java
+    client reads only as far as the lengths in the content require.
 
     Raises:
         RemoteProtocolError: the stream is damaged or inflates to more than `limit`.
@@ -79,10 +79,10 @@ def inflate(data: bytes, limit: int = MAX_INFLATED_SIZE) -> bytes:
 def inflate_sized(data: bytes, limit: int = MAX_INFLATED_SIZE) -> bytes:
     """Return the content of a BytesMessage's compressed body: its size, and a zlib stream.
 
-    The stream may hold more than the body: Java deflates its whole buffer.
+    The stream may contain more than the body: Java deflates its whole buffer.
 
     Raises:
-        RemoteProtocolError: as of `inflate`, or the stream holds less than the size says.
+        RemoteProtocolError: as for `inflate`, or the stream contains less than the declared size.
     """
     length = int.from_bytes(data[:_SIZE], "big")
     content = inflate(data[_SIZE:], limit)

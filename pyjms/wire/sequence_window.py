@@ -1,12 +1,12 @@
 """A bounded window over the sequence numbers of one producer: which of the latest were seen.
 
 Sequence numbers of one producer arrive nearly in order, so the window is one integer used as a bit
-set: bit n says whether number `highest - n` was seen. Advancing is a shift, lookup a mask, and
-memory is about `depth` bits.
+set: bit n is set if number `highest - n` was seen. Advancing is a shift, a lookup is a mask, and
+the memory is about `depth` bits.
 
 The window ends exactly `depth` numbers behind the highest one. A number older than that counts as
-new: reporting it as a duplicate would lose a good message, while a missed duplicate only repeats
-what at-least-once delivery allows.
+new: reporting it as a duplicate would lose a valid message, while a missed duplicate is a
+repetition that at-least-once delivery allows.
 
 The broker's own audit (`pyjms_broker.policy.audit`) does not use this class. Its window is 10,000
 messages deep by default and moves by words of 64 bits, so that a message costs the same at any
@@ -51,7 +51,7 @@ class SequenceWindow:
         return bool(bits & bit)
 
     def remove(self, number: int) -> None:
-        """Forget `number`, so that it counts as new when it comes again."""
+        """Forget `number`, so that it counts as new when it arrives again."""
         age = self._highest - number
         if 0 <= age < self._depth:
             self._bits &= ~(1 << age)

@@ -3,22 +3,22 @@
 Theory of operation
 -------------------
 
-A checksum covers a batch, and a record's location does not say where its batch begins. So the
-first read from a segment walks from header to header up to the record's batch, without reading
-what lies in between, and later ones continue there. A batch is checked when the first of its
-records is read, and its state is kept: paging through a queue checks each batch once. This takes
-five bytes a batch.
+A checksum covers a batch, and a record's location does not tell where its batch begins. So the
+first read from a segment walks from header to header up to the record's batch, without reading the
+bytes in between, and later reads continue there. A batch is checked when the first of its records
+is read, and its state is kept: paging through a queue checks each batch once. This takes five bytes
+per batch.
 
     UNCHECKED  nothing was read from it      -> SOUND, DAMAGED
     SOUND      its checksum matches, it has none, or it cannot be read as a whole
     DAMAGED    its checksum or its header is wrong
 
-Records of a damaged batch are refused, all of them: which one is damaged cannot be known. Where a
-part of a batch cannot be read (a bad sector), its checksum cannot be computed; there the disk
-itself says which records are bad, and the others are returned.
+All records of a damaged batch are refused, because it cannot be known which one is damaged. If a
+part of a batch cannot be read (a bad sector), its checksum cannot be computed; then the disk
+itself reports which records are bad, and the others are returned.
 
-A wrong header hides where the next batch begins, and a wrong size where this one ends. So after any
-damage the segment is read once as a whole, as at a start: see `SegmentReader`.
+After a wrong header it is unknown where the next batch begins, and after a wrong size where this
+one ends. So after any damage the segment is read once as a whole, as at start: see `SegmentReader`.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from pyjms.wire.kahadb.reader import SegmentReader
 __all__ = ["LARGEST_READ", "SegmentChecks"]
 
 LARGEST_READ: Final = 1 << 22
-"""The most bytes that are read at once to check them."""
+"""The maximum number of bytes that are read at a time for a check."""
 _UNCHECKED: Final = 0
 _SOUND: Final = 1
 _DAMAGED: Final = 2
-_CHUNK: Final = 1 << 15  # what a walk reads at once, if it is not past the next batch
+_CHUNK: Final = 1 << 15  # bytes that a walk reads at a time, unless the next batch is nearer
 _PAGE: Final = 4096
 _HEADER: Final = struct.Struct(f">{len(BATCH_CONTROL_HEAD)}siq")
 
 Read: TypeAlias = Callable[[int, int], bytes]
-"""Returns so many bytes from an offset of the segment, fewer only at its end."""
+"""Returns a number of bytes from an offset of the segment, fewer only at its end."""
 
 
 class SegmentChecks:
@@ -99,7 +99,7 @@ class SegmentChecks:
         for location in run:
             offset = location.offset
             if offset < end:
-                continue  # in the batch of the record before it
+                continue  # in the same batch as the previous record
             starts, states = self._starts, self._states
             number = bisect_right(starts, offset) - 1
             begin = starts[number]
@@ -155,17 +155,17 @@ class SegmentChecks:
             self._read_all(limit)
 
     def _chunk(self, at: int) -> bytes:
-        """Return the header at `at` and some bytes behind it; none if it cannot be read."""
+        """Return the header at `at` and some bytes after it; none if it cannot be read."""
         for size in (_CHUNK, BATCH_CONTROL_SIZE):
             try:
                 return self._read(size, at)
-            except OSError as error:  # the bad part may lie behind the header
+            except OSError as error:  # the bad part may be after the header
                 if is_passing(error):
                     raise
         return b""
 
     def _read_all(self, limit: int) -> None:
-        """Find the sound batches in the whole segment; what lies between them is damaged."""
+        """Find the sound batches in the whole segment; the bytes between them are damaged."""
         data, unreadable = self._readable(limit)
         self._starts, self._states, self._end = array("I"), bytearray(), 0
         reader = SegmentReader(data, self._file_id)
@@ -177,7 +177,7 @@ class SegmentChecks:
         self._add_hole(limit, unreadable)
 
     def _add_hole(self, end: int, unreadable: Sequence[int]) -> None:
-        """Add what lies before `end`, if anything, as one batch."""
+        """Add the bytes before `end`, if there are any, as one damaged batch."""
         if end > self._end:
             readable = not any(self._end - _PAGE < page < end for page in unreadable)
             self._starts.append(self._end)

@@ -1,8 +1,8 @@
 """Encode commands as the payloads of records, and decode them.
 
 A payload is the command's code, the size of its fields as a varint, and the fields. Fields are
-written in the order of their numbers, as ActiveMQ does, so that decoding and encoding a payload of
-ActiveMQ's reproduces it byte for byte. Unknown fields are skipped and lost in this; code that moves
+written in the order of their numbers, as by ActiveMQ, so that decoding and encoding a payload of
+ActiveMQ reproduces it byte for byte. Unknown fields are skipped and thereby lost; code that moves
 records copies their payloads instead.
 """
 

@@ -1,8 +1,8 @@
 """KahaDB's commands, the contents of the journal's records.
 
 They are plain data with the fields of the file format in snake_case. None means that an optional
-field is absent, which has other bytes than a zero. Times and delays are milliseconds, as in the
-file. Message bodies are left out of `repr`. (activemq-persistence K7, K8, K30)
+field is absent, which is encoded differently from zero. Times and delays are milliseconds, as in
+the file. `repr` omits message bodies. (activemq-persistence K7, K8, K30)
 """
 
 from dataclasses import dataclass, field

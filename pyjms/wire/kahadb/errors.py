@@ -1,6 +1,7 @@
-"""The error for malformed KahaDB data, and which errors of the disk may pass.
+"""The error for malformed KahaDB data, and which disk errors are temporary.
 
-Files and peers violate the same formats, so it is a RemoteProtocolError: one `except` handles both.
+Files and peers may violate the same formats, so it is a RemoteProtocolError: one `except` handles
+both.
 """
 
 from __future__ import annotations

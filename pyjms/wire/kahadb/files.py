@@ -1,7 +1,7 @@
-"""Read the segments in a journal directory, one after the other; blocks on the disk.
+"""Reading of the segments in a journal directory, one after the other; blocks on the disk.
 
 Nothing is opened for writing and no lock is acquired, so the journal of a running broker can be
-read, too: the result has the records that were complete when their segment was read. One segment
+read as well: the result has the records that were complete when their segment was read. One segment
 is in memory at a time.
 """
 
@@ -49,7 +49,7 @@ class JournalFiles:
     def records(self, start: Location | None = None) -> Iterator[JournalRecord]:
         """Yield all user records of whole batches, from `start` on.
 
-        A segment that a running broker deletes meanwhile is skipped and listed in `skipped`.
+        A segment that a running broker deletes in the meantime is skipped and listed in `skipped`.
 
         Raises:
             OSError: a segment cannot be read.
@@ -88,9 +88,9 @@ class JournalFiles:
             return _read_checked(file, location, checks)
 
     def read_unchecked(self, location: Location) -> JournalRecord:
-        """Return the one user record at `location`, whatever the checksum of its batch.
+        """Return the user record at `location`, without checking the checksum of its batch.
 
-        For callers that compare it with a digest of their own.
+        For callers that compare it with a separate digest.
 
         Raises:
             KahaDBFormatError: no user record begins there, or it is truncated.

@@ -1,4 +1,4 @@
-"""Convert between the fields of KahaDB's commands and OpenWire's data structures.
+"""Conversion between the fields of KahaDB's commands and OpenWire's data structures.
 
 The journal has messages, acknowledgements and subscriptions as loose, uncached frames with their
 4-byte size, in the OpenWire version of the store: 11 for ActiveMQ's, unless its index says

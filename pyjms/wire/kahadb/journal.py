@@ -18,13 +18,13 @@ accepts it as a whole or not at all. `records-size` counts the user records, and
 them; a checksum of 0 means "not checked", which ActiveMQ writes with checksumJournalFiles=false.
 
 The end marker follows the last batch and is overwritten by the next one, so it counts neither for
-a location nor for a segment's length. It is what stops a reader in a segment whose rest is old or
-preallocated. A preallocated segment has zeros up to its full length, with an end marker as its
+a location nor for a segment's length. It stops a reader in a segment whose remaining bytes are old
+or preallocated. A preallocated segment has zeros up to its full length, with an end marker as its
 first and last bytes.
 
 A location is a segment number and the offset of a user record's first byte. Locations sort in the
-order of writing, and they never change: what moves a record writes a new one. A batch does not span
-segments; one that is larger than a segment gets a segment of its own, which it makes longer
+order of writing, and they never change: moving a record means writing a new one. A batch does not
+span segments; a batch that is larger than a segment gets a separate segment, which becomes longer
 (activemq-persistence K27).
 
 Nothing here reads or writes files: `reader` reads a segment's bytes, `files` a directory.
@@ -145,9 +145,9 @@ class SegmentCursor:
         self.max_file_length: int = max_file_length
 
     def fits(self, size: int) -> bool:
-        """Whether a batch of `size` bytes (`Batch.size`) fits the current segment.
+        """Return whether a batch of `size` bytes (`Batch.size`) fits in the current segment.
 
-        A batch that is larger than a segment fits an empty one, which it makes longer.
+        A batch that is larger than a segment fits in an empty one, which becomes longer.
         (activemq-persistence K27)
         """
         return not self.offset or self.offset + size <= self.max_file_length

@@ -1,4 +1,4 @@
-"""Read the records of a segment, whatever damage it has.
+"""Reading of a segment's records, despite any damage.
 
 Theory of operation
 -------------------
@@ -25,14 +25,14 @@ Invariants:
 - `end` is the end of the last sound batch. A writer continues there and overwrites what follows.
 - `skipped` covers every byte before the end that is neither in a sound batch nor unwritten.
   Adjacent skipped ranges are merged, so one damaged area is reported once.
-- As long as the heads in front of them are sound, the bytes of a payload are never searched for
-  batches: a message may contain a journal. So a batch whose only fault is the checksum is skipped
-  to its declared end if nothing follows it, and otherwise the search starts behind its records.
+- As long as the heads before them are sound, the bytes of a payload are never searched for batches:
+  a message may contain a journal. So a batch whose only error is the checksum is skipped to its
+  declared end if nothing follows it, and otherwise the search starts after its records.
 - The time is linear in the bytes: a search continues where the last one stopped.
 - Batches that end before `start` are passed by their declared sizes, without any other check.
 
-A record's size is checked against its batch before it is against the bytes: a size that exceeds the
-batch is damage within the batch, while one that exceeds only the bytes is an interrupted write.
+A record's size is checked first against its batch, then against the available bytes: a size that
+exceeds the batch is damage within the batch, one that exceeds only the bytes an interrupted write.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ReadBatch(NamedTuple):
 
 
 class SegmentReader:
-    """One pass over a segment's bytes, which must not change meanwhile.
+    """One pass over a segment's bytes, which must not change during the pass.
 
     `skipped` and `end` advance as the batches are consumed; `end` is the end of the last sound
     batch so far, where a writer continues once all are consumed. Never blocks; not thread-safe.
@@ -199,7 +199,7 @@ class SegmentReader:
         return following
 
     def _is_unwritten(self, at: int) -> bool:
-        """Whether nothing was ever written from `at` on, as far as the bytes show."""
+        """Return whether, judging by the bytes, nothing was ever written from `at` on."""
         view = self._view
         if bytes(view[at : at + len(END_MARKER)]) == END_MARKER:
             return True

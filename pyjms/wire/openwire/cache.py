@@ -1,16 +1,16 @@
-"""The marshall cache: a value that one direction has sent before travels as an index.
+"""The marshall cache: a value that was sent before in one direction is sent as an index.
 
-Each direction of a connection has a table, filled by the writer: a new value is sent with the
-index that it is stored under, later only the index is sent. Both tables start empty after
-negotiation and live as long as the connection.
+Each direction of a connection has a table, filled by the writer: a new value is sent with its index
+in the table, later only the index is sent. Both tables are empty after negotiation and exist as
+long as the connection.
 
 - The reader stores a value under the index sent with it. It never evicts: the writer reuses
   indexes.
 - The writer must not evict a value that the frame it is writing refers to. Like the reference,
   it frees slots, oldest first, before each frame, so that 100 are available.
-- A frame that is not sent after all (a field cannot be written, or it is too large) takes its
-  new values out again: the peer never learned them.
-- `None` and equal ids share a slot; commands compare by identity and hardly ever do.
+- If a frame is not sent after all (a field cannot be written, or the frame is too large), its new
+  values are removed again, because the peer has not received them.
+- `None` and equal ids share a slot; commands compare by identity and hardly ever share one.
 
 (openwire-encoding 4)
 """
@@ -67,7 +67,7 @@ class ReadCache:
 
 
 class WriteCache:
-    """Our own table: value to index. Evicts in the reference's order, to write the same bytes."""
+    """This side's table: value to index. Evicts in the reference's order, to write equal bytes."""
 
     __slots__ = ("_added", "_evict", "_indexes", "_next", "_size", "_values")
 
@@ -88,7 +88,7 @@ class WriteCache:
             self._evict = (self._evict + 1) % self._size
 
     def undo_frame(self) -> None:
-        """Remove the values that were added by a frame which is not sent."""
+        """Remove the values that were added by a frame that is not sent."""
         for index in self._added:
             self._drop(index)
         self._added.clear()

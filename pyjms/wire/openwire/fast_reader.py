@@ -1,10 +1,9 @@
 """Reads the commands of the message path in their usual form: loose, uncached, version 12.
 
-A shortcut for `reader`, not a second definition: what does not fit (rare fields, damage) gives
-None, and the caller has `reader` walk the frame, which also produces the error. What makes it
-fast:
+A shortcut for `reader`, not a second definition: for other forms (rare fields, damage) it returns
+None, and the caller uses `reader`, which also raises the error. It is fast because:
 
-- Runs of fields are unpacked with one struct call, nullable ones as their flags
+- Runs of fields are unpacked with one struct call, nullable fields as their flags
   (`message_layout`). The field lists are generated from codegen/commands.yaml.
 - Ids and destinations repeat, so their bytes are looked up in a bounded memo (`memo`); the same
   bytes give the same object, which also makes later comparisons cheap.
@@ -74,13 +73,13 @@ class FastReader(StructureMemo):
 
     def __init__(self) -> None:
         super().__init__()
-        # the latest message's bytes up to its sequence number; the next one begins with the same
+        # the latest message's bytes up to its sequence number; the next usually begins equally
         self._prefix = b""
         self._ids: tuple[Any, Any, Any, Any, Any] = (None, None, None, None, None)
         # likewise of the latest dispatch, up to its message's type: its consumer and destination
         self._dispatch_prefix = b""
         self._dispatch_ids: tuple[Any, Any] = (None, None)
-        # likewise of the latest acknowledgement: up to its message's number, and that message's id
+        # the same of the latest acknowledgement, up to its message's number; that message's id
         self._ack_prefix = b""
         self._ack_key = b""
         self._ack_ids: tuple[Any, Any, int, Any] = (None, None, 0, None)
@@ -226,7 +225,7 @@ class FastReader(StructureMemo):
     def _message(
         self, frame: bytes, start: int, end: int, cls: type[ActiveMQMessage]
     ) -> ActiveMQMessage | None:
-        """Return the message whose fields lie from `start` to `end`; None: use the reader."""
+        """Return the message whose fields are from `start` to `end`; None: use the reader."""
         command_id, response_required = _HEAD.unpack_from(frame, start)
         at = start + 5
         if self._prefix and frame.startswith(self._prefix, at):
@@ -340,7 +339,7 @@ class FastReader(StructureMemo):
 
 
 def _length(frame: bytes, at: int) -> int:
-    """Return the byte count at `at`; IndexError: the frame does not hold so many."""
+    """Return the byte count at `at`; raise IndexError if the frame does not contain as many."""
     count: int = _I32.unpack_from(frame, at)[0]
     if not 0 <= count <= len(frame) - at - 4:
         raise IndexError

@@ -1,10 +1,10 @@
 """Writes the commands of the message path in their usual form: loose, uncached, version 12.
 
-The mirror of `fast_reader`; what does not fit is left to `writer`. A message that has `raw` is
-written by copying it. The encoded forms of ids and destinations are kept in a bounded memo, and
-the latest ones beside it, since successive commands name the same objects. Errors in fields
-surface as struct.error, TypeError or AttributeError; the caller turns them into
-LocalProtocolError. (openwire-encoding 2)
+The counterpart of `fast_reader`; other forms are left to `writer`. A message that has `raw` is
+written by copying it. The encoded forms of ids and destinations are kept in a bounded memo, and the
+latest ones separately, since successive commands refer to the same objects. Errors in fields raise
+struct.error, TypeError or AttributeError; the caller converts them to LocalProtocolError.
+(openwire-encoding 2)
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ class FastWriter:
     __slots__ = ("_acked", "_dispatched", "_memo", "_producer", "_sent", "_shared")
 
     def __init__(self, shared: list[tuple[int, bytes]] | None = None) -> None:
-        """Create a writer that writes to `shared` the long values of frames, and their positions.
+        """Create a writer that appends long values and their positions to `shared`.
 
-        They are left out of the frames. None: nothing is left out.
+        These values are omitted from the frames. None: nothing is omitted.
         """
         self._shared = shared
         self._memo: dict[Structure, bytes] = {}
-        # the objects that the latest command of each kind named, and their bytes
+        # the objects to which the latest command of each kind referred, and their bytes
         self._dispatched: _Named = (None, None, _NULL + _NULL)
         self._acked: _Named = (None, None, _NULL + _NULL + _NULL)
         self._sent: _Named = (None, None, _NULL + _NULL)
         self._producer: tuple[Structure | None, bytes] = (None, _NULL)
 
     def write_frame(self, out: bytearray, command: Structure) -> bool:
-        """Append type and body of `command`; False, and nothing appended: use the writer."""
+        """Append type and body of `command`; return False without appending: use the writer."""
         code = command.TYPE
         if code in MESSAGES and isinstance(command, ActiveMQMessage):
             return self._message_frame(out, code, command)
@@ -110,7 +110,7 @@ class FastWriter:
             out += _HEAD.pack(code, message.command_id, message.response_required)
             self._message(out, message)
             return True
-        # commandId and responseRequired are the transport's: `raw` is good without them
+        # the transport sets commandId and responseRequired: `raw` is valid without them
         out += _HEAD.pack(code, message.command_id, message.response_required)
         out += memoryview(raw)[5:]
         return True

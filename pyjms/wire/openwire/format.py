@@ -1,7 +1,7 @@
 """OpenWire over one connection: frames in and out, before and after negotiation.
 
-A frame is a size (4 bytes, unless negotiated away), a type code and the fields of that type. How
-the fields are written depends on what both WireFormatInfos have in common:
+A frame is a size (4 bytes, unless negotiation omits it), a type code and the fields of that type.
+The encoding of the fields depends on the result of the negotiation:
 
     state        entered by                    reading and writing
     initial      construction                  loose, no cache, frames of at most 64 KiB
@@ -10,15 +10,15 @@ the fields are written depends on what both WireFormatInfos have in common:
 
 Two codecs read and write the same bytes:
 
-- `reader` and `writer` walk the layout of any type in any version, field by field, loose or
-  tight, with or without the cache (`cache`). They are the reference, and find the words for errors.
-- `fast_reader` and `fast_writer` handle the commands of the message path in the form that our own
-  ends negotiate: loose, uncached, version 12. They decline whatever is unusual, and then the
-  general codec does the work. They are several times as fast; property tests compare the two.
+- `reader` and `writer` process the layout of any type in any version, field by field, loose or
+  tight, with or without the cache (`cache`). They are the reference, and produce the error texts.
+- `fast_reader` and `fast_writer` handle the commands of the message path in the form that two ends
+  of this implementation negotiate: loose, uncached, version 12. They decline unusual forms, which
+  the general codec then handles. They are several times as fast; property tests compare the two.
 
-Loose and uncached is our preferred form because a message's body can then be kept and sent as
-the bytes that came in (`raw`). Only RemoteProtocolError escapes from `receive_data` and only
-LocalProtocolError from `encode`. The format knows no role: client and broker use the same class.
+Loose and uncached is the preferred form because a message's body can then be kept and sent as the
+received bytes (`raw`). Only RemoteProtocolError escapes from `receive_data` and only
+LocalProtocolError from `encode`. The format has no role: client and broker use the same class.
 (openwire-encoding 1 and 6; decisions D4, D5)
 """
 
@@ -68,7 +68,7 @@ class OpenWireFormat:
         settings: WireFormatSettings | None = None,
         unfinished_frame: UnfinishedFrame | None = None,
     ) -> None:
-        """Create a format; large frames that arrive in part are counted in `unfinished_frame`."""
+        """Create a format; large incomplete frames are counted in `unfinished_frame`."""
         self.settings: WireFormatSettings = settings or WireFormatSettings()
         self.negotiated: NegotiatedSettings | None = None
         self._version = self.settings.version
@@ -98,7 +98,7 @@ class OpenWireFormat:
         return self.settings.info()
 
     def negotiate(self, info: WireFormatInfo) -> NegotiatedSettings:
-        """Apply what both sides have in common, from the next frame on.
+        """Compute the common settings and apply them from the next frame on.
 
         `receive_data` calls it for the peer's WireFormatInfo; call it only if the info arrived in
         another way.
@@ -150,7 +150,7 @@ class OpenWireFormat:
     ) -> list[tuple[int, bytes]] | tuple[()]:
         """Append the frame of `command` to `buffer` without its long values, and return these.
 
-        Each comes with its position in `buffer`. An error leaves `buffer` unchanged.
+        Each value has its position in `buffer`. An error leaves `buffer` unchanged.
 
         Raises:
             LocalProtocolError: as for `encode`.
@@ -197,13 +197,13 @@ class OpenWireFormat:
         self._shared.clear()
 
     def receive_data(self, data: bytes) -> list[Command]:
-        """Return the commands that `data`, cut anywhere, completes.
+        """Return the commands that `data` completes; chunks may be split anywhere.
 
-        The peer's WireFormatInfo is among them; it is applied already.
+        The peer's WireFormatInfo is among them; it has already been applied.
 
         Raises:
-            RemoteProtocolError: the peer broke the protocol. `completed` of the error holds the
-                commands of `data` that came before the fault; every later call raises again.
+            RemoteProtocolError: the peer violated the protocol. `completed` of the error contains
+                the commands in `data` before the violation; every later call raises again.
         """
         if self._violation is not None:
             self._violation.completed = ()
@@ -227,7 +227,7 @@ class OpenWireFormat:
         return commands
 
     def discard(self) -> None:
-        """Drop the frame that has arrived in part: nothing more is received."""
+        """Drop the incomplete frame, because nothing more is received."""
         self._buffer = ReceiveBuffer()
         if self._unfinished is not None:
             self._unfinished.close()
@@ -249,7 +249,7 @@ class OpenWireFormat:
         return self._accept(command)
 
     def _receive_unframed(self, commands: list[Command]) -> None:
-        """Read commands without a size prefix: each one ends where its last field does."""
+        """Read commands without a size prefix: a command ends with its last field."""
         self._unframed += self._buffer.take_all()
         while len(self._unframed) > max(self._unframed_needed - 1, 0):
             reader = self._reader(self._unframed)

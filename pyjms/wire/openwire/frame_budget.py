@@ -1,11 +1,11 @@
-"""Memory for frames that have arrived in part, of all connections together.
+"""The memory budget for incomplete frames of all connections together.
 
-A frame that is larger than what is read at once counts with its whole size from its beginning to
-its end. When there is no room for another one, those that take longer than `read_timeout` are
-ended, oldest first; if that does not help, the new one is refused. Either ends its connection.
+A frame that is larger than one read counts with its whole size from its first to its last byte. If
+there is no room for another frame, connections whose frames take longer than `read_timeout` are
+ended, oldest first; if that is not enough, the connection of the new frame is ended.
 
-Messages that have arrived and wait for space in the broker have the same memory. They are never
-ended: while they leave no room, connections with a new large frame are read no further.
+Messages that have arrived and wait for space in the broker share this memory. Their connections are
+never ended: while they leave no room, connections with a new large frame are not read.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["FrameBudget", "UnfinishedFrame"]
 
 
 class FrameBudget:
-    """At most `limit` bytes (0: no limit) of unfinished frames. Belongs to one loop.
+    """A limit of `limit` bytes (0: no limit) on incomplete frames. Belongs to one loop.
 
-    `read_timeout` is how long a frame may take, in seconds, while others wait for its memory;
-    `now()` returns the time.
+    `read_timeout`: how many seconds a frame may take while others need its memory. `now()` returns
+    the time.
     """
 
     def __init__(self, limit: int, read_timeout: float, now: Callable[[], float]) -> None:
@@ -31,19 +31,19 @@ class FrameBudget:
         self.read_timeout = read_timeout
         self.used: int = 0
         self.held: int = 0
-        """Bytes of messages that have arrived and wait."""
-        self._frames: dict[UnfinishedFrame, float] = {}  # to its begin, oldest first
-        self._waiting: dict[UnfinishedFrame, int] = {}  # to its size; they have no room yet
+        """Bytes of messages that have arrived and wait for space in the broker."""
+        self._frames: dict[UnfinishedFrame, float] = {}  # start times, oldest first
+        self._waiting: dict[UnfinishedFrame, int] = {}  # sizes of frames without room yet
 
     def begin(self, frame: UnfinishedFrame, size: int) -> None:
-        """Count a frame from now on, or as soon as messages that wait leave room for it.
+        """Start to count a frame, at once or as soon as waiting messages leave room for it.
 
         Raises:
             RemoteProtocolError: other frames leave no room for it.
         """
         if self.limit and self.used + size > self.limit:
             self._end_overdue(size)
-        # one connection always has room, or a small limit would refuse all
+        # a single frame is always allowed: otherwise a small limit would refuse all
         others = self._frames.keys() - {frame.sibling}
         if self.limit and others and self.used + size > self.limit:
             raise RemoteProtocolError(
@@ -57,7 +57,7 @@ class FrameBudget:
             self._count(frame, size)
 
     def end(self, frame: UnfinishedFrame, size: int) -> None:
-        """Count a frame no longer."""
+        """Stop counting a frame."""
         if self._frames.pop(frame, None) is not None:
             self.used -= size
             self._resume_waiting()
@@ -69,13 +69,13 @@ class FrameBudget:
         self.held += size
 
     def release(self, size: int) -> None:
-        """Count it no longer."""
+        """Stop counting such a message."""
         self.held -= size
         self._resume_waiting()
 
     @property
     def exceeded(self) -> bool:
-        """Whether messages that wait have more than the limit."""
+        """Whether waiting messages exceed the limit."""
         return bool(self.limit) and self.held > self.limit
 
     def _has_room(self, size: int) -> bool:
@@ -102,7 +102,7 @@ class FrameBudget:
 
 
 class UnfinishedFrame:
-    """The frame of one connection that has begun to arrive, if it is large."""
+    """The large incomplete frame of one connection, if there is one."""
 
     def __init__(self, budget: FrameBudget) -> None:
         self._budget = budget
@@ -113,7 +113,7 @@ class UnfinishedFrame:
         self.sibling: UnfinishedFrame | None = None
         """The frame of the same connection in another layer, such as WebSocket."""
         self.pause: Callable[[], object] = _no_call
-        """Reads no further until `resume` is called; see `can_wait`."""
+        """Pauses reading until `resume` is called; see `can_wait`."""
         self.resume: Callable[[], object] = _no_call
 
     @property
@@ -122,7 +122,7 @@ class UnfinishedFrame:
         return self.pause is not _no_call
 
     def update(self, number: int, size: int) -> None:
-        """Note that frame `number`, of `size` bytes, is not complete; size 0: no frame is.
+        """Record that frame `number`, of `size` bytes, is incomplete; size 0: there is none.
 
         Raises:
             RemoteProtocolError: there is no room for it.
@@ -135,7 +135,7 @@ class UnfinishedFrame:
             self._number, self._size = number, size
 
     def abort(self) -> None:
-        """End the connection: the frame takes too long, and others need its memory."""
+        """End the connection, because its frame takes too long and others need the memory."""
         size = self._size
         self.close()
         self.fail(
@@ -146,15 +146,15 @@ class UnfinishedFrame:
         )
 
     def close(self) -> None:
-        """Count nothing from now on. Idempotent."""
+        """Stop counting. Idempotent."""
         size, self._size, self._number = self._size, 0, -1
         if size:
             self._budget.end(self, size)
 
 
 def _nothing(_error: RemoteProtocolError) -> None:
-    """The connection is not open yet."""
+    """Do nothing: the connection is not open yet."""
 
 
 def _no_call() -> None:
-    """The connection cannot wait."""
+    """Do nothing: the connection cannot pause."""

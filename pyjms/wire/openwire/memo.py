@@ -65,12 +65,12 @@ _ANY: Final = frozenset(STRUCTURES)
 
 
 class StructureMemo:
-    """The ids and destinations that the frames of one connection have named."""
+    """The ids and destinations that occurred in the frames of one connection."""
 
     __slots__ = ("_memo",)
 
     def __init__(self) -> None:
-        # Any: the type of a value is known where it is read, and a cast is a call
+        # Any: the callers know the type of a value, and a cast would cost a call
         self._memo: dict[bytes, Any] = {}
 
     def _message_id(self, frame: bytes, at: int) -> tuple[MessageId | None, int]:
@@ -157,8 +157,8 @@ class StructureMemo:
         return self._memo.get(key) or self._learn(key)
 
     def _learn(self, key: bytes) -> Structure | None:
-        """Read the nested value that `key` is, or return None if it is not exactly one."""
-        if key[1] == LOCAL_TRANSACTION_ID and key[10]:  # a new one comes with each transaction
+        """Return the nested value encoded in `key`; None if `key` is not exactly one value."""
+        if key[1] == LOCAL_TRANSACTION_ID and key[10]:  # each transaction has a new id
             connection_id = self._value(key, 10, len(key))
             if not isinstance(connection_id, ConnectionId):
                 return None

@@ -1,9 +1,9 @@
-"""The layout of a message in the shape that the hot codec reads and writes: loose, version 12.
+"""The layout of a message in the form that the fast codec reads and writes: loose, version 12.
 
-A message of a client has few of its nullable fields set. `MIDDLE` and `TAIL` cover a run of
-fields with one struct format each, in which a nullable field is its flag: all flags zero is the
-usual case, and one call converts the whole run. `fast_reader`, `fast_writer` and `raw` share
-the formats; all of them are generated from codegen/commands.yaml.
+A client's message has few of its nullable fields set. `MIDDLE` and `TAIL` cover a run of fields
+with one struct format each, in which a nullable field is represented by its flag: usually all flags
+are zero, and one call converts the whole run. `fast_reader`, `fast_writer` and `raw` share the
+formats, which are generated from codegen/commands.yaml.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ TIMESTAMP_SIZE: Final = 8
 
 
 def is_plain_id(value: MessageId | None) -> bool:
-    """Return whether a message id has no field that only other providers' clients set."""
+    """Return whether a message id has none of the fields that only clients of others set."""
     return value is None or value.text_view is None
 
 
 def is_plain(message: ActiveMQMessage) -> bool:
-    """Return whether only fields are set that clients set: nothing nullable in the tail."""
+    """Return whether only the fields that clients set are set: nothing nullable in the tail."""
     # generated: is_plain
     return (
         message.data_structure is None

@@ -1,9 +1,9 @@
 """Typed values: property maps, and the bodies of map, stream and text messages.
 
 Python types correspond to the type codes one to one (`pyjms.jms.types` has those that Python
-lacks), so what is decoded is encoded with the same codes again. Encoding raises
-LocalProtocolError, decoding RemoteProtocolError with the position in `data`; nothing else
-escapes. Bytes after a complete value are ignored, as in ActiveMQ. (openwire-encoding 7 and 8)
+lacks), so decoded values are encoded with the same codes again. Encoding raises LocalProtocolError,
+decoding RemoteProtocolError with the position in `data`; no other exception escapes. Bytes after a
+complete value are ignored, as in ActiveMQ. (openwire-encoding 7 and 8)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAP: Final = 11
 LIST: Final = 12
 BIG_STRING: Final = 13
 
-# The reference writes strings of so many UTF-16 units, or more, as BIG_STRING.
+# The reference writes strings of this many UTF-16 units, or more, as BIG_STRING.
 _BIG_STRING_UNITS: Final = 8191
 # The shortest map entry: the byte count of an empty key, the code of a null value.
 _SMALLEST_ENTRY: Final = 3
@@ -51,7 +51,7 @@ _SMALLEST_ENTRY: Final = 3
 _U16: Final = struct.Struct(">H")
 _I32: Final = struct.Struct(">i")
 
-# How a value of fixed size is unpacked, and the function that gives it its type.
+# The struct of a fixed-size value, and the function that converts to its Python type.
 _READERS: Final[dict[int, tuple[struct.Struct, Callable[[Any], object]]]] = {
     BOOLEAN: (struct.Struct(">?"), bool),
     BYTE: (struct.Struct(">b"), Byte),
@@ -196,7 +196,7 @@ def _write_int(out: bytearray, value: int) -> None:
 
 def _write_string(out: bytearray, value: str, *, standard: bool) -> None:
     data = _standard_utf8(value) if standard else encode_mutf8(value)
-    # fewer bytes than the limit are fewer units as well; else the units must be counted
+    # fewer bytes than the limit imply fewer units; otherwise the units must be counted
     if len(data) < _BIG_STRING_UNITS or utf16_length(value) < _BIG_STRING_UNITS:
         out.append(STRING)
         out += _U16.pack(len(data))

@@ -1,14 +1,14 @@
-"""A message's marshalled body: kept as received, patched, created and read on its own.
+"""A message's marshalled body: kept as received, patched, created and read separately.
 
-`ActiveMQMessage.raw` is the body (all fields, without size and type byte) as loose, uncached
-version 12 has it; frames in that form are written by copying it, and the broker stores it. Rules:
+`ActiveMQMessage.raw` is the body (all fields, without size and type byte) in loose, uncached
+version 12; frames in that form are written by copying it, and the broker stores it. Rules:
 
 - Code that sets a field of a message with `raw` must update `raw`: by `patch_raw` for the fields
   that it names, otherwise by `message.raw = None`.
 - `commandId` and `responseRequired` of a message that is sent alone are written from the fields,
-  and inside a MessageDispatch nothing reads them: a transport may number a message without
-  touching `raw`.
-- What differs between consumers (the redelivery counter) is a field of MessageDispatch.
+  and in a MessageDispatch they are not read: a transport may number a message without changing
+  `raw`.
+- The redelivery counter, which differs between consumers, is a field of MessageDispatch.
 
 (decisions D5)
 """
@@ -32,7 +32,7 @@ __all__ = ["marshal_body", "patch_raw", "readdress_raw", "unmarshal_body"]
 
 _U16: Final = struct.Struct(">H")
 _I64: Final = struct.Struct(">q")
-# commandId and responseRequired, which every message begins with.
+# commandId and responseRequired, the first fields of every message.
 _HEAD_SIZE: Final = 5
 _PRODUCER_ID: Final = 123
 _LOCAL_TRANSACTION_ID: Final = 111
@@ -60,7 +60,7 @@ def marshal_body(message: ActiveMQMessage) -> bytes:
 
 
 def unmarshal_body(code: int, body: bytes) -> ActiveMQMessage:
-    """Return the message of type `code` whose body `marshal_body` gave; `raw` is set.
+    """Return the message of type `code` with a body from `marshal_body`; its `raw` is set.
 
     Raises:
         RemoteProtocolError: `code` is not a message's, or `body` is damaged.
@@ -92,12 +92,12 @@ def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
 
     These are `message_id.broker_sequence_id`, `redelivery_counter`, `arrival`,
     `broker_in_time`, `broker_out_time`, `jms_xgroup_first_for_consumer`, `droppable` and
-    `compressed`. For messages as clients send them this copies bytes only; others are marshalled
-    again. Without `raw` there is nothing to do.
+    `compressed`. For messages in the form that clients send, only bytes are copied; others are
+    marshalled again. Without `raw` it does nothing.
 
     Args:
         message: the message whose fields were set.
-        is_numbered: `raw` has the broker's sequence id already, which halves the cost.
+        is_numbered: `raw` already contains the broker's sequence id, which halves the cost.
 
     Raises:
         LocalProtocolError: a field is out of range.
@@ -129,8 +129,9 @@ def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
 def readdress_raw(message: ActiveMQMessage, raw: bytes) -> None:
     """Set the `raw` of a message that differs from another one only in its destinations.
 
-    `raw` is the other message's; `destination` and `original_destination` are replaced in it. A
-    message that is not as clients send them gets none, and is marshalled when it is written.
+    `raw` is that of the other message; `destination` and `original_destination` are replaced in it.
+    If the message does not have the form that clients send, it gets none and is marshalled when it
+    is written.
     """
     if not is_plain(message):
         return
@@ -161,9 +162,9 @@ def _broker_sequence_offset(raw: bytes) -> int:
     at = _skip(raw, at)  # destination
     at = _skip(raw, at) if raw[at] else at + 1  # transactionId
     at = _skip(raw, at) if raw[at] else at + 1  # originalDestination
-    # messageId: its flag, its type, the flag of textView (null, or it would not be plain)
+    # messageId: its flag, its type, the flag of textView (null in a plain message)
     at += 3
-    if raw.startswith(producer_id, at):  # as a rule the same producer
+    if raw.startswith(producer_id, at):  # usually the same producer
         return at + len(producer_id) + 8
     return _skip(raw, at) + 8
 

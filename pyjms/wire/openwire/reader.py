@@ -1,9 +1,9 @@
-"""Reads any structure of any version, loose or tight, cached or not, field by field.
+"""The general reader: any structure of any version, loose or tight, cached or not, by field.
 
-Loose and tight encoding differ in how flags, longs and strings are read and in nothing else.
-Loose: a flag is a byte among the others. Tight: all flags are bits of a stream before the fields.
-Only RemoteProtocolError escapes from `read_frame`; its position is the offset in the frame, which
-here begins with the type byte. (openwire-encoding 2 to 5)
+Loose and tight encoding differ only in how flags, longs and strings are read. Loose: a flag is a
+byte at its position. Tight: all flags are bits in a stream before the fields. Only
+RemoteProtocolError escapes from `read_frame`; its position is the offset in the frame, which here
+begins with the type byte. (openwire-encoding 2 to 5)
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Reader(ABC):
     def read_frame(self) -> Structure | None:
         """Return the structure whose type byte is the first byte; None for the null frame.
 
-        `pos` is then where it ended.
+        Afterwards `pos` is the position after it.
 
         Raises:
             TruncatedFrameError: the bytes end too early.
@@ -107,7 +107,7 @@ class Reader(ABC):
             raise TruncatedFrameError(len(self.frame) + 1, self.pos) from e
 
     def nested(self, accepts: frozenset[int]) -> Structure | None:
-        """Return a nullable structure of one of the types that `accepts` names."""
+        """Return a nullable structure of one of the types in `accepts`."""
         if not self._flag():
             return None
         code = self._byte()
@@ -117,10 +117,10 @@ class Reader(ABC):
         return self._structure(code)
 
     def _begin(self) -> None:  # noqa: B027 - nothing in loose encoding
-        """Read what comes between the type byte and the fields."""
+        """Read the bytes between the type byte and the fields."""
 
     def _aware(self, code: int) -> None:  # noqa: B027 - nothing in loose encoding
-        """Read what comes before a nested structure of type `code`."""
+        """Read the bytes before a nested structure of type `code`."""
 
     @abstractmethod
     def _flag(self) -> bool: ...
@@ -248,7 +248,7 @@ class Reader(ABC):
 
 
 class LooseReader(Reader):
-    """Reads loose encoding. Messages keep their bytes, where these can be reused: see `raw`."""
+    """Reads loose encoding. Messages keep their bytes if these can be reused: see `raw`."""
 
     def _structure(self, code: int) -> Structure:
         start = self.pos
@@ -257,7 +257,7 @@ class LooseReader(Reader):
             isinstance(value, ActiveMQMessage)
             and self.cache is None
             and self.version == CURRENT_VERSION
-            and value.data_structure is None  # it may hold a stack trace: not every peer reads one
+            and value.data_structure is None  # it may contain a stack trace; not all peers read it
         ):
             value.raw = self.frame[start : self.pos]
         return value

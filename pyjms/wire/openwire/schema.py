@@ -1,7 +1,7 @@
-"""Layouts for the marshallers: the fields of each type in each version of OpenWire.
+"""Layouts for the readers and writers: the fields of each type in each version of OpenWire.
 
-Data only. The classes of `commands` list their fields; here the lists are cut to a version, and
-each nested field gets the type codes that it accepts. (openwire-encoding 2 and 19)
+The classes of `commands` list their fields; here the lists are reduced to a version, and each
+nested field gets the type codes that it accepts. (openwire-encoding 2 and 19)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NULL_TYPE: Final = 0
 OLDEST_VERSION: Final = 1
 CURRENT_VERSION: Final = 12
 
-# Destinations are JMS's own objects and know nothing of the wire.
+# Destinations are JMS objects, which are independent of the wire format.
 Structure = DataStructure | Destination
 
 DESTINATIONS: Final[dict[int, type[Destination]]] = {
@@ -46,7 +46,7 @@ _DESTINATION_LAYOUT: Final = (Field("physical_name", kinds.STRING, OLDEST_VERSIO
 
 
 class Entry(NamedTuple):
-    """A field of one type in one version; `accepts` holds the type codes that may be nested."""
+    """A field of one type in one version; `accepts`: the type codes that may be nested."""
 
     name: str
     kind: int
@@ -54,7 +54,7 @@ class Entry(NamedTuple):
 
 
 def _accepted(of: str) -> frozenset[int]:
-    """Return the codes of the structures that are `of` a class, or of one derived from it."""
+    """Return the type codes of the class `of` and of the classes derived from it."""
     if of == "any":
         return frozenset(STRUCTURES)
     return frozenset(

@@ -1,7 +1,7 @@
-"""Negotiation: what a side offers in its WireFormatInfo, and what both then use.
+"""Negotiation: the settings that a side offers in its WireFormatInfo, and the common settings.
 
 Both sides compute the same result from the two infos: the lower version, an option only if both
-have it on, the smaller of two sizes and durations. Durations are seconds here and milliseconds
+have enabled it, the smaller of two sizes and durations. Durations are seconds here and milliseconds
 in the info. (openwire-encoding 6; activemq-edges 1.1)
 """
 
@@ -27,11 +27,11 @@ _LONGEST: Final = 0x7FFFFFFFFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class WireFormatSettings:
-    """What one side offers.
+    """The settings that one side offers.
 
-    Tight encoding and the cache are off by default: loose frames are faster to read here and let
-    a message's bytes be kept as received. `max_frame_size` is in bytes, durations are in
-    seconds; an inactivity duration of 0 turns monitoring off for both sides.
+    Tight encoding and the cache are off by default: loose frames are faster to read, and a
+    message's bytes can be kept as received. `max_frame_size` is in bytes, durations are in seconds;
+    an inactivity duration of 0 disables monitoring for both sides.
     """
 
     version: int = CURRENT_VERSION
@@ -86,7 +86,7 @@ class WireFormatSettings:
         return WireFormatInfo(MAGIC, self.version, encode_map(properties))
 
     def negotiate(self, info: WireFormatInfo) -> NegotiatedSettings:
-        """Return what this side and the sender of `info` have in common.
+        """Return the common settings of this side and the sender of `info`.
 
         Raises:
             RemoteProtocolError: the sender does not speak OpenWire.
@@ -121,7 +121,7 @@ class WireFormatSettings:
 
 @dataclass(frozen=True, slots=True)
 class NegotiatedSettings:
-    """What both sides use; durations in seconds, 0 is off."""
+    """The settings that both sides use; durations in seconds, 0: off."""
 
     version: int
     tight_encoding_enabled: bool
@@ -169,5 +169,5 @@ def _smaller_limit(ours: int, theirs: int) -> int:
 def _platform_details(include: bool) -> str:
     if not include:
         return "Python"
-    system = platform.uname()  # platform() would read the interpreter's file, on the event loop
+    system = platform.uname()  # platform() would read the interpreter's file and block the loop
     return f"Python {platform.python_version()}, {system.system}-{system.release}-{system.machine}"

@@ -1,8 +1,8 @@
-"""Writes any structure for any version, loose or tight, cached or not, field by field.
+"""The general writer: any structure for any version, loose or tight, cached or not, by field.
 
-The mirror of `reader`. ActiveMQ's tight encoding walks a structure twice, for the flags and then
-for the fields; here one walk suffices, since flags and bytes are collected apart. Only
-LocalProtocolError escapes, and then the cache is as if nothing had been written.
+The counterpart of `reader`. ActiveMQ's tight encoding traverses a structure twice, for the flags
+and then for the fields; here one pass suffices, since flags and bytes are collected separately.
+Only LocalProtocolError escapes, and then the cache is as if nothing had been written.
 (openwire-encoding 2 to 5)
 """
 
@@ -55,7 +55,7 @@ _LONGEST_MESSAGE: Final = 1024
 class Writer(ABC):
     """Writes one frame. Create a LooseWriter or a TightWriter per frame.
 
-    If `is_sharing`, long byte fields are left out of the frame, for the caller to put in.
+    If `is_sharing`, long byte fields are omitted from the frame, and the caller inserts them.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Writer(ABC):
     ) -> None:
         self.out: bytearray = bytearray()
         self.shared: list[tuple[int, bytes]] = []
-        """What was left out, and where in `out`, with which the frame ends, it belongs."""
+        """The omitted values with their positions in `out`, with which the frame ends."""
         self.is_sharing = is_sharing
         self.version = version
         self.stack_trace = stack_trace
@@ -97,7 +97,7 @@ class Writer(ABC):
             raise
 
     def nested(self, value: Structure | None, accepts: frozenset[int]) -> None:
-        """Append a nullable structure of one of the types that `accepts` names."""
+        """Append a nullable structure of one of the types in `accepts`."""
         self._flag(value is not None)
         if value is None:
             return
@@ -116,7 +116,7 @@ class Writer(ABC):
     def _finish(self, code: int) -> bytes: ...
 
     def _aware(self, code: int) -> None:  # noqa: B027 - nothing in loose encoding
-        """Append what comes before a nested structure of type `code`."""
+        """Append the bytes before a nested structure of type `code`."""
 
     @abstractmethod
     def _flag(self, value: bool) -> None: ...

@@ -1,7 +1,7 @@
 """STOMP over one connection, on either side: bytes to frames and back.
 
-The broker's side agrees on the version itself, by the client's CONNECT frame, since the frames
-behind it may have come with it. Before that, frames of at most 64 KiB are accepted.
+The broker's side determines the version itself, from the client's CONNECT frame, since further
+frames may have arrived with it. Before that, frames of at most 64 KiB are accepted.
 (activemq-edges ST1, ST3)
 """
 
@@ -36,20 +36,20 @@ class StompFormat:
         """Create a codec.
 
         Args:
-            max_frame_size: bytes of a frame that is received, headers included.
-            unfinished_frame: counts large frames that have arrived in part.
-            version: the version that was agreed on; None: the first CONNECT frame received says.
+            max_frame_size: the maximum bytes of a received frame, including headers.
+            unfinished_frame: counts large incomplete frames.
+            version: the negotiated version; None: it follows from the first CONNECT frame received.
         """
         self._parser = StompParser(max_frame_size, unfinished_frame)
         self._parser.version = version
 
     @property
     def version(self) -> str | None:
-        """The version that was agreed on; None before."""
+        """The negotiated version, or None."""
         return self._parser.version
 
     def receive_data(self, data: bytes) -> list[Frame]:
-        """Return the frames that `data`, cut anywhere, completes; after a `fault` there are none.
+        """Return the frames that `data` completes; after a `fault` there are none.
 
         Never raises.
         """
@@ -63,13 +63,13 @@ class StompFormat:
         return frames
 
     def discard(self) -> None:
-        """Drop the frame that has arrived in part: nothing more is received."""
+        """Drop the incomplete frame, because nothing more is received."""
         self._parser.discard()
 
     def encode_into(self, buffer: bytearray, command: Frame) -> None:
         """Append a frame to `buffer`, with its NUL and an end of line.
 
-        A body that contains a NUL gets a content-length where it has none.
+        A frame whose body contains a NUL gets a content-length if it has none.
 
         Raises:
             LocalProtocolError: the version cannot express a header, or the command is not a line.
@@ -80,9 +80,7 @@ class StompFormat:
     def encode_shared(
         self, buffer: bytearray, command: Frame
     ) -> list[tuple[int, bytes]] | tuple[()]:
-        """Append a frame to `buffer` without its body if that is long, and return this.
-
-        It comes with its position in `buffer`.
+        """Append a frame to `buffer`; a long body is omitted, and returned with its position.
 
         Raises:
             LocalProtocolError: as for `encode_into`.
@@ -97,7 +95,7 @@ class StompFormat:
         lines = [name, *(encode_header(k, v, version) for k, v in command.headers.items())]
         if b"\0" in command.body and "content-length" not in command.headers:
             lines.append(f"content-length:{len(command.body)}")
-        # a Java string may have half of a surrogate pair, which UTF-8 cannot express
+        # a Java string may contain a lone surrogate, which UTF-8 cannot express
         buffer += "\n".join(lines).encode("utf-8", "replace")
         buffer += b"\n\n"
         if len(command.body) > LARGE_FRAME:

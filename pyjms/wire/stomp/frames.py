@@ -1,4 +1,4 @@
-"""Frames of STOMP, its versions, and how each version escapes headers. (activemq-edges ST1, ST3)"""
+"""STOMP's frames and versions, and the header escapes of each version. (activemq-edges ST1, ST3)"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ V1_0: Final = "1.0"
 V1_1: Final = "1.1"
 V1_2: Final = "1.2"
 VERSIONS: Final = (V1_2, V1_1, V1_0)
-"""The preferred one first."""
+"""The supported versions, the preferred one first."""
 
 _ESCAPES: Final[dict[str, dict[str, str]]] = {
     V1_0: {},
@@ -35,13 +35,13 @@ _TABLES: Final = {version: str.maketrans(table) for version, table in _ESCAPES.i
 _UNESCAPES: Final = {v: {e: c for c, e in table.items()} for v, table in _ESCAPES.items()}
 _SEQUENCE: Final = re.compile(r"\\(.|\Z)", re.DOTALL)
 _UNESCAPED: Final = frozenset({"CONNECT", "STOMP", "CONNECTED"})
-"""Commands whose headers no version escapes: the version is not agreed on yet."""
+"""Commands whose headers are never escaped, because the version is not negotiated yet."""
 
 
 class Frame:
-    """One frame, or a `fault`: what the peer sent is not STOMP, and nothing follows.
+    """A frame, or a `fault`: the peer violated STOMP, and no frames follow.
 
-    Of a header that is repeated the first value counts.
+    If a header is repeated, the first value counts.
     """
 
     __slots__ = ("body", "command", "fault", "headers")
@@ -73,13 +73,13 @@ class Frame:
 
 
 HEART_BEAT: Final = Frame("")
-"""Is written as an end of line, and never received: ends of lines between frames are dropped."""
+"""Written as an end of line; never received, as ends of line between frames are dropped."""
 
 
 def negotiated_version(accept_version: str | None) -> str | None:
-    """Return the best version that a client accepts, None if there is none.
+    """Return the best version that a client accepts, or None.
 
-    A client that names none speaks 1.0. (activemq-edges ST1)
+    A client that names no version uses 1.0. (activemq-edges ST1)
     """
     if accept_version is None:
         return V1_0
@@ -93,9 +93,9 @@ def escaping_version(command: str, version: str) -> str:
 
 
 def can_be_header(name: str, value: str, version: str) -> bool:
-    """Whether `version` can express this header.
+    """Return whether `version` can express this header.
 
-    1.0 has no escapes. No version gets a NUL, which many clients take for the end of the frame.
+    1.0 has no escapes. A NUL is never allowed, because many clients take it as the frame's end.
     """
     if "\0" in name or "\0" in value or not name:
         return False

@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into STOMP's frames, within limits. (activemq-edges ST3)
+"""Splits a stream of bytes into STOMP frames, within limits. (activemq-edges ST3)
 
     state      left by                             next
     command    a line that is not empty            headers
@@ -6,9 +6,9 @@
     body       content-length bytes and a NUL,     command
                or the first NUL
 
-Ends of lines between frames are heart-beats and dropped. Every byte is searched once, in whatever
-portions it arrives. What breaks the rules becomes a frame with a `fault`, the last one, so that the
-peer can be told why before its connection is closed.
+Ends of line between frames are heart-beats and are dropped. Every byte is searched once, however
+the data is split. A violation becomes a frame with a `fault`, the last one, so that the peer can be
+told the reason before its connection is closed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["MAX_COMMAND_LENGTH", "MAX_HEADERS", "MAX_HEADER_LENGTH", "StompParse
 
 MAX_COMMAND_LENGTH: Final = 1024
 MAX_HEADER_LENGTH: Final = 10240
-"""Bytes of a header line, escaped."""
+"""The maximum bytes of a header line, escaped."""
 MAX_HEADERS: Final = 1000
 
 _ENDS_OF_LINES: Final = re.compile(rb"[\r\n]*")
@@ -33,20 +33,20 @@ _LENGTH: Final = re.compile(r"[0-9]{1,10}\Z")
 
 
 class StompParser:
-    """The parser of one connection. Set `version` when it is agreed on. Not thread-safe."""
+    """The parser of one connection. Set `version` when it is negotiated. Not thread-safe."""
 
     def __init__(
         self,
         max_frame_size: int = MAX_FRAME_SIZE,
         unfinished: UnfinishedFrame | None = None,
     ) -> None:
-        """Create a parser; large frames that arrive in part are counted in `unfinished`."""
+        """Create a parser; large incomplete frames are counted in `unfinished`."""
         self.version: str | None = None
         self._limit = max_frame_size
         self._unfinished = unfinished
         self._buffer = bytearray()
-        self._begin = 0  # of the frame
-        self._at = 0  # what is parsed
+        self._begin = 0  # the start of the frame
+        self._at = 0  # the end of the parsed bytes
         self._searched = 0
         self._command: str | None = None
         self._headers: dict[str, str] = {}
@@ -76,7 +76,7 @@ class StompParser:
         return frame
 
     def discard(self) -> None:
-        """Drop the frame that has arrived in part: nothing more is received."""
+        """Drop the incomplete frame, because nothing more is received."""
         self._failed = True
         self._buffer = bytearray()
         if self._unfinished is not None:
@@ -179,7 +179,7 @@ class StompParser:
             raise RemoteProtocolError(f"The maximum frame size of {limit} bytes was exceeded")
 
     def _wait_for_more(self) -> None:
-        """Drop what was parsed, and count what is left if it is large."""
+        """Drop the parsed bytes, and count the incomplete frame if it is large."""
         begin = self._begin if self._command is not None else self._at
         del self._buffer[:begin]
         self._begin -= begin
@@ -189,7 +189,7 @@ class StompParser:
             self._unfinished.update(self._frames, self._expected_size())
 
     def _expected_size(self) -> int:
-        """Return the size that the frame will have; where nobody knows, a power of two above it."""
+        """Return the size of the incomplete frame; if unknown, a power of two above its bytes."""
         if self._in_body and self._body_length is not None:
             return self._at + self._body_length
         size = len(self._buffer)

@@ -1,4 +1,4 @@
-"""What options add to consumers, as subclasses: without the option a message costs nothing more."""
+"""Subclasses of consumers for some options: without the option they add no cost per message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ C = TypeVar("C", bound=ActiveMQMessageConsumer)
 
 
 def consumer_kind(session: ClientSession, kind: type[C]) -> type[C]:
-    """Return `kind`, the class of a session's consumers, with what the options add to it."""
+    """Return the class of a session's consumers: `kind` with the subclasses for its options."""
     added: list[type[ActiveMQMessageConsumer]] = []
     if session.stats is not None:
         added.append(MeasuredConsumer)
@@ -28,7 +28,7 @@ def consumer_kind(session: ClientSession, kind: type[C]) -> type[C]:
 
 
 def browser_kind(session: ClientSession, kind: type[C]) -> type[C]:
-    """Return `kind`, the class of a session's browsers, with what the options add to it."""
+    """Return the class of a session's browsers: `kind` with the subclasses for its options."""
     if inflated_limit(session.connection) is None:
         return kind
     return cast("type[C]", _with(kind, LimitedConsumer))

@@ -1,4 +1,4 @@
-"""Consumers whose compressed bodies may inflate to less than the general limit.
+"""Consumers with a lower limit for inflated bodies than the general one.
 
 ActiveMQ: `jms.maxInflatedDataSizeRatio`, the ratio of that limit to the largest frame.
 """
@@ -16,7 +16,7 @@ __all__ = ["LimitedConsumer", "inflated_limit"]
 
 
 def inflated_limit(connection: ClientConnection) -> int | None:
-    """Return the most bytes to which a body may inflate; None: only the general limit applies."""
+    """Return the maximum bytes of an inflated body; None: only the general limit applies."""
     frame = connection.transport.max_frame_size
     if frame is None:
         return None
@@ -25,7 +25,7 @@ def inflated_limit(connection: ClientConnection) -> int | None:
 
 
 class LimitedConsumer(ActiveMQMessageConsumer):
-    """A consumer with a limit of its own for inflated bodies."""
+    """A consumer with a separate limit for inflated bodies."""
 
     def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)

@@ -1,8 +1,8 @@
 """Consumers whose listeners take turns with all others of the connection.
 
-`jms.alwaysSessionAsync=false`: in ActiveMQ the connection's one reading thread then calls the
+With `jms.alwaysSessionAsync=false`, the single reading thread of an ActiveMQ connection calls the
 listeners of all its sessions. Here only the listeners wait for each other: a listener may wait for
-a response of the broker, which in ActiveMQ would never arrive. (activemq-edges N19)
+a response from the broker, which in ActiveMQ would never arrive. (activemq-edges N19)
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ class TurnTakingConsumer(ActiveMQMessageConsumer):
 
     def update_flow(self) -> None:
         super().update_flow()
-        if not self._flowing:  # whoever stops or closes it does not wait for its turn
+        if not self._flowing:  # a stop or close must not wait for the listener's turn
             self.session.connection.listener_turns.withdraw(self)

@@ -2,9 +2,9 @@
 
 Run: python -m pyjms.wire.openwire.codegen.generate [--check]
 
-Each list lies between the lines `# generated: NAME` and `# end generated` of a module; all
-else in the module is written by hand. `--check` writes nothing and exits with 1 when a
-module differs from what would be written.
+Each list is between the lines `# generated: NAME` and `# end generated` of a module; the rest of
+the module is written by hand. `--check` writes nothing and exits with 1 if a module differs from
+the generated text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REGION = re.compile(
 
 
 def render(path: Path, structures: dict[str, Structure]) -> str:
-    """Return the module at `path` with its generated regions written again, formatted."""
+    """Return the text of the module at `path` with its regions generated again, formatted."""
 
     def region(match: re.Match[str]) -> str:
         indent, name = match["indent"], match["name"]
@@ -84,9 +84,9 @@ def _class_body(structure: Structure, structures: dict[str, Structure]) -> Itera
 
 
 def _fill(head: str, items: list[str], tail: str) -> Iterable[str]:
-    """Return `head`, the items and `tail` on one line, or the items on full lines of their own.
+    """Return `head`, the items and `tail` on one line, or the items on separate, filled lines.
 
-    What an item has behind its comma is a comment, which ends its line.
+    Text after an item's comma is a comment, which ends the line.
     """
     code = " ".join(items)
     if len(f"{head}{code}{tail}") <= _WIDTH and "#" not in code:
@@ -130,7 +130,7 @@ def _constructor(structure: Structure, structures: dict[str, Structure]) -> Iter
     yield from (f"    self.{name}: {kind} | None = None" for name, kind in structure.local.items())
     if structure.identity:
         first = next(f for f in structure.fields if f.name == structure.identity[0])
-        # an id that begins with another id has a type code in its hash already
+        # the hash of an id that begins with another id already includes a type code
         parts = ([] if first.of else [str(structure.code)]) + list(structure.identity)
         yield f"    self._hash = hash(({', '.join(parts)}))"
 
@@ -138,7 +138,7 @@ def _constructor(structure: Structure, structures: dict[str, Structure]) -> Iter
 def _identity(structure: Structure) -> Iterable[str]:
     yield ""
     yield "def __eq__(self, other: object) -> bool:"
-    # numbers first: they differ most often, and cheapest
+    # numbers first: they differ most often and are cheapest to compare
     same = [f"and self.{n} == other.{n}" for n in reversed(structure.identity)]
     conditions = [f"isinstance(other, {structure.name})", *same]
     yield from _fill("    return self is other or (", conditions, ")")
@@ -149,7 +149,7 @@ def _identity(structure: Structure) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Message:
-    """The fields of a message as the hot codec groups them; their order is the wire's."""
+    """The fields of a message as grouped by the fast codec, in wire order."""
 
     all: tuple[Field, ...]
     middle: tuple[Field, ...]
@@ -159,7 +159,7 @@ class Message:
 
     @property
     def headers(self) -> tuple[Field, ...]:
-        """The fields of the middle that are the message's own."""
+        """The middle fields that belong to the message itself."""
         return self.middle[2:]
 
 
@@ -256,7 +256,7 @@ def _local(f: Field) -> str:
 
 
 def _runs(fields: Iterable[Field]) -> list[list[Field]]:
-    """Return the fields in runs: each nullable one alone, neighbours of fixed size together."""
+    """Return the fields in runs: nullable fields alone, adjacent fixed-size fields together."""
     runs: list[list[Field]] = []
     for f in fields:
         if runs and not f.nullable and not runs[-1][-1].nullable:

@@ -1,4 +1,4 @@
-"""The data structures of OpenWire as `commands.yaml` describes them."""
+"""The data structures of OpenWire as described in `commands.yaml`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PYTHON_TYPES = {
 }
 _DEFAULTS = {"bool": "False", "int": "0"}
 SHADOWING = {"type", "exit"}  # names of builtins that the wire uses
-# How fixed-size fields look in a struct format; a nullable one is its flag.
+# The struct formats of fixed-size fields; a nullable field is represented by its flag.
 _FORMATS = {"boolean": "?", "byte": "b", "short": "h", "int": "i", "long": "q"}
 
 
@@ -76,7 +76,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Structure:
-    """One data structure, as commands.yaml has it."""
+    """One data structure of commands.yaml."""
 
     name: str
     code: int
