@@ -67,7 +67,7 @@ class ReadCache:
 
 
 class WriteCache:
-    """This side's table: value to index. Evicts in the reference's order, to write equal bytes."""
+    """The own table: value to index. Evicts in the order of the reference, to write equal bytes."""
 
     __slots__ = ("_added", "_evict", "_indexes", "_next", "_size", "_values")
 
