@@ -1,7 +1,7 @@
-"""pyjms: declarative messaging in the manner of Spring JMS, on OpenWire.
+"""pyjms: declarative messaging in the style of Spring JMS, on OpenWire.
 
-The names here block, for scripts and threads; `pyjms.aio` has the same names as coroutines.
-A name's module is imported when the name is first asked for, so `import pyjms` is quick.
+The API of this package blocks, for scripts and threads; `pyjms.aio` has the same names as
+coroutines. The module of a name is imported on first use, so that `import pyjms` is fast.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyjms._shared_names import SHARED
 
 # fmt: off
 # isort: off
-if TYPE_CHECKING:  # what type checkers read; the table below is what runs, a test compares them
+if TYPE_CHECKING:  # for type checkers; at run time the table below is used; a test compares them
     from pyjms._shared_names import *  # noqa: F403
     from pyjms.sync.callbacks.server_sessions import (
         ConnectionConsumer as ConnectionConsumer, ServerSession as ServerSession,

@@ -1,4 +1,4 @@
-"""`python -m pyjms` is the script `pyjms`."""
+"""Runs the command `pyjms` as `python -m pyjms`."""
 
 from __future__ import annotations
 

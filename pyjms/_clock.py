@@ -1,8 +1,8 @@
 """The clock: the only module that reads the time or sleeps, so that tests can replace it.
 
 `now` is monotonic seconds, `time_ms` the wall clock in milliseconds (message headers), `sleep`,
-`wait` and `timeout` wait. `check_seconds` checks arguments that are seconds. `install` puts another
-clock in force for this process. (decisions D12)
+`wait` and `timeout` wait. `check_seconds` validates arguments in seconds. `install` replaces the
+clock of this process. (decisions D12)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TimeoutScope(Protocol):
 
     @property
     def cancelled_caught(self) -> bool:
-        """After the block: whether the time ran out."""
+        """Whether the timeout has passed; for use after the block."""
 
 
 class Clock(Protocol):
@@ -54,7 +54,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock of the machine."""
+    """The system's clock."""
 
     def now(self) -> float:
         return time.monotonic()
@@ -73,7 +73,7 @@ _clock: Clock = SystemClock()
 
 
 def install(clock: Clock) -> Clock:
-    """Put `clock` in force and return the one it replaces."""
+    """Replace the clock by `clock`, and return the previous one."""
     global _clock
     previous, _clock = _clock, clock
     return previous
@@ -85,7 +85,7 @@ def now() -> float:
 
 
 def time_ms() -> int:
-    """Return the wall clock, in milliseconds since 1970."""
+    """Return the wall-clock time, in milliseconds since 1970."""
     return _clock.time_ms()
 
 
@@ -118,13 +118,13 @@ def timeout(seconds: float | None) -> AbstractContextManager[TimeoutScope]:
 def check_seconds(
     name: str, value: float, *, least: float | None = 0.0, otherwise: str = ""
 ) -> None:
-    """Refuse what is not a finite number of seconds; None has to be handled before.
+    """Check that an argument is a finite number of seconds; None has to be handled before.
 
     Args:
         name: the argument's name, for the error.
         value: the argument.
-        least: the smallest number that is allowed; None: negative ones are, too.
-        otherwise: what else may be written, such as `FOR_EVER`.
+        least: the smallest allowed number; None: negative numbers are allowed.
+        otherwise: a hint about other allowed values, such as `FOR_EVER`.
 
     Raises:
         TypeError: it is not a number.

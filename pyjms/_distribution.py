@@ -1,4 +1,4 @@
-"""The name under which the project is installed, which is not its import name."""
+"""The project's distribution name, which differs from its import name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyjms.errors import ConfigurationException
 __all__ = ["DISTRIBUTION", "install_command", "optional"]
 
 DISTRIBUTION = "pyjms-framework"
-"""The distribution's name for pip. `pyjms` alone is another project's."""
+"""The distribution's name for pip; the name `pyjms` belongs to another project."""
 
 
 def install_command(extra: str) -> str:

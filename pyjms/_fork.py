@@ -1,13 +1,13 @@
-"""What happens to open connections, loops and locks in the child process of a fork.
+"""Handling of open connections, loops and locks in a forked child process.
 
-A fork copies memory and descriptors, and of all threads only the one that called it. A loop in
-another thread no longer runs in the child, and a socket is shared with the parent: what the child
-writes to it would get mixed up with the parent's commands. So nothing that was opened before the
-fork is used after it:
+A fork copies memory and descriptors, but only the thread that called it. A loop in another thread
+no longer runs in the child, and sockets are shared with the parent: bytes written by the child
+would be mixed with the parent's commands. So the child uses nothing that was opened before the
+fork:
 
     in the child                          by
     -----------------------------------   ---------------------------------------------------
-    calls on an inherited loop raise      `LoopHandle`, which remembers its process
+    calls on an inherited loop raise      `LoopHandle`, which records its process
     calls on inherited connections raise  `ActiveMQConnection.forked`
     inherited sockets are abandoned       `let_go_of_socket`: the parent's close reaches its peer
     shared connections are opened again   `ConnectionSharing.forked`
@@ -15,8 +15,8 @@ fork is used after it:
     libuv's threads are started at exit   `_restart_thread_pool`
     embedded brokers do not exist         `pyjms_broker.connector.vm.registry`, `BrokerService`
 
-Nothing is closed, because closing talks to the peer or to a loop that does not run. The parent is
-not affected.
+Nothing is closed, because closing would send to the peer or need a loop that does not run. The
+parent is not affected.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ R = TypeVar("R")
 
 
 class Process:
-    """The process that runs this code: `current` is another object after a fork."""
+    """The process that runs this code; after a fork, `current` is a different object."""
 
     current: object = object()
 
@@ -54,7 +54,7 @@ _calls: Final[list[Callable[[], object]]] = []
 def inherits(item: _Inheritable) -> None:
     """Register `item.forked()` to be called in child processes, as long as `item` exists.
 
-    It runs in the child's only thread, before anything else, and must neither wait nor raise.
+    It runs in the child's only thread, before any other code, and must neither wait nor raise.
     """
     _inheritable.add(item)
 
@@ -66,18 +66,18 @@ def call_in_child(function: Callable[[], R]) -> Callable[[], R]:
 
 
 def inherited_error(what: str) -> IllegalStateException:
-    """Return the error for using in a child process what its parent has opened."""
+    """Return the error for the use of an object in a child process that its parent has opened."""
     return IllegalStateException(
         f"{what} was opened before this process was forked, and belongs to the parent process",
-        hint="open it in the child; connection factories and templates may be created before the "
-        "fork, and connect again in the child",
+        hint="open it in the child process; connection factories and templates may be created "
+        "before the fork, and reconnect in the child",
     )
 
 
 def let_go_of_socket(fd: int) -> None:
-    """Make a descriptor that was inherited refer to nothing, without a word to the peer.
+    """Detach an inherited descriptor from its socket, without sending anything to the peer.
 
-    The number stays in use: whichever object owns it may close it later.
+    The descriptor's number stays in use: the object that owns it may close it later.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
     try:
@@ -89,12 +89,12 @@ def let_go_of_socket(fd: int) -> None:
 def _restart_thread_pool() -> None:
     """Start libuv's thread pool in a forked process, which is about to exit.
 
-    libuv joins the pool's threads at exit. A host name looked up in the parent has started them
-    there; the fork has copied none of them, and joining them would be a segmentation fault.
+    libuv joins the pool's threads at exit. A host name lookup in the parent has started them; the
+    fork has not copied them, and joining them would cause a segmentation fault.
     """
     uvloop = sys.modules.get("uvloop")
     if uvloop is not None:
-        numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV  # in the pool, asking no server
+        numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV  # uses the pool, but no server
         loop = uvloop.new_event_loop()
         try:
             loop.run_until_complete(loop.getnameinfo(("127.0.0.1", 0), numeric))

@@ -1,8 +1,8 @@
-"""Names that stand for something defined elsewhere.
+"""Lazily imported names, and attributes and methods that delegate to another object.
 
-`names_of` is for packages whose public names are imported from their modules when they are first
-used (PEP 562). `DelegatedAttribute` and `delegated` are attributes and methods of another object,
-the target. The names are written down once, and type checkers see those of the target's class:
+`names_of` is for packages whose public names are imported from their modules on first use (PEP
+562). `DelegatedAttribute` and `delegated` forward to attributes and methods of another object, the
+target. Each name is written once, and type checkers see the definition in the target's class:
 
     class Filter(Broker):
         add_session = delegated(Broker.add_session, attrgetter("next"))
@@ -28,7 +28,7 @@ V = TypeVar("V")
 
 
 def homes_of(table: Mapping[str, str]) -> dict[str, str]:
-    """Return the module of each name; `table` has the names of each module, with blanks between."""
+    """Return the module of each name; `table` has the space-separated names of each module."""
     return {name: home for home, names in table.items() for name in names.split()}
 
 
@@ -51,7 +51,7 @@ def names_of(
 
 
 class DelegatedAttribute(Generic[V]):
-    """An attribute that is the one of the same name of the target.
+    """An attribute that forwards to the target's attribute of the same name.
 
     Args:
         target: returns the target of an object; it may raise.
@@ -60,7 +60,7 @@ class DelegatedAttribute(Generic[V]):
     """
 
     def __init__(
-        self, target: Callable[[Any], Any], doc: str = "That of the target.", *, read_only: bool
+        self, target: Callable[[Any], Any], doc: str = "The target's value.", *, read_only: bool
     ) -> None:
         self.__doc__ = doc
         self._target = target
@@ -96,10 +96,10 @@ class DelegatedAttribute(Generic[V]):
 def delegated(
     function: Callable[Concatenate[T, P], R], target: Callable[[Any], Any]
 ) -> Callable[Concatenate[Any, P], R]:
-    """Return the method that calls the target's method of the name of `function`.
+    """Return a method that calls the target's method with the name of `function`.
 
-    The target's own method is called, which may be an override. What a coroutine method returns
-    is returned, so it is awaited as the original is.
+    The target's method may be an override. The result of a coroutine method is returned unchanged,
+    so the method is awaited like the original.
     """
     name = function.__name__
 
@@ -107,7 +107,7 @@ def delegated(
         result: R = getattr(target(self), name)(*args, **kwargs)
         return result
 
-    functools.update_wrapper(call, function, updated=())  # the dict says what is abstract
+    functools.update_wrapper(call, function, updated=())  # __dict__ would mark it as abstract
     return call
 
 
@@ -116,7 +116,7 @@ def delegated_as(
     target: Callable[[Any], Any],
     change: Callable[[Any, R], R],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """Return the coroutine method that returns `change(self, result)` of the target's result."""
+    """Return a coroutine method that applies `change(self, result)` to the target's result."""
     delegate = delegated(function, target)
 
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:

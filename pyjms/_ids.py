@@ -17,7 +17,7 @@ _started_ms = int(time.time() * 1000)
 
 
 def host_name() -> str:
-    """Return the host's name, reduced to the ASCII characters that ids may have."""
+    """Return the host's name, reduced to the ASCII characters that are allowed in ids."""
     name = re.sub(r"[^A-Za-z0-9.-]", "", socket.gethostname().split(".")[0])
     return name or "localhost"
 
@@ -31,7 +31,7 @@ class IdGenerator:
         inherits(self)
 
     def forked(self) -> None:
-        """Generate other ids than the parent process does."""
+        """Start to generate ids that differ from those of the parent process."""
         number = next(_generators)
         self._seed = f"{self._prefix}{host_name()}-{os.getpid()}-{_started_ms}-{number}:"
         self._sequence = itertools.count(1)

@@ -30,7 +30,7 @@ _formatter: Final = logging.Formatter()
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger of that name, with control characters in its records' values escaped."""
+    """Return the logger with this name, which escapes control characters in values."""
     logger = logging.getLogger(name)
     logger.addFilter(_escape_record)
     return logger
@@ -42,7 +42,7 @@ def escape_control_characters(text: str) -> str:
 
 
 def indented(traceback: str) -> str:
-    """Return a traceback whose lines cannot pass for log lines."""
+    """Return a traceback with indented lines, which cannot be mistaken for log lines."""
     return "\n".join(f"    {_CONTROL_IN_LINE.sub(_escape, line)}" for line in traceback.split("\n"))
 
 
@@ -65,7 +65,7 @@ def _escape_record(record: logging.LogRecord) -> bool:
 
 
 def _escaped(value: object, quoted: bool) -> object:
-    """Return the value, or its text if that, or its repr if `quoted`, has control characters."""
+    """Return the value, or its escaped text (`repr` if `quoted`) if that has control characters."""
     if isinstance(value, _PLAIN):
         return value
     text = error_text(value)
@@ -92,7 +92,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def error_text(error: object) -> str:
-    """Return the text of an error, which may be of an application's class and fail itself."""
+    """Return the text of an error; the `__str__` of an application's class may fail."""
     try:
         return str(error)
     except Exception as second:
@@ -100,13 +100,13 @@ def error_text(error: object) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return the text with at most `longest` characters; `...` ends what was cut."""
+    """Return the text truncated to `longest` characters; a truncated text ends with `...`."""
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def one_line(text: str) -> str:
     """Return the text in one line, without the rejected values that pydantic's errors quote.
 
-    They are parts of messages, which do not belong into logs; the last one may have been cut.
+    These values are parts of messages, which must not be logged; the last one may be truncated.
     """
     return " ".join(_LINK.sub("", _VALUE.sub("", text)).split())

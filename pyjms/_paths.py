@@ -10,7 +10,7 @@ from typing import Final
 __all__ = ["replace_text", "uri_scheme"]
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""A scheme of at least two letters: a single one is a drive of Windows."""
+"""A scheme of at least two letters: a single letter is a Windows drive."""
 
 
 def uri_scheme(text: str) -> str | None:
@@ -35,12 +35,12 @@ def check_shared_folder(text: str, example: str) -> str:
 
 
 def replace_text(file: Path, text: str) -> None:
-    """Replace a file atomically: a reader gets the old text or the new one. Blocks.
+    """Replace a file atomically: a reader gets the old or the new text. Blocks.
 
-    Its folder is created if it is not there.
+    Its directory is created if it does not exist.
 
     Raises:
-        OSError: it cannot be written; the old text stays.
+        OSError: it cannot be written; the old text is kept.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.{os.getpid()}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 # fmt: off
 # isort: off
-if TYPE_CHECKING:  # what type checkers read; the table is what runs, a test compares them
+if TYPE_CHECKING:  # for type checkers; at run time the table is used; a test compares them
     from pyjms.annotation.configurer import jms_listener_configurer as jms_listener_configurer
     from pyjms.annotation.jms_listener import jms_listener as jms_listener
     from pyjms.annotation.jms_scheduled import jms_scheduled as jms_scheduled
@@ -226,4 +226,4 @@ SHARED = {
     "pyjms.support.messaging": "GenericMessage MessagingMessageConverter",
     "pyjms.support.qos": "QosSettings",
 }
-"""Names by module; each is imported when it is first asked for."""
+"""Names by module; a name is imported on first use."""

@@ -1,7 +1,7 @@
-"""Signal handling: SIGINT and SIGTERM stop, a second one at once; other signals call a function.
+"""Signal handling: SIGINT and SIGTERM stop, a second one immediately; others call a function.
 
-A second SIGINT or SIGTERM within half a second counts as the first one, because `timeout`, `uv run`
-and a terminal's process group may deliver a signal twice.
+A second SIGINT or SIGTERM within half a second is ignored, because `timeout`, `uv run` and a
+terminal's process group may deliver a signal twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["act_on_signals", "require_main_thread", "stop_on_signals"]
 _TASK: Final = "pyjms signals"
 
 _SAME_SIGNAL: Final = 0.5
-"""Seconds after the first signal during which another one says nothing new."""
+"""Seconds after the first signal during which another one is ignored."""
 
 
 @asynccontextmanager
@@ -34,8 +34,8 @@ async def stop_on_signals(
 ) -> AsyncIterator[None]:
     """Set `stopping` on SIGINT or SIGTERM while the block runs. Main thread only.
 
-    The signals are handled before the block begins, and as before again after it. The first one
-    logs that `work` is being finished; one after half a second or later ends the process.
+    The handlers are set before the block begins and restored after it. The first signal logs that
+    `work` is being finished; a further one after half a second or later ends the process.
     """
     watching = anyio.Event()
     async with _watched(watching, spawn(_watch, stopping, watching, logger, work, name=_TASK)):
@@ -54,7 +54,7 @@ async def _watch(
                 continue
             if stopping.is_set():
                 logger.warning("%s again: stopping now", name)
-                # not by cancelling: what blocks the stop may not react to that
+                # not by cancellation: whatever blocks the stop may not react to it
                 logging.shutdown()
                 signal.signal(number, signal.SIG_DFL)
                 signal.raise_signal(number)
@@ -69,8 +69,8 @@ async def act_on_signals(
 ) -> AsyncIterator[None]:
     """Await `actions[name]()` for each signal of that name while the block runs.
 
-    Main thread only. Names that the operating system does not have are left out. One action runs
-    at a time, in the order of the signals; one that raises is logged.
+    Main thread only. Names that the operating system does not have are ignored. One action runs at
+    a time, in the order of the signals; an exception of an action is logged.
     """
     calls = {getattr(signal, name): call for name, call in actions.items() if hasattr(signal, name)}
     if not calls:
@@ -112,7 +112,7 @@ async def _act(
 
 
 def require_main_thread() -> None:
-    """Raise where no signals are received.
+    """Check that signals are received in this thread.
 
     Raises:
         IllegalStateException: this is not the main thread.

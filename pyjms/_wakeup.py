@@ -1,26 +1,27 @@
 """Background tasks and wake-ups of an event loop, on asyncio and trio.
 
-The only module that imports asyncio or trio; everything else uses anyio. anyio has task groups
-only, but a connection's reader outlives the call that opened it. And on the path of a message,
-anyio's streams and cancel scopes cost about twice what a bare callback and a bare future do.
+The only module that imports asyncio or trio; all others use anyio. anyio has only task groups, but
+a connection's reader outlives the call that opened it. And on the path of a message, anyio's
+streams and cancel scopes cost about twice as much as a plain callback and a plain future.
 
-- `spawn` starts a task that outlives the call that made it. Its failure is never lost: it goes to
-  `on_error`, or to the log. `end_tasks` ends such tasks.
-- `LoopHandle` is a loop as other threads see it: `call_soon` runs a function on it from any
-  thread, `WakeQueue` does so once for a burst of calls.
-- `Waiter` lets one task wait for one event; on asyncio it is a bare future and a bare timer.
-- `Turn` is what a loop does about one chunk of input. It exists because of when to send:
+- `spawn` starts a task that outlives the call that started it. Its failure is never lost: it is
+  passed to `on_error`, or logged. `end_tasks` ends such tasks.
+- `LoopHandle` makes a loop usable from other threads: `call_soon` runs a function on it from any
+  thread, `WakeQueue` wakes the loop once for a burst of calls.
+- `Waiter` lets one task wait for one event; on asyncio it is a plain future and a plain timer.
+- `Turn` runs everything that a loop does about one chunk of input. It determines when to send:
 
-      phase       what runs                                   then
-      take in     the chunk is decoded and handled            what was written is sent
-      finish      what `finish_with` was given: store writes  what they wrote is sent
-      deferred    what `defer` was given: acknowledgements
+      phase       what runs                               then
+      take in     the chunk is decoded and handled        the written output is sent
+      finish      functions of `finish_with`: store       the output of these functions is sent
+                  writes
+      deferred    functions of `defer`: acknowledgements
 
-  Sending at the end of the turn, not at each write, makes one system call of all responses to a
-  chunk, without waking a writer task. Sending before `finish` lets the peers work while the disk
-  does. Deferred work is what no peer waits for, so it comes after all sends. When several sockets
-  are readable in one pass of the loop, the first one's turn sends at its end, and the output of
-  all others leaves together at the start of the next pass.
+  Sending at the end of the turn, not at each write, sends all responses to a chunk with one system
+  call, without waking a writer task. Sending before `finish` lets the peers work while the disk is
+  busy. No peer waits for deferred work, so it runs after all sends. If several sockets are readable
+  in one loop turn, the first socket's `Turn` sends at its end, and the output of all others is sent
+  together at the start of the next loop turn.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ __all__ = [
 
 logger = get_logger(__name__)
 
-_asyncio_tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps weak references only
+_asyncio_tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps only weak references
 
 
 class BackgroundTask:
@@ -73,11 +74,11 @@ class BackgroundTask:
         return self._done.is_set()
 
     def cancel(self) -> None:
-        """Ask the task to stop at its next wait. Call it on the task's loop."""
+        """Request that the task stops at its next wait. Call it on the task's loop."""
         self._scope.cancel()
 
     async def wait(self) -> None:
-        """Wait until the task has ended, however it ended."""
+        """Wait until the task has ended, in whatever way."""
         await self._done.wait()
 
     async def run(
@@ -86,7 +87,7 @@ class BackgroundTask:
         args: tuple[Any, ...],
         on_error: Callable[[BaseException], None] | None,
     ) -> None:
-        """Await `function(*args)` and record how it ended. For `spawn` only."""
+        """Await `function(*args)` and record the outcome. For `spawn` only."""
         try:
             with self._scope:
                 await function(*args)
@@ -109,14 +110,14 @@ def spawn(
 ) -> BackgroundTask:
     """Start `function(*args)` in the background of the running loop and return its handle.
 
-    The task belongs to no task group: the caller has to cancel it and wait for it. An exception
-    goes to `on_error` (called on the loop), else to the log with its traceback. `context` holds
-    the context variables it starts with; by default a copy of the caller's.
+    The task belongs to no task group: the caller has to cancel it and wait for it. An exception is
+    passed to `on_error` (called on the loop), or else logged with its traceback. `context` has the
+    task's initial context variables; by default a copy of the caller's.
     """
-    context = copy_context() if context is None else context  # an empty one is false
+    context = copy_context() if context is None else context  # an empty context is falsy
     task = BackgroundTask(name)
     if sniffio.current_async_library() == "trio":
-        import trio  # noqa: PLC0415 - only where it runs
+        import trio  # noqa: PLC0415 - only if it is running
 
         trio.lowlevel.spawn_system_task(
             task.run, function, args, on_error, name=name, context=context
@@ -140,7 +141,7 @@ async def end_tasks(*tasks: BackgroundTask | None) -> None:
 
 
 class Turn:
-    """Runs what one chunk of input causes, as the module's docstring says. One per loop."""
+    """Runs the phases of one chunk of input; see the module's docstring. One per loop."""
 
     __slots__ = (
         "__weakref__",
@@ -160,13 +161,13 @@ class Turn:
         self._late: deque[Callable[[], object]] = deque()
         self._early: list[Callable[[], object]] = []
         self._is_open = False
-        self._has_sent = False  # in this pass of the loop; `_next_pass` is under way
+        self._has_sent = False  # in this loop turn; `_next_pass` is scheduled
         self.number: int = 0
-        """The number of the current turn, from 1; 0 outside of any."""
+        """The number of the current turn, from 1; 0: there is none."""
         self._count = 0
 
     def run(self, take_in: Callable[[], object]) -> None:
-        """Call `take_in()`, then what `send`, `finish_with` and `defer` were given meanwhile."""
+        """Call `take_in()`, then the functions passed to `send`, `finish_with` and `defer`."""
         self._is_open = True
         self.number = self._count = self._count + 1
         try:
@@ -188,16 +189,16 @@ class Turn:
                 self._await_next_pass()
 
     def send(self, flush: Callable[[], object]) -> None:
-        """Call `flush()` once, at the end of the current turn or in the loop's next pass."""
+        """Call `flush()` once, at the end of the current turn or in the next loop turn."""
         self._sends.append(flush)
         if not self._is_open and not self._has_sent:
             self._await_next_pass()
 
     def finish_with(self, function: Callable[[], object]) -> bool:
-        """Call `function()` once the chunk is handled and its output sent; its own sends follow.
+        """Call `function()` after the chunk's output is sent; its own output is sent afterwards.
 
-        Returns False, and does not call it, if there is no current turn or another turn of this
-        pass of the loop has sent already.
+        Returns False, and does not call it, if there is no current turn, or another `Turn` in this
+        loop turn has already sent.
         """
         if not self._is_open or self._has_sent:
             return False
@@ -205,7 +206,7 @@ class Turn:
         return True
 
     def defer(self, function: Callable[[], object]) -> bool:
-        """Call `function()` after the sends of the current turn; False: there is none, no call."""
+        """Call `function()` after the sends of the current turn; False: there is no turn."""
         if self._is_open:
             self._late.append(function)
         return self._is_open
@@ -263,7 +264,7 @@ class LoopHandle:
             else None
         )
         self._call_soon: Callable[..., object] = (
-            # the context of a thread does not say which async library runs here
+            # a thread's context does not tell which async library runs here
             partial(native.call_soon_threadsafe, context=self.adopt(copy_context()))
             if isinstance(native, asyncio.AbstractEventLoop)
             else native.run_sync_soon
@@ -271,7 +272,7 @@ class LoopHandle:
 
     @property
     def turn(self) -> Turn:
-        """The Turn of this loop; it exists as long as somebody refers to it."""
+        """The Turn of this loop, which exists as long as it is referenced."""
         turn = _turns.get(self.token.native_token)
         if turn is None:
             turn = _turns[self.token.native_token] = Turn(self.call_next)
@@ -279,7 +280,7 @@ class LoopHandle:
 
     @property
     def in_this_process(self) -> bool:
-        """Whether the loop runs in this process, and not only in the one that forked it."""
+        """Whether the loop runs in this process, not only in the parent of a fork."""
         return self._process is Process.current
 
     def is_current(self) -> bool:
@@ -290,7 +291,7 @@ class LoopHandle:
             return False
 
     def adopt(self, context: Context) -> Context:
-        """Make `context`, of another thread, usable for tasks on this loop, and return it."""
+        """Make a `context` of another thread usable for tasks on this loop, and return it."""
         context.run(sniffio.current_async_library_cvar.set, self._library)
         return context
 
@@ -302,16 +303,16 @@ class LoopHandle:
     def watch_readable(self, fd: int, function: Callable[[], object]) -> Callable[[], object]:
         """Call `function()` whenever `fd` is readable, until the returned function is called."""
         assert self._add_reader is not None, "check `watches` first"
-        # a bare callback is not a task: its context must say which library runs here
+        # a plain callback is not a task: its context must tell which library runs here
         self.adopt(copy_context()).run(self._add_reader, fd, function)
         return partial(self.token.native_token.remove_reader, fd)  # type: ignore[attr-defined]
 
     def call_next(self, function: Callable[[], object]) -> None:
-        """Call `function()` in the loop's next pass. On the loop only."""
+        """Call `function()` in the next loop turn. On the loop only."""
         self._call_next(function)
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> None:
-        """Call `function()` in `seconds`, or in the next pass if the loop has no bare timers.
+        """Call `function()` in `seconds`, or in the next loop turn if the loop has no timers.
 
         On the loop only.
         """
@@ -325,7 +326,7 @@ class LoopHandle:
 
         Raises:
             RuntimeError: the loop has ended.
-            IllegalStateException: it runs in the process that has forked this one.
+            IllegalStateException: it runs in the process that forked this one.
         """
         if self._process is not Process.current:
             raise inherited_error("This connection, or the one this object belongs to,")
@@ -335,7 +336,7 @@ class LoopHandle:
 class Waiter:
     """Lets one task wait until it is woken, once. Create it in that task.
 
-    On asyncio it is a bare future, with a bare timer instead of a cancel scope: half the cost.
+    On asyncio it is a plain future, with a plain timer instead of a cancel scope: half the cost.
     """
 
     __slots__ = ("_event", "_future")
@@ -363,14 +364,14 @@ class Waiter:
             await self._event.wait()
 
     def wake_later(self, seconds: float) -> Callable[[], object] | None:
-        """Have the loop's timer call `wake`; return what cancels it, or None if it has no timer."""
+        """Schedule `wake`; return a function that cancels it, or None if the loop has no timers."""
         if self._future is None:
             return None
         return self._future.get_loop().call_later(seconds, self.wake).cancel
 
 
 class WakeQueue:
-    """Hands functions from threads to a loop; a burst of them wakes the loop once."""
+    """Passes functions from threads to a loop; a burst of them wakes the loop once."""
 
     def __init__(self, loop: LoopHandle) -> None:
         self._loop = loop
@@ -395,5 +396,5 @@ class WakeQueue:
 
 
 def loop_options() -> dict[str, Any]:
-    """Return the `backend_options` for `anyio.run`: uvloop where it is installed."""
+    """Return the `backend_options` for `anyio.run`: uvloop if it is installed."""
     return {"use_uvloop": importlib.util.find_spec("uvloop") is not None}

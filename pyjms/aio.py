@@ -9,7 +9,7 @@ from pyjms._shared_names import SHARED
 
 # fmt: off
 # isort: off
-if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test compares them
+if TYPE_CHECKING:  # for type checkers; at run time the tables are used; a test compares them
     from pyjms._shared_names import *  # noqa: F403
     from pyjms.client.factory import ConnectionFactory as ConnectionFactory
     from pyjms.client.xa import XAConnectionFactory as XAConnectionFactory

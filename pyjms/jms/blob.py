@@ -1,7 +1,7 @@
 """The message that refers to a large body, which is stored elsewhere and bypasses the broker.
 
-ActiveMQ: BlobMessage. What is sent is a URL; the body is uploaded before that, when the message
-is sent, and downloaded when the receiver asks for it.
+ActiveMQ: BlobMessage. The message contains a URL; the body is uploaded just before the message is
+sent, and downloaded when the receiver reads it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BlobStream(Protocol):
 
 
 class BlobTransfer(Protocol):
-    """Moves bodies of blob messages."""
+    """Transfers bodies of blob messages."""
 
     async def upload(self, body: BlobBody) -> str:
         """Store the body and return its URL."""
@@ -88,7 +88,7 @@ class BlobMessage(Message):
 
     @property
     def body(self) -> BlobBody:
-        """What is known about the body."""
+        """The location of the body and its local file or stream."""
         if self._pending:
             self._load()
         return self._body
@@ -114,7 +114,7 @@ class BlobMessage(Message):
 
     @property
     def name(self) -> str | None:
-        """The name of the file, on the sender's side only.
+        """The name of the file, only on the sender's side.
 
         Raises:
             MessageNotWriteableException: it is set while the body is read-only.
@@ -128,12 +128,12 @@ class BlobMessage(Message):
 
     @property
     def size(self) -> int | None:
-        """The bytes of the file, on the sender's side and after the upload only; None: unknown."""
+        """The size of the file in bytes, only on the sender's side after the upload, or None."""
         return self.body.size
 
     @property
     def deleted_by_broker(self) -> bool:
-        """Whether the body was uploaded only for this message, so it may be deleted with it."""
+        """Whether the body was uploaded for this message only and may be deleted with it."""
         return self.body.deleted_by_broker
 
     def get_input_stream(self) -> BinaryIO:
@@ -154,12 +154,12 @@ class BlobMessage(Message):
 
         Raises:
             IllegalStateException: there is no body.
-            JMSException: as `get_input_stream`.
+            JMSException: as for `get_input_stream`.
         """
         return await self._transfer().open_async(self._url())
 
     async def upload(self) -> None:
-        """Upload a body that is still local, as sending does.
+        """Upload a local body, as `send` does.
 
         Raises:
             JMSException: it cannot be uploaded; the message is not sent.
@@ -173,7 +173,7 @@ class BlobMessage(Message):
         """Delete the uploaded body. Blocks. ActiveMQ: ActiveMQBlobMessage.deleteFile.
 
         Raises:
-            IllegalStateException: as `get_input_stream`.
+            IllegalStateException: as for `get_input_stream`.
             JMSException: it cannot be deleted, or its URL must not be used here.
         """
         self._transfer().delete(self._url())
@@ -182,7 +182,7 @@ class BlobMessage(Message):
         """Delete the uploaded body.
 
         Raises:
-            JMSException: as `delete`.
+            JMSException: as for `delete`.
         """
         await self._transfer().delete_async(self._url())
 

@@ -1,4 +1,4 @@
-"""The message types with a text, a map or an object; those of bytes and streams are re-exported.
+"""Messages with a text, a map or an object; bytes and stream messages are re-exported.
 
 A body is writable until the message is received; then it is read-only until `clear_body()`.
 (jms-api 7)
@@ -20,7 +20,7 @@ __all__ = ["BytesMessage", "MapMessage", "ObjectMessage", "StreamMessage", "Text
 
 
 class TextMessage(Message):
-    """A message with a text or without one: "" and None are different.
+    """A message with or without a text: "" and None are different.
 
     JMS: javax.jms.TextMessage (JMS 1.1 section 3.11).
     """
@@ -36,10 +36,10 @@ class TextMessage(Message):
 
     @property
     def text(self) -> str | None:
-        """The text; setting it replaces it.
+        """The text, which can be set.
 
         Raises:
-            MessageFormatException: the received text is damaged; or the value set is not a str.
+            MessageFormatException: the received text is damaged, or the value set is not a str.
             MessageNotWriteableException: it is set while the body is read-only.
         """
         if self._pending:
@@ -65,8 +65,8 @@ class TextMessage(Message):
 class ObjectMessage(Message):
     """A message with a serialized Java object, carried as opaque bytes.
 
-    `data` is the Java serialization stream (`aced0005...`) or None. No Python object is ever made
-    of it: deserialising data from a network runs the sender's code.
+    `data` is the Java serialization stream (`aced0005...`) or None. It is never converted to a
+    Python object: deserialising data from a network can run the sender's code.
     JMS: javax.jms.ObjectMessage (JMS 1.1 section 3.11).
     """
 
@@ -81,7 +81,7 @@ class ObjectMessage(Message):
 
     @property
     def data(self) -> bytes | None:
-        """The serialized form; setting it replaces it."""
+        """The serialized form, which can be set."""
         if self._pending:
             self._load()
         return self._body
@@ -103,7 +103,7 @@ class MapMessage(TypedGetters, TypedSetters, Message):
     """A message of named values: a mapping that also has JMS's typed getters and setters.
 
     It is true even if it is empty, and compares by identity, as all messages do. The typed getters
-    return 0, False or None where a value is missing; `get_char` raises TypeError.
+    return 0, False or None if a value is missing; `get_char` raises TypeError.
     JMS: javax.jms.MapMessage (JMS 1.1 section 3.11).
     """
 
@@ -179,7 +179,7 @@ class MapMessage(TypedGetters, TypedSetters, Message):
         return cast("str", self._convert(name, "char"))
 
     def get_bytes(self, name: str) -> bytes | None:
-        """Return the value, which must be bytes; missing is None."""
+        """Return the value, which must be bytes; None if it is missing."""
         return cast("bytes | None", self._convert(name, "bytes"))
 
     def set_char(self, name: str, value: str) -> None:

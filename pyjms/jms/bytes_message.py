@@ -38,8 +38,8 @@ _LAYOUTS: Final[dict[str, struct.Struct]] = {
 class BytesMessage(TypedReads, Message):
     """A message of bytes.
 
-    `data` is the whole body, readable in either mode; the `write_` and `read_` methods handle it
-    piece by piece. A new message is write-only until `reset()`; a received one is read-only until
+    `data` is the whole body, readable in either mode; the `write_` and `read_` methods process it
+    in pieces. A new message is write-only until `reset()`; a received message is read-only until
     `clear_body()`. JMS: javax.jms.BytesMessage (JMS 1.1 section 3.11).
     """
 
@@ -57,7 +57,7 @@ class BytesMessage(TypedReads, Message):
 
     @property
     def data(self) -> bytes:
-        """The whole body, whatever the read position; setting it replaces the body.
+        """The whole body, independent of the read position; setting it replaces the body.
 
         Raises:
             MessageNotWriteableException: it is set while read-only.
@@ -90,15 +90,15 @@ class BytesMessage(TypedReads, Message):
         self._position = 0
 
     def get_body(self, kind: type[_T]) -> _T | None:
-        """Reset, and return the whole body, None if it is empty."""
+        """Reset the message and return the whole body; None if it is empty."""
         self.reset()
         return super().get_body(kind)
 
     def read_boolean(self) -> bool:
         """Read one byte; True if it is not zero.
 
-        All reads raise MessageNotReadableException while the message is write-only and
-        MessageEOFException if fewer bytes are left; the position then stays as it is.
+        All reads raise MessageNotReadableException while the message is write-only, and
+        MessageEOFException if fewer bytes are left; then the position does not change.
         """
         return cast("bool", self._read("boolean"))
 
@@ -115,7 +115,7 @@ class BytesMessage(TypedReads, Message):
         return chr(cast("int", self._read("unsigned short")))
 
     def read_utf(self) -> str:
-        """Read a string as `write_utf` writes it.
+        """Read a string written by `write_utf`.
 
         Raises:
             MessageFormatException: the bytes are not modified UTF-8.
@@ -138,9 +138,9 @@ class BytesMessage(TypedReads, Message):
         return text
 
     def read_bytes(self, length: int | None = None) -> bytes | None:
-        """Read up to `length` bytes, by default all that are left; None at the end.
+        """Read up to `length` bytes, by default all remaining ones; None at the end.
 
-        JMS: readBytes(byte[]), whose -1 is None here.
+        JMS: readBytes(byte[]), which returns -1 instead of None.
         """
         body = self._readable()
         if self._position >= len(body):

@@ -1,6 +1,6 @@
-"""The type conversions of JMS: which type may be read as which.
+"""The type conversions of JMS: which types may be read as which other types.
 
-A type is named as JMS names it: boolean, byte, short, char, int, long, float, double, String,
+The names of types are those of JMS: boolean, byte, short, char, int, long, float, double, String,
 bytes. Python's `int` is an int or, beyond 32 bits, a long; `float` is a double. (jms-api 6.3 to
 6.5, 7.7, 7.8)
 """
@@ -48,7 +48,7 @@ PROPERTY_READS: Final[dict[str, frozenset[str]]] = {
         "String": "boolean byte short int long float double String",
     }.items()
 }
-"""For each type of a property, the types that it may be read as."""
+"""For each type of a property, the types as which it may be read."""
 
 BODY_READS: Final[dict[str, frozenset[str]]] = {**PROPERTY_READS, "bytes": frozenset({"bytes"})}
 """The same for the values of MapMessage and StreamMessage."""
@@ -110,11 +110,11 @@ def type_of(value: object) -> str:
 def convert(
     value: object, target: str, reads: Mapping[str, frozenset[str]], nulls: Mapping[str, object]
 ) -> object:
-    """Return `value` read as the JMS type `target`.
+    """Return `value` converted to the JMS type `target`.
 
     Raises:
         MessageFormatException: the table `reads` does not allow it.
-        ValueError: a text is not such a number; or `value` is None and `nulls` has ValueError.
+        ValueError: a text is not such a number, or `value` is None and `nulls` has ValueError.
         TypeError: `value` is None and `nulls` has TypeError.
     """
     if value is None:
@@ -133,10 +133,10 @@ def convert(
 
 
 def fit(value: object, target: str) -> object:
-    """Return `value` as the Python type of the JMS type `target`, for a write that names it.
+    """Return `value` as the Python type of the JMS type `target`, for a typed write.
 
     Raises:
-        MessageFormatException: it is not of that type, or out of its range.
+        MessageFormatException: it is not of that type, or out of range.
     """
     fitted = _FITTERS[target](value)
     if fitted is _UNFIT:
@@ -146,7 +146,7 @@ def fit(value: object, target: str) -> object:
 
 
 def fit_bytes(value: object, offset: int, length: int | None) -> object:
-    """Return `length` bytes of `value` from `offset`, None: all to the end; as `fit` otherwise."""
+    """Return `length` bytes of `value` from `offset` (None: up to the end), checked like `fit`."""
     data = fit(value, "bytes")
     if isinstance(data, bytes):
         return data[offset:] if length is None else data[offset : offset + length]
@@ -154,7 +154,7 @@ def fit_bytes(value: object, offset: int, length: int | None) -> object:
 
 
 def normalize_named(what: str, name: str, value: object, *, binary: bool) -> object:
-    """Do as `normalize` for the value `name` of a message; errors call it `what` `name`.
+    """Normalize the value `name` of a message; errors name it as `what` `name`.
 
     Raises:
         MessageFormatException: the name is not a str, or JMS has no type for the value.
@@ -172,10 +172,10 @@ def normalize_named(what: str, name: str, value: object, *, binary: bool) -> obj
 
 
 def normalize(value: object, *, binary: bool, containers: bool = True) -> object:
-    """Return `value` in the form in which it is stored if a write names no type.
+    """Return `value` in the form in which an untyped write stores it.
 
-    Bytes are accepted if `binary`, lists and mappings (ActiveMQ's extension) if `containers`; all
-    of these are copied, deeply.
+    Bytes are accepted if `binary`, lists and mappings (ActiveMQ's extension) if `containers`; they
+    are copied deeply.
 
     Raises:
         MessageFormatException: JMS has no type for it.
@@ -301,7 +301,7 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a plain Python value: a typed read does not return our subclasses."""
+    """Return a plain Python value, as typed reads do not return the classes of `types`."""
     for base in (bool, int, float, str):
         if isinstance(value, base):
             return base(value)

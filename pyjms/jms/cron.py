@@ -1,6 +1,6 @@
-"""Cron entries in one spelling that every broker's scheduler reads alike.
+"""Normalisation of cron entries, so that all brokers' schedulers interpret them in the same way.
 
-ActiveMQ's scheduler knows five fields of numbers, and selects the values divisible by n for `/n`.
+ActiveMQ's scheduler supports five numeric fields, and for `/n` selects the values divisible by n.
 So names, macros and steps are replaced by numbers before an entry is sent: `*/20 9-17 * * MON-FRI`
 becomes `0,20,40 9-17 * * 1-5`. (activemq-broker S7)
 """
@@ -81,12 +81,12 @@ _FIELDS: Final = (
 def normalized_cron(entry: str) -> str:
     """Return the entry with five fields of numbers: minute, hour, day, month, day of week.
 
-    Accepted are also names (`MON`, `JAN`), steps (`*/5`, `10-40/5`), `?`, the macros `@hourly`,
-    `@daily`, `@weekly`, `@monthly` and `@yearly`, and six fields whose first one, the seconds of
-    Spring's entries, is 0.
+    Names (`MON`, `JAN`), steps (`*/5`, `10-40/5`), `?`, the macros `@hourly`, `@daily`, `@weekly`,
+    `@monthly` and `@yearly`, and six fields whose first field, the seconds of Spring's entries, is
+    0, are also accepted.
 
     Raises:
-        ValueError: it is no cron entry, or brokers would disagree about it.
+        ValueError: it is not a cron entry, or brokers interpret it differently.
     """
     fields = _MACROS.get(entry.strip().lower(), entry).split()
     if len(fields) == _WITH_SECONDS and fields[0] in ("0", "00"):
@@ -113,13 +113,13 @@ def normalized_cron(entry: str) -> str:
     if found[2] != "*" and found[4] != "*":
         raise ValueError(
             f"Invalid cron entry {entry!r}: day of month and day of week are both restricted, "
-            "which brokers understand differently: use two schedules"
+            "which brokers interpret differently: use two schedules"
         )
     return " ".join(found)
 
 
 def _runs(values: list[int]) -> list[str]:
-    """Return the values with ranges for three or more in a row."""
+    """Return the values, with ranges for three or more consecutive ones."""
     runs: list[list[int]] = []
     for value in values:
         if runs and runs[-1][-1] == value - 1:

@@ -1,8 +1,8 @@
 """Destinations: queues and topics, permanent or temporary.
 
-Identity is kind and physical name. Options (`?consumer.prefetchSize=1`) belong to the object but
-not to its identity, and are never sent. A name with commas is a composite destination; `*` and a
-final `>` are wildcards for consumers. (jms-api 1; activemq-broker D1 to D8)
+Destinations are equal if kind and physical name are equal. Options (`?consumer.prefetchSize=1`)
+belong to the object but not to its identity, and are never sent. A name with commas is a composite
+destination; `*` and a final `>` are wildcards for consumers. (jms-api 1; activemq-broker D1 to D8)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 ADVISORY_PREFIX: Final = "ActiveMQ.Advisory."
-"""With what the names of advisory topics begin. (openwire-encoding 17)"""
+"""The prefix of the names of advisory topics. (openwire-encoding 17)"""
 DEFAULT_DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
 """The queue that gets dead letters unless a policy names another one. (activemq-broker L2)"""
 
@@ -68,12 +68,12 @@ class Destination:
 
     @property
     def is_composite(self) -> bool:
-        """Whether the name lists several destinations."""
+        """Whether the name contains several destinations."""
         return "," in self.physical_name
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the name has wildcards (never true of a composite)."""
+        """Whether the name has wildcards; False for a composite destination."""
         name = self.physical_name
         if ("*" not in name and ">" not in name) or "," in name:
             return False
@@ -147,7 +147,7 @@ _KINDS: tuple[type[Destination], ...] = (TemporaryQueue, TemporaryTopic, Queue, 
 
 
 def parse_destination(text: str, default: type[Destination] = Queue) -> Destination:
-    """Return the destination of `queue://a`, `topic://b`, `temp-queue://c` ... or a bare name.
+    """Return the destination for `queue://a`, `topic://b`, `temp-queue://c` ... or a plain name.
 
     Raises:
         InvalidDestinationException: the name is empty.
@@ -162,9 +162,10 @@ _SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z+-]*)://")
 
 
 def name_matches(pattern: str, name: str) -> bool:
-    """Whether a name with wildcards, or a plain one, matches `name`.
+    """Return whether a name, with or without wildcards, matches `name`.
 
-    `*` matches one path element; `>` at the end, or several, any number, also none.
+    `*` matches one path element; one or more `>` at the end match any number of elements, even
+    none.
     (activemq-broker D5)
     """
     wanted, parts = pattern.split("."), name.split(".")
@@ -180,10 +181,10 @@ def name_matches(pattern: str, name: str) -> bool:
 
 
 def named_kind(text: str) -> type[Destination] | None:
-    """Return the kind that `text` names by its prefix, None if it has none.
+    """Return the kind of destination given by the prefix of `text`; None: it has no prefix.
 
     Raises:
-        InvalidDestinationException: the prefix is none of the four.
+        InvalidDestinationException: the prefix is not one of the four.
     """
     scheme = _SCHEME.match(text)
     if scheme is None:

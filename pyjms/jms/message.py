@@ -1,8 +1,8 @@
 """The base of all messages: headers, properties and life cycle. (jms-api 3 to 6)
 
-Messages are plain objects with slots. A received message keeps its source and decodes
-properties and body when they are first read: most consumers read few of them. Until cleared,
-both are read-only; headers never are.
+Messages are plain objects with slots. A received message keeps its source and decodes properties
+and body when they are first read, as most consumers read few of them. Both are read-only until they
+are cleared; headers are always writable.
 
     state       properties and body            changed by
     new         writable                       send(): unchanged, the same object can be sent again
@@ -56,7 +56,7 @@ class MessageSource(Protocol):
 
 
 Acknowledger = Callable[["Message"], "Awaitable[None] | None"]
-"""What a session installs: it acknowledges immediately; its result need not be awaited."""
+"""The function that a session sets: it acknowledges at once; its result need not be awaited."""
 
 
 class _Done:
@@ -73,10 +73,10 @@ _DONE = _Done()
 
 
 class Message:
-    """A message that has headers and properties only.
+    """A message with only headers and properties.
 
-    Sending sets `message_id`, `destination`, `delivery_mode`, `priority`, `timestamp`, `expiration`
-    and `delivery_time`, whatever they were. `timestamp` and `expiration` are milliseconds since
+    Sending overwrites `message_id`, `destination`, `delivery_mode`, `priority`, `timestamp`,
+    `expiration` and `delivery_time`. `timestamp` and `expiration` are milliseconds since
     1970, 0 if not set. `delivery_count` is 1 for the first delivery (JMSXDeliveryCount).
     `original_destination` is ActiveMQ's: the first destination of a rerouted message, such as a
     dead letter.
@@ -138,7 +138,7 @@ class Message:
     _pending: bool  # the body is not decoded yet
     _source: MessageSource | None
     acknowledger: Acknowledger | None  # set by the session that delivered the message
-    provider_delivery: object  # that session's own record of the delivery
+    provider_delivery: object  # the session's record of the delivery
 
     def __init__(self) -> None:
         self._message_id = None
@@ -185,14 +185,14 @@ class Message:
         JMS 2.0: JMSDeliveryTime.
 
         Raises:
-            MessageFormatException: the received properties, with which it travels, are damaged.
+            MessageFormatException: the received properties, which contain it, are damaged.
         """
         try:
             return self._delivery_time
         except AttributeError:  # received, or never sent
             source = self._source
         value = None if source is None else source.provider_property(JMS_DELIVERY_TIME)
-        # a message sent on as it came still has the time of the send before
+        # a received message that is sent on still has the delivery time of the earlier send
         return max(value, self.timestamp) if isinstance(value, int) else self.timestamp
 
     @delivery_time.setter
@@ -208,7 +208,7 @@ class Message:
     def correlation_id_bytes(self) -> bytes | None:
         """The correlation id in UTF-8; setting it sets `correlation_id`.
 
-        JMS: JMSCorrelationIDAsBytes, as ActiveMQ has it.
+        JMS: JMSCorrelationIDAsBytes, with ActiveMQ's encoding.
         """
         return None if self.correlation_id is None else self.correlation_id.encode()
 
@@ -217,7 +217,7 @@ class Message:
         self.correlation_id = None if value is None else value.decode()
 
     def clear_properties(self) -> None:
-        """Remove all properties and make them writable; headers and body stay.
+        """Remove all properties and make them writable; headers and body are kept.
 
         JMS: clearProperties.
         """
@@ -225,7 +225,7 @@ class Message:
         self.read_only_properties = False
 
     def clear_body(self) -> None:
-        """Empty the body and make it writable; headers and properties stay.
+        """Empty the body and make it writable; headers and properties are kept.
 
         JMS: clearBody.
         """
@@ -259,7 +259,7 @@ class Message:
         if not self.is_body_assignable_to(kind):
             raise MessageFormatException(
                 f"The body of a {type(self).__name__} is not a {kind.__name__}",
-                hint="ask is_body_assignable_to() first",
+                hint="check is_body_assignable_to() first",
             )
         body = self._whole_body()
         assert body is None or isinstance(body, kind)
@@ -284,7 +284,7 @@ class Message:
 
         Args:
             message_id: the id, or an object whose `str()` is the id.
-            source: decodes what the application reads.
+            source: decodes properties and body on demand.
             acknowledger: implements `acknowledge()`; None: it does nothing.
             delivery: the session's record of this delivery.
         """
@@ -299,17 +299,17 @@ class Message:
     def prepare_send(
         self, message_id: object
     ) -> tuple[MessageSource | None, bool, dict[str, object] | None]:
-        """Set the id, and return what is still encoded in a message to be sent.
+        """Set the id; return the source, whether the body is still encoded, and the properties.
 
-        One call, because it is on the path of every message: the source, whether the body is
-        still encoded there, and the properties that were read or set (None: none were).
+        This is one call, because it is made for every message. The properties are those that were
+        read or set; None: none were.
         """
         self._message_id = message_id
         return self._source, self._pending, self._properties
 
     @property
     def source(self) -> MessageSource | None:
-        """What a received message decodes from; None: the message was created here."""
+        """The source of a received message; None: the message was created here."""
         return self._source
 
     # --- for message classes
@@ -334,7 +334,7 @@ class Message:
             )
 
     def property_values(self) -> dict[str, object]:
-        """Return the application's properties, decoded; changes to the dict take effect."""
+        """Return the application's decoded properties; changes to the dict take effect."""
         values = self._properties
         if values is None:
             source = self._source

@@ -1,7 +1,7 @@
 """Java's modified UTF-8: NUL in two bytes, characters above U+FFFF as two surrogates.
 
-Whole strings are converted by Python's own codecs; there is no loop over characters. Lone
-surrogates are legal and come through unchanged. (java.io.DataInput; openwire-encoding 2.1)
+Whole strings are converted by Python's codecs; there is no loop over characters. Lone surrogates
+are legal and not changed. (java.io.DataInput; openwire-encoding 2.1)
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def decode_mutf8(data: bytes) -> str:
 
 
 def decode_mutf8_lenient(data: bytes) -> str:
-    """Return the text of modified or standard UTF-8, as map values may be either.
+    """Return the text of modified or standard UTF-8; map values may be either.
 
     Raises:
         UnicodeDecodeError: the bytes are neither; `start` says where.
@@ -61,7 +61,7 @@ def _join_surrogates(text: str) -> str:
 
 
 def _split_astral(text: str) -> str:
-    """Widen each UTF-16 unit to 32 bits, so that surrogates become characters of their own."""
+    """Widen each UTF-16 unit to 32 bits, so that surrogates become separate characters."""
     units = text.encode("utf-16-be", "surrogatepass")
     wide = bytearray(2 * len(units))
     wide[2::4] = units[0::2]

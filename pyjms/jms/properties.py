@@ -1,9 +1,9 @@
 """A message's properties, as a mapping with JMS's typed getters and setters.
 
-A view that stores nothing itself. Names such as JMSXGroupID and JMSPriority lead to the headers,
-for reading and, where JMS has a setter, for writing. Iteration lists what JMS lists: the
-application's properties and the JMSX names that are set. Like ActiveMQ, any name is accepted
-but None and "". (jms-api 6; openwire-encoding 18)
+The mapping is a view. Names such as JMSXGroupID and JMSPriority refer to headers, for reading and,
+if JMS has a setter, for writing. Iteration yields the names that JMS lists: the application's
+properties and the JMSX names that are set. As in ActiveMQ, any name except None and "" is accepted.
+(jms-api 6; openwire-encoding 18)
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ __all__ = [
 ]
 
 DUPLICATE_ID_PROPERTY: Final = "_AMQ_DUPL_ID"
-"""Artemis' name of the property with which a sender identifies repetitions of one message."""
+"""Artemis' property by which a sender identifies repetitions of one message."""
 
 FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
-"""ActiveMQ's name of a dead letter's property with the reason; the redelivery policy is in it."""
+"""ActiveMQ's property of a dead letter with the reason, which includes the redelivery policy."""
 FAILURE_TYPE: Final = "pyjms_failure_type"
-"""The class of the reason, of our own: for people and selectors."""
+"""This broker's property of a dead letter with the class of the reason, usable in selectors."""
 FAILURE_TEXT: Final = "pyjms_failure_text"
-"""The text of the reason alone, of our own."""
+"""This broker's property of a dead letter with only the text of the reason."""
 ORIGINAL_EXPIRATION: Final = "originalExpiration"
-"""ActiveMQ's name of a dead letter's property with the expiration that the message had."""
+"""ActiveMQ's property of a dead letter with the original expiration of the message."""
 
 
 class PropertySource(Protocol):
-    """Where the properties of a received message are decoded from."""
+    """The source from which the properties of a received message are decoded."""
 
     def provider_property(self, name: str) -> object:
         """Return a property that only the provider sets, such as JMSXProducerTXID."""
 
 
 class PropertyHolder(Protocol):
-    """What MessageProperties needs of a message: its headers, and its properties as a dict."""
+    """The part of a message that MessageProperties needs: headers, and properties as a dict."""
 
     MIME_TYPE: ClassVar[str]
     correlation_id: str | None
@@ -72,22 +72,22 @@ class PropertyHolder(Protocol):
 
     @property
     def destination(self) -> Destination | None:
-        """Where the message was sent."""
+        """The destination to which the message was sent."""
 
     @property
     def source(self) -> PropertySource | None:
-        """What a received message is decoded from."""
+        """The source of a received message, or None."""
 
     def property_values(self) -> dict[str, object]:
-        """Return the application's properties, decoded; changes to the dict take effect."""
+        """Return the application's decoded properties; changes to the dict take effect."""
 
 
 class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object]):
     """The properties of one message.
 
-    `properties[name]` raises KeyError where a property is missing; the typed getters do
-    as JMS says: of a number ValueError for the integers, TypeError for the others. Received
-    properties are read-only until `message.clear_properties()`.
+    `properties[name]` raises KeyError if a property is missing. The typed getters follow JMS: for
+    a missing number, those of integers raise ValueError, the others TypeError. Received properties
+    are read-only until `message.clear_properties()`.
     """
 
     __slots__ = ("_message",)
@@ -134,7 +134,7 @@ class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object])
         return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
-        """JMS: propertyExists. A property set to None exists; so does a header with a value."""
+        """Return whether the property exists, even with the value None. JMS: propertyExists."""
         if name in self._message.property_values():
             return True
         return isinstance(name, str) and self._find(name) is not None
@@ -143,11 +143,11 @@ class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object])
         return f"MessageProperties({sorted(self)})"
 
     def clear(self) -> None:
-        """Drop the application's properties; the headers among the names stay.
+        """Remove the application's properties; names that refer to headers are kept.
 
         Raises:
             MessageNotWriteableException: the properties are read-only;
-                `message.clear_properties()` works always.
+                `message.clear_properties()` always works.
         """
         self._check_writable()
         self._message.property_values().clear()

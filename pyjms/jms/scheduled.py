@@ -1,6 +1,6 @@
-"""Properties of ActiveMQ's ScheduledMessage, which ask the broker for a later delivery.
+"""Properties of ActiveMQ's ScheduledMessage, which request a later delivery by the broker.
 
-A broker with `scheduler_support` (ActiveMQ: `schedulerSupport`) obeys them; others deliver at once.
+Brokers with `scheduler_support` (ActiveMQ: `schedulerSupport`) honour them; others deliver at once.
 Delays and periods are milliseconds. The delivered message has `scheduledJobId` instead.
 """
 
@@ -29,7 +29,7 @@ AMQ_SCHEDULED_DELAY: Final = "AMQ_SCHEDULED_DELAY"
 AMQ_SCHEDULED_PERIOD: Final = "AMQ_SCHEDULED_PERIOD"
 """Milliseconds between two deliveries."""
 AMQ_SCHEDULED_REPEAT: Final = "AMQ_SCHEDULED_REPEAT"
-"""How often it is delivered again after the first delivery; negative: for ever."""
+"""The number of deliveries after the first one; negative: no limit."""
 AMQ_SCHEDULED_CRON: Final = "AMQ_SCHEDULED_CRON"
 """Minute, hour, day of month, month, day of week: `0 6 * * 1-5`."""
 AMQ_SCHEDULED_ID: Final = "scheduledJobId"

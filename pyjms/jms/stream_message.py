@@ -27,8 +27,8 @@ class StreamMessage(TypedReads, Message):
     MIME_TYPE: ClassVar[str] = "jms/stream-message"
     _body: list[object]
     _position: int
-    _offset: int | None  # inside a bytes value that is being read piece by piece
-    _bytes_ended: bool  # the last read took the last piece of one
+    _offset: int | None  # within a bytes value that is read in pieces
+    _bytes_ended: bool  # the last read returned the last piece of a bytes value
 
     def __init__(self, values: Iterable[object] = ()) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class StreamMessage(TypedReads, Message):
 
     @property
     def values(self) -> list[object]:
-        """All values with the types they were written with, whatever the read position."""
+        """All values with the types they were written with, independent of the read position."""
         if self._pending:
             self._load()
         return list(self._body)
@@ -58,7 +58,7 @@ class StreamMessage(TypedReads, Message):
         All reads raise MessageNotReadableException while the message is write-only,
         MessageEOFException past the end, MessageFormatException if the conversion table has no
         entry or bytes are only partly read, ValueError if a text cannot be converted or an
-        integer is None, TypeError if a float or character is None. The position then stays.
+        integer is None, TypeError if a float or character is None. Then the position is unchanged.
         """
         return cast("bool", self._read("boolean"))
 
@@ -80,9 +80,9 @@ class StreamMessage(TypedReads, Message):
         """Read up to `length` bytes of the next value, all of it by default.
 
         With a length, the calls read the same value until one of them returns fewer bytes than
-        requested, or None; until then every other read fails. None also if the value is None,
-        and once more after the last piece of the last value.
-        JMS: readBytes(byte[]), whose -1 is None here.
+        requested, or None; until then every other read fails. The result is also None if the value
+        is None, and once after the last piece of the last value.
+        JMS: readBytes(byte[]), which returns -1 instead of None.
         """
         if self._bytes_ended and self._position >= len(self._body):
             self._bytes_ended = False

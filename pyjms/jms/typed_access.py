@@ -59,7 +59,7 @@ class TypedGetters:
     """Gets values by name as a given JMS type.
 
     All raise MessageFormatException if JMS does not convert the value to the type, and ValueError
-    if a text cannot be converted. What they do about a missing value depends on the class.
+    if a text cannot be converted. The result for a missing value depends on the class.
     """
 
     __slots__ = ()
@@ -68,7 +68,7 @@ class TypedGetters:
     def _convert(self, name: str, target: str) -> object: ...
 
     def get_boolean(self, name: str) -> bool:
-        """Return the value as a bool; missing is False."""
+        """Return the value as a bool; False if it is missing."""
         return cast("bool", self._convert(name, "boolean"))
 
     def get_byte(self, name: str) -> int:
@@ -96,7 +96,7 @@ class TypedGetters:
         return cast("float", self._convert(name, "double"))
 
     def get_string(self, name: str) -> str | None:
-        """Return the value as text, numbers as Java writes them; missing is None."""
+        """Return the value as text, with numbers in Java's format; None if it is missing."""
         return cast("str | None", self._convert(name, "String"))
 
 
@@ -104,7 +104,7 @@ class TypedReads:
     """Reads the next value of a body as a given JMS type.
 
     All raise MessageNotReadableException while the message is write-only and MessageEOFException
-    at the end of the body. After an error the position is what it was.
+    at the end of the body. After an error the position is unchanged.
     """
 
     __slots__ = ()
@@ -114,7 +114,7 @@ class TypedReads:
 
     @abstractmethod
     def read_bytes(self, length: int | None = None) -> bytes | None:
-        """Read up to `length` bytes, None at their end."""
+        """Read up to `length` bytes; None at the end."""
 
     def read_byte(self) -> int:
         """Read the next value as an 8-bit integer."""
@@ -141,7 +141,7 @@ class TypedReads:
         return cast("float", self._read("double"))
 
     def read_bytes_into(self, buffer: bytearray | memoryview) -> int:
-        """Fill `buffer` as `read_bytes` reads; return the number of bytes, -1 at their end."""
+        """Read bytes into `buffer`; return the number of bytes, -1 at the end."""
         data = self.read_bytes(len(buffer))
         if data is None:
             return -1

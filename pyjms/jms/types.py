@@ -1,8 +1,8 @@
 """The number types of JMS that Python does not distinguish.
 
 A plain `int` is a Java int, or a long if it needs more than 32 bits; a plain `float` is a double.
-These subclasses carry the other types between the wire format and the conversion tables, and
-behave as the numbers that they are.
+These subclasses represent the other types between the wire format and the conversion tables, and
+behave like plain numbers.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ __all__ = ["AsyncCallback", "CompletionListener"]
 
 
 class CompletionListener(Protocol):
-    """Is called with the outcome of an asynchronous send. JMS 2.0: javax.jms.CompletionListener.
+    """Called with the outcome of an asynchronous send. JMS 2.0: javax.jms.CompletionListener.
 
     One of the two methods, functions or coroutine functions, is called once for each send: in the
     order of the sends, one at a time in a session, and never while a listener of that session runs.
@@ -21,21 +21,20 @@ class CompletionListener(Protocol):
     """
 
     def on_completion(self, message: Message, /) -> Awaitable[None] | None:
-        """Called when the broker has the message, where a synchronous send would return."""
+        """Handle a message that the broker has accepted, when a synchronous send would return."""
 
     def on_exception(self, message: Message, error: JMSException, /) -> Awaitable[None] | None:
-        """Called when the send has failed, where a synchronous one would raise `error`."""
+        """Handle a failed send, when a synchronous send would raise `error`."""
 
 
 class AsyncCallback(Protocol):
-    """Is called with the outcome of an asynchronous send. ActiveMQ:
-    org.apache.activemq.AsyncCallback.
+    """Called with the outcome of an asynchronous send. ActiveMQ: AsyncCallback.
 
     The rules are those of `CompletionListener`.
     """
 
     def on_success(self) -> Awaitable[None] | None:
-        """Note that the broker has taken the message."""
+        """Handle a message that the broker has accepted."""
 
     def on_exception(self, error: JMSException, /) -> Awaitable[None] | None:
-        """Note that the send failed."""
+        """Handle a failed send."""

@@ -40,7 +40,7 @@ class Connection(Closeable):
         """Set the client id, before the connection is used for anything else.
 
         Raises:
-            IllegalStateException: it is set already, or the connection is in use.
+            IllegalStateException: it is already set, or the connection is in use.
             InvalidClientIDException: another connection has that id.
         """
 
@@ -75,20 +75,21 @@ class Connection(Closeable):
         *,
         no_local: bool = False,
     ) -> ConnectionConsumer:
-        """Create a consumer whose messages the sessions of a pool work on. Waits for the broker.
+        """Create a consumer whose messages are handled by the sessions of a pool.
 
-        Each session gets at most `max_messages` at a time, and `start()` of its server session runs
-        them through its message listener. A message whose listener raises is redelivered as in any
-        session, possibly by another session of the pool. Exceptions of the pool go to the exception
-        listener. JMS: createConnectionConsumer (JMS 1.1 section 8.2).
+        Waits for the broker. Each session gets at most `max_messages` at a time, and `start()` of
+        its server session passes them to its message listener. A message whose listener raises is
+        redelivered as in any session, possibly by another session of the pool. Exceptions of the
+        pool are passed to the exception listener. JMS: createConnectionConsumer (JMS 1.1 section
+        8.2).
 
         Args:
             destination: a queue or topic.
             selector: only messages for which it is true are received; None or "": all.
             server_session_pool: the sessions, created by this connection, with message listeners.
-            max_messages: also the prefetch size, unless the destination has one
-                (`?consumer.prefetchSize=`), which limits the messages that all sessions work on
-                together.
+            max_messages: also the prefetch size, unless the destination sets one
+                (`?consumer.prefetchSize=`). The prefetch size limits the messages that all sessions
+                together handle at a time.
             no_local: whether to skip messages sent over this connection (topics only).
 
         Raises:
@@ -113,7 +114,7 @@ class Connection(Closeable):
     ) -> ConnectionConsumer:
         """Create a connection consumer of the durable subscription `name`.
 
-        As `create_connection_consumer` and `Session.create_durable_subscriber`. JMS:
+        See `create_connection_consumer` and `Session.create_durable_subscriber`. JMS:
         createDurableConnectionConsumer.
         """
         del topic, name, selector, server_session_pool, max_messages, no_local

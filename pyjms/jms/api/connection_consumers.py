@@ -1,4 +1,4 @@
-"""Connection consumers: messages that a pool of sessions works on. (activemq-edges N18)"""
+"""Connection consumers, whose messages a pool of sessions handles. (activemq-edges N18)"""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ServerSessionPool(Protocol):
     async def get_server_session(self) -> ServerSession:
         """Return a server session; wait until one is available.
 
-        It is cancelled when the connection consumer is closed.
+        The call is cancelled when the connection consumer is closed.
         """
 
 

@@ -20,14 +20,14 @@ __all__ = ["JMSContext", "SharedByContexts"]
 
 
 class SharedByContexts:
-    """A connection, and how many open contexts use it; the last one closes it."""
+    """A connection with the number of open contexts that use it; the last one closes it."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._contexts = 0
 
     def acquire(self) -> None:
-        """Count one more context."""
+        """Count a new context."""
         self._contexts += 1
 
     async def release(self) -> None:
@@ -45,7 +45,7 @@ class JMSContext(Closeable):
     from another one. Its exceptions are those of the session API: Python has no checked
     exceptions, and so no JMSRuntimeException.
 
-    The session is created with the first call that needs one, so that `set_client_id` can come
+    The session is created by the first call that needs it, so that `set_client_id` can be called
     before.
     """
 
@@ -177,7 +177,7 @@ class JMSContext(Closeable):
         Idempotent.
 
         Raises:
-            IllegalStateException: called by a completion listener, which it would wait for.
+            IllegalStateException: called by a completion listener, for which it would wait.
         """
         if self._is_closed:
             return
@@ -259,7 +259,7 @@ class JMSContext(Closeable):
         return TemporaryQueue(name) if name.startswith("ID:") else Queue(name)
 
     def create_topic(self, name: str) -> Topic:
-        """Return the topic `name`; as `create_queue`."""
+        """Return the topic `name`, like `create_queue`."""
         self._check_open()
         return TemporaryTopic(name) if name.startswith("ID:") else Topic(name)
 
@@ -308,7 +308,7 @@ class JMSContext(Closeable):
     # --- internals
 
     async def _message_producer(self) -> MessageProducer:
-        """Return the one producer of the session, through which all JMSProducers send."""
+        """Return the producer of the session through which all JMSProducers send."""
         session = await self.session()
         if self._producer is None:
             self._producer = await session.create_producer()

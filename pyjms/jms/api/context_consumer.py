@@ -46,7 +46,7 @@ class JMSConsumer(MessageConsumer):
 
     transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
         attrgetter("_target"), read_only=False
-    )  # ActiveMQ's
+    )  # extensions of ActiveMQ
     stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](attrgetter("_target"), read_only=True)
 
     @property
@@ -93,17 +93,17 @@ class JMSConsumer(MessageConsumer):
 
         Args:
             kind: str (text message), dict (map message), bytes (bytes and object message), a base
-                class of one, or what the `message_converter` of the context makes.
+                class of these, or a type that the context's `message_converter` supports.
             timeout: seconds; None waits for ever, 0 does not wait.
 
         Returns:
-            The body, or None if `timeout` passed, the consumer was closed meanwhile, or the
+            The body, or None if `timeout` passed, the consumer was closed in the meantime, or the
             message has no body.
 
         Raises:
             MessageFormatException: the body is not a `kind`, or the message is a StreamMessage,
                 or of a kind without a body.
-            JMSException: as `receive`.
+            JMSException: as for `receive`.
         """
         bodies: list[_T | None] = []
 

@@ -1,4 +1,4 @@
-"""The producer of JMS 2.0: settings that are chained, and a send that takes a body. (jms-api 11)"""
+"""The producer of JMS 2.0: chained settings, and a send that accepts bodies. (jms-api 11)"""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class JMSProducer:
         producer: Callable[[], Awaitable[MessageProducer]],
         converter: BodyConverter | None = None,
     ) -> None:
-        """Send through what `producer` returns; `converter` takes bodies JMS has no kind for."""
+        """Send through the result of `producer`; `converter` converts bodies unknown to JMS."""
         self._session = session
         self._producer = producer
         self._converter = converter
-        self._given = Message()  # its headers and properties
+        self._given = Message()  # the headers and properties that were set
         self.delivery_mode: DeliveryMode = DeliveryMode.PERSISTENT
         self.priority: int = DEFAULT_PRIORITY
         self.time_to_live: float = 0.0
@@ -141,7 +141,7 @@ class JMSProducer:
         return name in self._given.property_values()
 
     def clear_properties(self) -> Self:
-        """Set no more properties; headers stay."""
+        """Remove the properties that were set; headers are kept."""
         self._given.clear_properties()
         self._given.group_id, self._given.group_sequence = None, 0
         return self
@@ -179,7 +179,7 @@ class JMSProducer:
     # --- sending
 
     async def send(self, destination: Destination, body: object) -> Self:
-        """Send a message, or a message with this body; waits as `MessageProducer.send`.
+        """Send a message, or a message with this body; waits like `MessageProducer.send`.
 
         Args:
             destination: the destination.
@@ -188,9 +188,9 @@ class JMSProducer:
                 the context.
 
         Raises:
-            MessageFormatException: there is no kind of message for the body.
-            MessageNotWriteableException: properties are set here, and the message was received.
-            JMSException: as `MessageProducer.send`.
+            MessageFormatException: there is no type of message for the body.
+            MessageNotWriteableException: properties are set here, but the message was received.
+            JMSException: as for `MessageProducer.send`.
         """
         message = body if isinstance(body, Message) else await self._message_of(body)
         producer = await self._producer()
@@ -205,7 +205,7 @@ class JMSProducer:
             delivery_mode=self.delivery_mode,
             priority=self.priority,
             time_to_live=self.time_to_live,
-            delivery_delay=self.delivery_delay or None,  # a pool of JMS 1.1 has none
+            delivery_delay=self.delivery_delay or None,  # a JMS 1.1 pool does not support it
             completion_listener=self.async_,
         )
         return self
