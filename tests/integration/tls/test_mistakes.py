@@ -157,7 +157,7 @@ async def test_a_plain_client_at_a_port_with_tls(
             url.replace("ssl:", "tcp:"),
             Mistake(
                 "The peer expects TLS, which this side does not use",
-                "ssl:// where it uses TLS",
+                "ssl:// if it uses TLS",
                 "the client does not use TLS (it must connect with ssl:// instead of tcp://)",
             ),
             caplog,
