@@ -31,7 +31,7 @@ _HTTP = Refusal(
 UNSUPPORTED: dict[str, Refusal] = {
     "udp": _DATAGRAMS,
     "multicast": Refusal(
-        "it sends each message to all brokers of a network, without any acknowledgement",
+        "it sends each message to all brokers of a network, without acknowledgements",
         "use discovery:(multicast://default) to find brokers, and a topic to reach many consumers",
     ),
     "http": _HTTP,

@@ -82,7 +82,7 @@ class FailoverTransport(ReconnectingTransport):
     # --- life cycle
 
     async def start(self) -> None:
-        """Connect to one of the brokers; waits until there is one, or the policy gives up."""
+        """Connect to one of the brokers; wait until that succeeds or the policy is exhausted."""
         self._check_usable()
         self._lost_at = _clock.now()
         self._begin(ReconnectPolicy(self._options, is_first=True), None)
@@ -286,7 +286,7 @@ class FailoverTransport(ReconnectingTransport):
         self._leave()
 
     def _leave(self) -> None:
-        """Give the current broker up for another one."""
+        """Leave the current broker for another one."""
         if self._is_stopped:
             return
         peer = self._peer

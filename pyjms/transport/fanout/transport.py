@@ -73,7 +73,7 @@ class FanoutTransport(ReconnectingTransport):
     # --- life cycle
 
     async def start(self) -> None:
-        """Connect to all brokers; waits until `min_ack_count` are connected, or cannot be."""
+        """Connect to all brokers; wait until `min_ack_count` are connected, or cannot be."""
         for branch in self._branches:
             self._start_branch(branch)
         await self._wait_for_enough()
@@ -269,7 +269,7 @@ class FanoutTransport(ReconnectingTransport):
             self._primary = branch
         is_primary = branch is self._primary
         if branch.has_failed and error is not None and self._error is None:
-            logger.warning("%s is left out: %s", branch.uri, error)
+            logger.warning("%s is not used any more: %s", branch.uri, error)
             if is_primary or not self._may_go_on:
                 self._error = error
                 if self._is_started:

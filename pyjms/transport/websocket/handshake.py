@@ -164,7 +164,7 @@ async def accept_websocket(
                 if begun:
                     raise
                 raise ClosedUnused(f"{remote}: the client left without a request") from error
-            if not begun and not data[:1].isupper():  # a method of HTTP is; it would wait for more
+            if not begun and not data[:1].isupper():  # no HTTP method: more data would be awaited
                 raise ConnectionFailedException(
                     f"{remote}: the client sent something other than an HTTP request",
                     hint="this port is for WebSocket: a client of a tcp URL needs another port",

@@ -83,7 +83,7 @@ def test_transports_made_of_others(url: str) -> None:
         ("failover:(tcp://a:1)?timeout=soon", "write a whole number"),
         ("failover:(tcp://a:1)?updateURIsURL=ftp://h/brokers", "name a file"),
         ("failover:()", "names no broker"),
-        ("discovery:(multicast://10.0.0.1)", "10.0.0.1 is no multicast address"),
+        ("discovery:(multicast://10.0.0.1)", "10.0.0.1 is not a multicast address"),
         ("discovery:(tcp://a:1)", "or use the agent multicast"),
         ("static:(tcp://a:1)?maxReconnectDelai=1", "did you mean 'maxReconnectDelay'"),
     ],
