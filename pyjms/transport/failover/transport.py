@@ -182,8 +182,7 @@ class FailoverTransport(ReconnectingTransport):
 
         Raises:
             ConnectionFailedException: there is none within the option `timeout` (then `withdraw`
-                the message); or the transport failed or was stopped, and waiting messages are not
-                sent.
+                the message); or the transport has ended, and waiting messages are not sent.
         """
         timeout = self._options.timeout
         deadline = None if timeout is None else _clock.now() + timeout

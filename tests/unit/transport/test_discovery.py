@@ -219,7 +219,7 @@ def test_options() -> None:
 @pytest.mark.parametrize(
     ("uri", "why"),
     [
-        ("multicast://10.0.0.1", "no multicast address"),
+        ("multicast://10.0.0.1", "not a multicast address"),
         ("multicast://shop", "shop is not a multicast address"),
         ("multicast://default?group=", "is not a valid name"),
         ("multicast://default?group=a%25b", "is not a valid name"),
