@@ -177,7 +177,7 @@ SERVER: Options = {
     "maximumConnections": ("maximum_connections", integer),
     "allowLinkStealing": ("allow_link_stealing", boolean),
 }
-_JAVA_STREAMS = "it belongs to Java's streams and threads"
+_JAVA_STREAMS = "it applies to Java's streams and threads"
 _LOGGING_TRANSPORT = "commands are logged by the loggers of pyjms.transport at level DEBUG"
 _OF_CONNECTORS = "it is an option for a broker's connector"
 _OF_CLIENTS = "it is an option for the connecting side"
