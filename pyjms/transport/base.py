@@ -109,6 +109,11 @@ class Channel(ABC, Generic[C]):
 class Transport(Channel[C]):
     """A channel with its own connection: reading can be paused, unsent commands withdrawn."""
 
+    @property
+    def queued_bytes(self) -> int | None:
+        """How many bytes wait to be sent; None: they are not counted."""
+        return None
+
     def withdraw(self, command: C) -> bool:
         """Withdraw `command`, whose sender no longer waits in `drained`; return whether it was.
 
@@ -176,6 +181,10 @@ class TransportFilter(Transport[C]):
 
     def defer(self, function: Callable[[], object]) -> bool:
         return self.next.defer(function)
+
+    @property
+    def queued_bytes(self) -> int | None:
+        return self.next.queued_bytes
 
     @property
     def congested(self) -> bool:

@@ -241,6 +241,10 @@ class TcpTransport(Transport[C]):
         return self._turn is not None and self._turn.defer(function)
 
     @property
+    def queued_bytes(self) -> int | None:
+        return None if self._writer is None else self._writer.queued
+
+    @property
     def congested(self) -> bool:
         return self._writer is not None and self._writer.congested
 

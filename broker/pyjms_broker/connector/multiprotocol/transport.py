@@ -76,6 +76,10 @@ class ChosenTransport(Transport[Command]):
         return self if self._chosen is None else self._chosen.outbound
 
     @property
+    def queued_bytes(self) -> int | None:
+        return None if self._chosen is None else self._chosen.queued_bytes
+
+    @property
     def congested(self) -> bool:
         return self._chosen is not None and self._chosen.congested
 

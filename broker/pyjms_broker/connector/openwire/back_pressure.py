@@ -5,12 +5,16 @@ least one of these conditions holds (`ReadPause`), and resumes when none does:
 
 | condition | begins | ends |
 |---|---|---|
-| RESPONSES | the client does not read its responses: the transport is congested | drained |
+| RESPONSES | the client does not read, and has 64 KiB of responses on top of the rest | drained |
 | SPACE | a send without a producer window waits for memory or disk space | none waits any more |
 | WAITING_SENDS | more sends wait for space than windows of normal clients allow | fewer wait |
 | DESTINATIONS | a command waits until its many new destinations exist | none waits any more |
 | TURN | the client's messages have taken much time | other clients had their turn |
 | STOPPING | the connector is stopping | never |
+
+A client that does not read for the moment is read further at first. Otherwise one whose reading
+thread waits until its acknowledgements are sent, while another thread waits for a response, could
+never read again.
 
 While the transport is congested the connection's subscriptions also count as full, so nothing is
 dispatched to it; once the transport is drained they are offered messages again. Producers with a
@@ -36,6 +40,8 @@ __all__ = ["BackPressure", "ReadPause"]
 _MAXIMUM_WAITING_SENDS = 1000
 _MAXIMUM_WAITING_BYTES = 64 * 1024 * 1024
 """The limit for one connection, well above any producer window."""
+_MAXIMUM_UNREAD_RESPONSES: Final = 64 * 1024
+"""Bytes for one connection, above what made it congested; most responses have 20 to 60."""
 _WAITING_BYTES_UNDER_PRESSURE = 1024 * 1024
 """The limit for one connection while the memory for all clients' waiting sends is exceeded."""
 _WORK_AT_ONCE: Final = 0.05
@@ -61,6 +67,7 @@ class BackPressure:
         "_closed",
         "_creations",
         "_draining",
+        "_most_queued",
         "_pauses",
         "_resume_dispatch",
         "_set_congested",
@@ -93,6 +100,7 @@ class BackPressure:
         self._resume_dispatch = resume_dispatch
         self._pauses: set[ReadPause] = set()
         self._draining: BackgroundTask | None = None
+        self._most_queued = 0
         self._waiting_sends = 0
         self._waiting_bytes = 0
         self._unwindowed_sends = 0
@@ -122,9 +130,20 @@ class BackPressure:
     def client_is_behind(self) -> None:
         """Treat the client as congested until it has read what is queued for it."""
         if self._draining is None:
+            self._most_queued = (self._transport.queued_bytes or 0) + _MAXIMUM_UNREAD_RESPONSES
             self._set_congested(True)
             name = f"broker {self._transport.remote_address} waits for the client to read"
             self._draining = spawn(self._wait_until_drained, name=name)
+
+    def response_queued(self) -> None:
+        """Note that the congested client has another response to read.
+
+        If there are many, further requests would only add to them.
+        """
+        self.client_is_behind()
+        queued = self._transport.queued_bytes
+        if queued is None or queued > self._most_queued:
+            self.pause_reading(ReadPause.RESPONSES)
 
     async def _wait_until_drained(self) -> None:
         await self._transport.drained()

@@ -288,9 +288,7 @@ class BrokerConnection:
         if self._closed:
             return
         if self._write(command) and self._outbound.congested:
-            # more commands would only add to the responses that the client does not read
-            self._back_pressure.pause_reading(ReadPause.RESPONSES)
-            self._back_pressure.client_is_behind()
+            self._back_pressure.response_queued()
 
     def _write(self, command: Command) -> bool:
         try:
