@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Protocol, Unpack
 
 from pyjms.annotation.jms_listener import (
@@ -14,14 +14,11 @@ from pyjms.annotation.jms_listener import (
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
-from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.handler.parameters import HandlerParameter
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 
 __all__ = ["ArgumentResolver", "JmsListenerEndpointRegistrar"]
-
-Starter = Callable[..., Awaitable[AbstractMessageListenerContainer]]
 
 
 class ArgumentResolver(Protocol):

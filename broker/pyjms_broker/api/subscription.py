@@ -49,11 +49,6 @@ class Subscription(ABC):
 
     @property
     @abstractmethod
-    def is_browser(self) -> bool:
-        """Whether it gets copies without removing messages."""
-
-    @property
-    @abstractmethod
     def is_slow(self) -> bool:
         """Whether messages wait because this consumer cannot keep up.
         (activemq-broker T7, T12)

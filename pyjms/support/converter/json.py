@@ -177,12 +177,14 @@ def _validated(data: str | bytes, kind: Any, message: Message) -> Any:
 
 
 def describe_problems(error: pydantic.ValidationError) -> str:
+    """Return the first five of pydantic's problems in one line, without the values."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     shown = [f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}" for e in found[:5]]
     return "; ".join(shown) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
 
 
 def type_name(kind: Any) -> str:
+    """Return the name of a type, also of a union or an alias, for messages."""
     return getattr(kind, "__qualname__", None) or str(kind)
 
 

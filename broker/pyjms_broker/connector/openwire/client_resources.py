@@ -52,15 +52,14 @@ from pyjms_broker.connector.openwire.connection_state import (
     registered,
     session_of,
 )
+from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN
 
-__all__ = ["LAST_DELIVERED_UNKNOWN", "MAXIMUM_SHARED", "ClientResources", "ResourceOwner"]
+__all__ = ["MAXIMUM_SHARED", "ClientResources", "ResourceOwner"]
 
 logger = get_logger(__name__)
 
 _Id = TypeVar("_Id", bound=ProducerId | ConsumerId)
 
-LAST_DELIVERED_UNKNOWN = -2
-"""The last delivered sequence id of a client that does not report it."""
 MAXIMUM_SHARED = 1000
 """The maximum number of JMS connections over one transport; the Java client has one."""
 

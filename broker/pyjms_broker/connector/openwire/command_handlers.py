@@ -86,6 +86,11 @@ def serve(
 
 # messages
 def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Completion:
+    """Send a message; the producer gets a ProducerAck instead of a response if it has a window.
+
+    Raises:
+        JMSException: the client has no such producer; or what the filter chain raises.
+    """
     exchange = connection.producers.get(message.producer_id)
     if exchange is None:
         raise JMSException(
@@ -153,6 +158,7 @@ def record_pending(sends: deque[Completion], stored: Completion) -> None:
 
 
 def on_ack(connection: BrokerConnection, ack: MessageAck) -> CommandResult:
+    """Acknowledge messages; an unknown consumer is ignored, with a warning in a transaction."""
     exchange = connection.consumers.get(ack.consumer_id)
     if exchange is not None:
         return connection.broker.acknowledge(exchange, ack)
@@ -162,6 +168,7 @@ def on_ack(connection: BrokerConnection, ack: MessageAck) -> CommandResult:
 
 
 def on_pull(connection: BrokerConnection, pull: MessagePull) -> CommandResult:
+    """Request a message for a consumer without prefetch; an unknown consumer is ignored."""
     exchange = connection.consumers.get(pull.consumer_id)
     if exchange is not None:
         connection.broker.message_pull(exchange.context, pull)
@@ -169,6 +176,7 @@ def on_pull(connection: BrokerConnection, pull: MessagePull) -> CommandResult:
 
 
 def on_consumer_control(connection: BrokerConnection, control: ConsumerControl) -> CommandResult:
+    """Change the prefetch of a consumer, or start, stop or close it."""
     exchange = connection.consumers.get(control.consumer_id)
     if exchange is not None:
         connection.broker.process_consumer_control(exchange, control)
@@ -179,17 +187,20 @@ def on_consumer_control(connection: BrokerConnection, control: ConsumerControl) 
 def on_connection_control(
     connection: BrokerConnection, control: ConnectionControl
 ) -> CommandResult:
+    """Note whether the client is behind `failover:`, and so sends again after a failure."""
     for state in connection.resources.connections.values():
         state.context.fault_tolerant = control.fault_tolerant
     return COMPLETED
 
 
 def on_session_info(connection: BrokerConnection, info: SessionInfo) -> CommandResult:
+    """Register a session."""
     connection.resources.add_session(info)
     return COMPLETED
 
 
 def on_producer_info(connection: BrokerConnection, info: ProducerInfo) -> CommandResult:
+    """Register a producer; each member of a composite destination is checked."""
     if info.destination is not None and info.destination.is_composite:
         return add_composite_producer(connection, info, info.destination)
     connection.resources.add_producer(info)
@@ -197,10 +208,12 @@ def on_producer_info(connection: BrokerConnection, info: ProducerInfo) -> Comman
 
 
 def on_consumer_info(connection: BrokerConnection, info: ConsumerInfo) -> CommandResult:
+    """Register a consumer; done when the broker has added it."""
     return connection.resources.add_consumer(info)
 
 
 def on_destination_info(connection: BrokerConnection, info: DestinationInfo) -> CommandResult:
+    """Create or remove a destination."""
     connection.resources.add_or_remove_destination(info)
     return COMPLETED
 
@@ -208,27 +221,32 @@ def on_destination_info(connection: BrokerConnection, info: DestinationInfo) -> 
 def on_remove_subscription(
     connection: BrokerConnection, info: RemoveSubscriptionInfo
 ) -> CommandResult:
+    """Remove a durable subscription; done when the store has."""
     return connection.resources.remove_subscription(info)
 
 
 def on_remove_info(connection: BrokerConnection, info: RemoveInfo) -> CommandResult:
+    """Remove a connection, session, producer or consumer, by the kind of its id."""
     connection.resources.remove(info)
     return COMPLETED
 
 
 # transactions
 def on_transaction_info(connection: BrokerConnection, info: TransactionInfo) -> CommandResult:
+    """Begin, prepare or end a transaction; done when the store has recorded it."""
     state = connection.resources.named_connection(info.connection_id, "run a transaction on")
     return transactions.run(connection.broker, state, info)
 
 
 # the connection itself
 def on_shutdown(connection: BrokerConnection, _info: ShutdownInfo) -> CommandResult:
+    """Close the connection in the background: the client has nothing more to send."""
     connection.stop_soon()
     return COMPLETED
 
 
 def on_keep_alive(connection: BrokerConnection, info: KeepAliveInfo) -> CommandResult:
+    """Echo a keep-alive that requires a response; others only show that the peer lives."""
     if info.response_required:
         info.response_required = False  # echo the command instead of sending a Response
         connection.send_command(info)
@@ -238,6 +256,7 @@ def on_keep_alive(connection: BrokerConnection, info: KeepAliveInfo) -> CommandR
 def on_connection_error(
     connection: BrokerConnection, command: ConnectionErrorCommand
 ) -> CommandResult:
+    """Log an error that the client reports."""
     logger.warning("%s reports an error: %s", connection.remote_address, command.exception)
     return COMPLETED
 

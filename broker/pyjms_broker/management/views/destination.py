@@ -45,6 +45,8 @@ def _counter(name: str, field: str, description: str) -> Attribute[_Destination]
 def policy_attribute(
     name: str, field: str, kind: str, description: str, *, writable: bool = False
 ) -> Attribute[_Destination]:
+    """Return an attribute for `field` of the destination's policy, which a write replaces."""
+
     def write(d: _Destination, value: object) -> None:
         d.it.policy = replace(d.it.policy, **{field: value})  # type: ignore[arg-type]
 

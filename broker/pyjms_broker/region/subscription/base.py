@@ -126,11 +126,6 @@ class AbstractSubscription(Subscription):
         self.dispatched_count = self.in_flight
         self.dequeue_count = 0
 
-    @property
-    def is_browser(self) -> bool:
-        """Whether it gets copies of messages and removes none."""
-        return self.info.browser
-
     def matches(self, reference: MessageReference) -> bool:
         """Return whether the message is for this consumer.
 

@@ -65,7 +65,6 @@ from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
 from pyjms_broker.region.flow.selector_meter import BUSY_DELAY, SelectorsBusyException
 from pyjms_broker.region.subscription.base import (
-    LAST_DELIVERED_UNKNOWN,
     SELECTS_NOTHING,
     SubscriptionRequest,
 )
@@ -99,7 +98,6 @@ class DurableTopicSubscription(PrefetchSubscription):
         """The topics, with their last arrival numbers before this subscription; None: no store."""
         self._is_reported_slow = False
         self._redeliveries: dict[MessageId, int] = {}
-        self._last_delivered = LAST_DELIVERED_UNKNOWN
         self._resume_task: _wakeup.BackgroundTask | None = None
         self._postponed: list[MessageReference] = []  # the last message to be selected later
         self._audit = (

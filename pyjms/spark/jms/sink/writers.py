@@ -130,6 +130,11 @@ def _staged(messages: Messages) -> list[SentRows]:
 
 
 def row_converter(options: JmsOptions, prefix: str) -> RowConverter:
+    """Return what makes a message of a row and its number.
+
+    With `exactly_once: ids` each message has an id by which brokers recognize repetitions: that of
+    the column `idColumn`, or `prefix` with the row's number.
+    """
     if options.exactly_once != "ids":
         return _plain
     if options.id_column is not None:

@@ -20,12 +20,14 @@ KEY, OTHER = SubscriptionKey("ID:me:1", "s"), SubscriptionKey("me", "t:t")
 async def subscribe(
     harness: StoreHarness, store: Any, key: SubscriptionKey, *, retroactive: bool = False
 ) -> None:
+    """Add a durable subscription; returns when the store has it."""
     await harness.done(store.add_subscription(StoredSubscription(key, T), retroactive))
 
 
 async def acknowledge(
     harness: StoreHarness, store: Any, key: SubscriptionKey, *references: Any
 ) -> None:
+    """Acknowledge messages for a subscription one by one; returns when the store has done so."""
     for reference in references:
         await harness.done(store.acknowledge(harness.synced(), key, reference))
 

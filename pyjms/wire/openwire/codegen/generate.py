@@ -329,6 +329,7 @@ _HOT: dict[str, Callable[[Message], Iterable[str]]] = {
 
 
 def main() -> int:
+    """Write what is stale, or report it with `--check`; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, report differences")
     arguments = parser.parse_args()
