@@ -199,10 +199,14 @@ async def test_what_another_consumer_handles_waits(
     )
     await jms_app.start(handler)
     await send(jms_app, 1, 1)
-    await until(lambda: refusals)
+
+    def refused(count: int) -> Callable[[], bool]:
+        return lambda: len(refusals) >= count
+
+    await until(refused(1))
     for count in range(2, 12):
         await jms_clock.advance(1.0)
-        await until(lambda count=count: len(refusals) >= count)
+        await until(refused(count))
     go_on.set()
     go_on_the_loop.set()
     await until(lambda: seen)

@@ -121,7 +121,12 @@ async def test_a_lock_that_went_with_the_server_stops_the_store(
     store = opened(lock_keep_alive_period=0.05)
     await store.start()
     failed = anyio.Event()
-    store.adapter.on_state = lambda state, _: state is StoreState.FAILED and failed.set()
+
+    def on_state(state: StoreState, _error: object) -> None:
+        if state is StoreState.FAILED:
+            failed.set()
+
+    store.adapter.on_state = on_state
     await anyio.to_thread.run_sync(postgresql.cluster().stop)
     await failed.wait()
     await store.adapter.stop()

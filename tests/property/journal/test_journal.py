@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,14 @@ def quiet() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL)
     yield
     logger.setLevel(before)
+
+
+def _is_in(number: int, write: int, _sector: int) -> bool:
+    return write == number
+
+
+def _is_one_of(modulus: int, factor: int, rest: int, write: int, sector: int) -> bool:
+    return (write * factor + sector) % modulus == rest
 
 
 class Driver:
@@ -91,10 +100,10 @@ class Driver:
         for number, write in enumerate(self.disk.unsynced):
             size = len(write.data or b"")
             ways += [self.disk.after_crash(number, torn) for torn in (1, size // 2, size - 1)]
-            ways.append(self.disk.after_crash_losing(lambda w, s, n=number: w == n))
+            ways.append(self.disk.after_crash_losing(partial(_is_in, number)))
         for modulus in (2, 3, 5):
-            ways.append(self.disk.after_crash_losing(lambda w, s, m=modulus: (w + s) % m == 0))
-            ways.append(self.disk.after_crash_losing(lambda w, s, m=modulus: (w * 7 + s) % m == 1))
+            ways.append(self.disk.after_crash_losing(partial(_is_one_of, modulus, 1, 0)))
+            ways.append(self.disk.after_crash_losing(partial(_is_one_of, modulus, 7, 1)))
         return ways
 
     async def _append(self, journal: Journal, step: str, size: int) -> None:

@@ -73,7 +73,7 @@ def literal(value: object) -> str:
         return "'" + value.replace("'", "''") + "'"
     return (
         {True: "TRUE", False: "FALSE", None: "NULL"}[value]
-        if type(value) in {bool, type(None)}
+        if value is None or isinstance(value, bool)
         else str(value)
     )
 
@@ -114,12 +114,12 @@ def is_string(value: object) -> bool:
 
 def slow(node: Any, message: dict[str, object]) -> object:
     match node:
-        case ("literal", value):
-            return value
+        case ("literal", constant):
+            return constant
         case ("name", name):
             return message.get(name)
         case ("minus", operand):
-            value = slow(operand, message)
+            value: Any = slow(operand, message)
             return (
                 calculated("-", type(value)(0) if not isinstance(value, float) else -0.0, value)
                 if is_number(value)
@@ -298,7 +298,8 @@ repeats = st.tuples(
 
 
 def unlimited() -> Budget:
-    return Budget({}.get, SelectorLimits(steps=10**7))
+    properties: dict[str, object] = {}
+    return Budget(properties.get, SelectorLimits(steps=10**7))
 
 
 @examples(300)

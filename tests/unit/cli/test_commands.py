@@ -238,6 +238,7 @@ def test_run_handles_messages_until_sigterm_and_ends_cleanly(pyjms: Run, tmp_pat
     ) as process:
         guard = threading.Timer(50, process.kill)
         guard.start()
+        assert process.stdout is not None
         assert process.stdout.readline() == "handled one\n"
         process.send_signal(signal.SIGTERM)
         out, log = process.communicate(timeout=50)
@@ -313,6 +314,7 @@ def test_a_later_signal_ends_the_run_at_once(tmp_path: Path) -> None:
             process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.2)
+        assert process.stderr is not None
         assert "SIGTERM again: stopping now" in process.stderr.read()
     assert process.returncode == -signal.SIGTERM
 

@@ -267,6 +267,7 @@ def test_run_of_listeners_says_where_pipelines_run(pyjms: Run, tmp_path: Path) -
     ) as process:
         guard = threading.Timer(50, process.kill)
         guard.start()
+        assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=50)
