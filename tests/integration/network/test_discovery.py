@@ -261,17 +261,17 @@ async def until_heard(subscriber: Subscriber, last: str) -> AsyncIterator[str | 
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("discovery:(multicast://10.0.0.1)", "no multicast address"),
+        ("discovery:(multicast://10.0.0.1)", "not a multicast address"),
         ("discovery:(multicast://default)?nonsense=1", "nonsense"),
         ("discovery:(zeroconf://x)", "or use the agent multicast"),
         ("fanout:(zeroconf://x)", "or use the agent multicast"),
-        ("fanout:(multicast://10.0.0.1)", "no multicast address"),
+        ("fanout:(multicast://10.0.0.1)", "not a multicast address"),
         ("fanout:(multicast://default)?nonsense=1", "nonsense"),
         ("failover:(multicast://default)", "discovery:"),
         ("peer://", "names no group"),
         ("peer:///name", "names no group"),
         ("peer://group/name?nonsense=1", "nonsense"),
-        ("peer://a%b/name", "is no name"),
+        ("peer://a%b/name", "is not a valid name"),
     ],
 )
 def test_mistakes_are_named(url: str, why: str) -> None:
@@ -300,7 +300,7 @@ async def test_the_file_says_where_a_connector_is_announced(
         "connectors: [{uri: 'tcp://127.0.0.1:0', discovery_uri: 'multicast://10.0.0.1'}]\n",
         encoding="utf-8",
     )
-    with pytest.raises(ConfigurationException, match="no multicast address"):
+    with pytest.raises(ConfigurationException, match="not a multicast address"):
         load_broker_settings(path, environ={})
 
 

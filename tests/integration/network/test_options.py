@@ -411,7 +411,7 @@ def test_what_a_uri_names() -> None:
     ("uri", "why"),
     [
         ("zeroconf:x", "cannot find brokers by zeroconf"),
-        ("discovery:(multicast://10.0.0.1)", "no multicast address"),
+        ("discovery:(multicast://10.0.0.1)", "not a multicast address"),
         ("multicast://default?maxReconnectDelay=soon", "Invalid value 'soon'"),
         ("static:()", "names no broker"),
         ("static:(tcp://a:1)?initialDelay=1", "initialDelay"),
@@ -443,5 +443,5 @@ async def test_the_file_says_all_of_it(tmp_path: Path) -> None:
         name="west", network_ttl=3, excluded_destinations=(Topic("local.>"),)
     )
     path.write_text("network_connectors:\n  - uri: multicast://nowhere\n", encoding="utf-8")
-    with pytest.raises(ConfigurationException, match=r"broker\.yaml:2.*no multicast address"):
+    with pytest.raises(ConfigurationException, match=r"broker\.yaml:2.*not a multicast address"):
         load_broker_settings(path, environ={})
