@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import astuple
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 from urllib.parse import urlsplit
 
 import sniffio
 from anyio import to_thread, wrap_file
 
-from pyjms.client.blobs.strategies import BlobStrategy, DirectoryStrategy, HttpStrategy
 from pyjms.client.options.blob_policy import BlobTransferPolicy, upload_url
 from pyjms.errors import IllegalStateException, JMSException, UnsupportedOperationException
 from pyjms.jms.blob import BlobBody, BlobMessage, BlobStream
 
-__all__ = ["GROUP", "PolicyTransfer", "new_blob_message"]
+__all__ = ["GROUP", "BlobStrategy", "PolicyTransfer", "new_blob_message"]
 
 GROUP: Final = "pyjms.blob_strategies"
 """The entry-point group: a URL scheme, and a callable that returns a strategy for a policy."""
 
-_BUILT_IN: Final[dict[str, Callable[[BlobTransferPolicy], BlobStrategy]]] = {
-    "file": DirectoryStrategy,
-    "http": HttpStrategy,
-    "https": HttpStrategy,
-}
+_BUILT_IN: Final = ("file", "http", "https")
+
+
+class BlobStrategy(Protocol):
+    """Stores bodies under URLs of one scheme. Its methods block and must be thread-safe."""
+
+    def upload(self, stream: BinaryIO, directory: str) -> str:
+        """Store the content of `stream` below the URL `directory`; return the URL of the body."""
+
+    def open(self, url: str) -> BinaryIO:
+        """Return a binary stream of the body at `url`."""
+
+    def delete(self, url: str) -> None:
+        """Delete the body at `url`."""
 
 
 class PolicyTransfer:
@@ -121,7 +128,10 @@ def _strategy(scheme: str, *policy: Any) -> BlobStrategy:
         LookupError: there is no strategy for the scheme.
     """
     if scheme in _BUILT_IN:
-        return _BUILT_IN[scheme](BlobTransferPolicy(*policy))
+        from pyjms.client.blobs import strategies  # noqa: PLC0415 - see its docstring
+
+        kind = strategies.DirectoryStrategy if scheme == "file" else strategies.HttpStrategy
+        return kind(BlobTransferPolicy(*policy))
     for point in entry_points(group=GROUP, name=scheme):
         strategy: BlobStrategy = point.load()(BlobTransferPolicy(*policy))
         return strategy

@@ -231,7 +231,7 @@ async def test_redirects_and_other_schemes_are_refused(uploads: Any) -> None:
 
 
 def test_ftp_is_refused_when_the_url_is_parsed() -> None:
-    with pytest.raises(UnsupportedOperationException, match="in the clear") as caught:
+    with pytest.raises(UnsupportedOperationException, match="in clear text") as caught:
         ConnectionFactory(url(policy("ftp://host/dir")))
     assert "https" in str(caught.value)
     with pytest.raises(ConfigurationException, match=r"blobTransferPolicy\.uploadUrl"):
