@@ -34,6 +34,7 @@ from pyjms.listener.handler.interceptors import (
     SettlementInvocation,
 )
 from pyjms.observability.health import Health
+from pyjms.observability.pool_metrics import PoolCollector
 
 __all__ = ["MOST_DESTINATIONS", "PrometheusMetrics"]
 
@@ -154,6 +155,7 @@ class _Metrics:
     """The metrics of one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        registry.register(PoolCollector())
         self._names: set[str] = set()
         self.sent = Counter(
             "pyjms_messages_sent", "Messages sent.", ["destination", "outcome"], registry=registry

@@ -113,6 +113,11 @@ class TransportURI:
         rest = {k: v for k, v in self.options.items() if not k.startswith(prefix)}
         return split, replace(self, options=rest)
 
+    def without_options(self) -> TransportURI:
+        """Return the URL without any options, also of its components: it has no passwords."""
+        components = tuple(each.without_options() for each in self.components)
+        return replace(self, options={}, components=components)
+
     def __str__(self) -> str:
         return _joined(self, lambda k, v: f"{k}={'***' if is_secret(k) else _redact(v)}")
 

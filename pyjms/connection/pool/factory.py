@@ -19,6 +19,7 @@ from pyjms.connection.pool.statistics import PoolStats
 from pyjms.errors import ConnectionFailedException, IllegalStateException, JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, check_factory
 from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
+from pyjms.transport.uri import TransportURI
 
 __all__ = ["JmsPoolConnectionFactory", "PooledConnectionFactory"]
 
@@ -66,7 +67,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         self.target_connection_factory = target_connection_factory
         self.options: PoolOptions = PoolOptions(**options)
         self.options.check()
-        self.stats: PoolStats = PoolStats(_names.generate())
+        self.stats: PoolStats = PoolStats(_names.generate(), _broker_of(target_connection_factory))
         """The statistics of the pool, always enabled."""
         self._is_stopped = False
         self.forked()
@@ -245,3 +246,8 @@ class JmsPoolConnectionFactory(PooledConnectionFactory):
 
 
 _names = IdGenerator("pool:")
+
+
+def _broker_of(factory: ConnectionFactory) -> str:
+    uri = getattr(factory, "uri", None)
+    return str(uri.without_options()) if isinstance(uri, TransportURI) else type(factory).__name__

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from threading import Lock
+from weakref import WeakSet
+
 from pyjms.management.statistics import CountStatistic, Statistics, TimeStatistic
 
-__all__ = ["PoolStats"]
+__all__ = ["PoolStats", "pool_statistics"]
+
+_all: WeakSet[PoolStats] = WeakSet()
+_lock = Lock()  # of the set: pools belong to any loop, and metrics are read in any thread
+
+
+def pool_statistics() -> list[PoolStats]:
+    """Return the statistics of all pools of this process, ordered by broker and name."""
+    with _lock:
+        found = list(_all)
+    return sorted(found, key=lambda stats: (stats.broker, stats.name))
 
 
 class PoolStats(Statistics):
@@ -17,8 +30,12 @@ class PoolStats(Statistics):
         "discarded_sessions", "refused_sessions", "session_wait_time",
     )  # fmt: skip
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, broker: str) -> None:
         super().__init__(name)
+        self.broker = broker
+        """The broker's URL without options, or the class of another provider's factory."""
+        with _lock:
+            _all.add(self)
         self.connections: CountStatistic = CountStatistic(self, "connections")
         """Open physical connections. ActiveMQ: getNumConnections."""
         self.created_connections: CountStatistic = CountStatistic(self, "created_connections")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 from dependency_injector import providers
 from prometheus_client import CollectorRegistry
 
 from pyjms import ApplicationContainer, PyjmsSettings, Queue, jms_listener
+from pyjms.aio import ConnectionFactory, JmsPoolConnectionFactory
 from pyjms.observability.prometheus import MOST_DESTINATIONS, PrometheusMetrics
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 
@@ -104,3 +106,35 @@ def test_destinations_are_limited_and_registries_shared(registry: CollectorRegis
 async def test_it_is_off_by_default(jms_app: JmsTestApp) -> None:
     application = await jms_app.start()
     assert application.template.send_interceptors == ()
+
+
+async def test_pools_of_connections(jms_broker: Any, registry: CollectorRegistry) -> None:
+    PrometheusMetrics(registry)
+    url = f"{jms_broker.url}&jms.userName=anna&jms.password=secret"
+    first, second = (
+        JmsPoolConnectionFactory(ConnectionFactory(url), max_sessions_per_connection=1)
+        for _ in range(2)
+    )
+    broker = jms_broker.url.partition("?")[0]
+
+    def value(name: str) -> float | None:
+        return registry.get_sample_value(f"pyjms_pool_{name}", {"broker": broker})
+
+    async with first, second:
+        assert value("connections") == 2
+        async with (
+            await first.create_connection() as connection,
+            await connection.create_session(),
+            anyio.create_task_group() as tasks,
+        ):
+            assert (value("borrowed_connections"), value("active_sessions")) == (1, 1)
+            tasks.start_soon(connection.create_session)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        assert (value("sessions"), value("active_sessions")) == (1, 0)
+        assert (value("created_connections_total"), value("created_sessions_total")) == (2, 1)
+        assert (value("session_wait_seconds_count"), value("refused_sessions_total")) == (0, 0)
+    assert value("connections") == 0
+    exposition = PrometheusMetrics(registry).exposition("")[1].decode()
+    assert f'pyjms_pool_created_connections_total{{broker="{broker}"}} 2.0' in exposition
+    assert "secret" not in exposition

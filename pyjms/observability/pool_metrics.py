@@ -1,0 +1,59 @@
+"""Prometheus metrics of the connection pools of this process, read when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from pyjms.connection.pool.statistics import PoolStats, pool_statistics
+
+__all__ = ["PoolCollector"]
+
+_GAUGES: Final = {
+    "connections": "Open connections of the pool.",
+    "borrowed_connections": "Handles on connections that are not closed.",
+    "sessions": "Open sessions.",
+    "active_sessions": "Sessions in use.",
+}
+_COUNTERS: Final = {
+    "created_connections": "Connections that were opened.",
+    "expired_connections": "Connections closed because they were idle or too old.",
+    "failed_connections": "Connections closed because they reported an exception.",
+    "created_sessions": "Sessions that were opened.",
+    "discarded_sessions": "Sessions closed because they could not be cleaned up.",
+    "refused_sessions": "Requests for a session that failed because all were in use.",
+}
+_WAIT: Final = "Seconds that requests for a session waited because all were in use."
+
+
+class PoolCollector(Collector):
+    """The sums over the pools of each broker, with the names of PoolStats."""
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: what there is, is known when it is collected."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Return the metrics; none if there is no pool."""
+        pools: dict[str, list[PoolStats]] = {}
+        for stats in pool_statistics():
+            pools.setdefault(stats.broker, []).append(stats)
+        if not pools:
+            return
+        for kind, texts in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
+            for name, text in texts.items():
+                family = kind(f"pyjms_pool_{name}", text, labels=["broker"])
+                for broker, members in pools.items():
+                    family.add_metric([broker], sum(getattr(s, name).count for s in members))
+                yield family
+        waits = SummaryMetricFamily("pyjms_pool_session_wait_seconds", _WAIT, labels=["broker"])
+        for broker, members in pools.items():
+            times = [stats.session_wait_time for stats in members]
+            waits.add_metric(
+                [broker], sum(t.count for t in times), sum(t.total_time for t in times)
+            )
+        yield waits
