@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
 import pytest
+import yaml
 
 from pyjms_broker.connector.cluster import ClusterAttributes
 from pyjms_broker.network import NetworkConnectorAttributes
@@ -127,3 +129,69 @@ def test_java_clients_live_through_kills_of_two_brokers_with_one_store(
         assert sorted(set(found[kind])) == everything, kind
     assert sorted(found["plain"]) == everything  # what was sent again was recognized
     assert "Exception in thread" not in log.read_text(encoding="utf-8")
+
+
+ROUNDS = 6
+
+
+def joined_commands(folder: Path, ports: list[int]) -> list[list[str]]:
+    """Return the commands of two brokers of a network, each with a store of its own.
+
+    What was forwarded to a broker that clients then leave goes back (replay_when_no_consumers).
+    """
+    commands = []
+    for port, other in zip(ports, reversed(ports), strict=True):
+        path = folder / f"broker-{port}.yaml"
+        door = {
+            "uri": f"tcp://127.0.0.1:{port}",
+            "update_cluster_clients": True,
+            "rebalance_cluster_clients": True,
+        }
+        bridge = f"static:(tcp://127.0.0.1:{other})?initialReconnectDelay=100"
+        replay = {"replay_when_no_consumers": True}
+        settings = {
+            "broker_name": f"b{port}",
+            "data_directory": str(folder / f"data-{port}"),
+            "connectors": [door],
+            "network_connectors": [{"uri": f"{bridge}&useExponentialBackOff=false"}],
+            "policies": [{"destination": ">", "network_bridge_filter_factory": replay}],
+        }
+        path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        commands.append([sys.executable, "-m", "pyjms_broker", "start", "--config", str(path)])
+    return commands
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_java_clients_of_a_network_lose_nothing_when_its_brokers_are_killed(
+    java_program: JavaProgram, tmp_path: Path
+) -> None:
+    ports = free_ports()
+    commands = joined_commands(tmp_path, ports)
+    url = f"failover:({','.join(f'tcp://127.0.0.1:{port}' for port in ports)})?{OPTIONS}"
+    log = tmp_path / "java.log"
+    with ExitStack() as stack:
+        starts = iter(range(100))
+
+        def start(index: int) -> Any:
+            broker_log = tmp_path / f"broker-{index}-{next(starts)}.log"
+            child = stack.enter_context(started(commands[index], broker_log))
+            accepted_url(child, broker_log)
+            return child
+
+        brokers = [start(0), start(1)]
+        command = [*java_program(PROGRAM), "Cluster", url, str(CLIENTS)]
+        java = stack.enter_context(started(command, log))
+        assert java.stdout.readline().strip() == "connected", log.read_text(encoding="utf-8")
+        for number in range(ROUNDS):
+            killed = number % 2
+            java.stdin.write(f"round {number}\n")
+            java.stdin.flush()
+            brokers[killed].kill()
+            brokers[killed].wait()
+            brokers[killed] = start(killed)
+            assert java.stdout.readline().strip() == f"got round {number}", log.read_text(
+                encoding="utf-8"
+            )
+        java.stdin.close()
+        assert java.wait() == 0, log.read_text(encoding="utf-8")
