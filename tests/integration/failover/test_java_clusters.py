@@ -18,7 +18,7 @@ from pyjms_broker.service import BrokerService
 from tests.kit.brokers.networks import Network, network
 from tests.kit.processes.children import accepted_url, started
 from tests.kit.servers.java_programs import JavaProgram
-from tests.kit.shared_store import free_ports, sharing_commands
+from tests.kit.stores.shared_store import free_ports, sharing_commands
 from tests.kit.waiting import until
 
 __all__ = ["network"]

@@ -23,7 +23,7 @@ from pyjms import JmsApplication, Message, PyjmsSettings, jms_listener
 from tests.kit.failures.cut_transfers import FAST
 from tests.kit.processes.children import accepted_url, started
 from tests.kit.servers.java_brokers import SEGMENT_SIZE, activemq_command
-from tests.kit.shared_store import free_ports, sharing_commands
+from tests.kit.stores.shared_store import free_ports, sharing_commands
 from tests.kit.waiting import LONGEST_WAIT
 
 __all__ = ["activemq_command"]

@@ -19,8 +19,8 @@ import pytest
 from pyjms.aio import ConnectionFactory
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import RemoveInfo, ShutdownInfo
+from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.network import NetworkConnectorAttributes
-from pyjms_broker.service import BrokerService
 from tests.kit.brokers.networks import Network
 from tests.kit.failures.cutting_proxy import (
     DIRECTIONS,
@@ -29,7 +29,11 @@ from tests.kit.failures.cutting_proxy import (
     cutting_proxy,
     of_type,
 )
+from tests.kit.processes.children import BrokerProcess
+from tests.kit.servers.java_programs import JavaProgram, java_program
 from tests.kit.waiting import LONGEST_WAIT, until
+
+__all__ = ["java_program"]
 
 AT_ONCE = "initialReconnectDelay=5&useExponentialBackOff=false&minConnectTime=0"
 ORDERS, BACK, LATE = Queue("orders"), Queue("back"), Queue("late")
@@ -79,10 +83,10 @@ class Flow:
 class Bridged:
     """Two brokers with a bridge whose connection can be cut, and clients of both."""
 
-    def __init__(self, network: Network, proxy: CuttingProxy, target: BrokerService) -> None:
+    def __init__(self, network: Network, proxy: CuttingProxy, target: str) -> None:
         self._network = network
         self.proxy = proxy
-        self.target = target
+        self._target = target
         self.source = network.broker("source")
         self.connector: Any = None
         self.here: Any = None
@@ -94,37 +98,63 @@ class Bridged:
         )
         await self._network.start(self.source)
         self.here, self.there = [
-            await self._session(stack, each) for each in (self.source, self.target)
+            await self._session(stack, url)
+            for url in (f"{self.source.vm_uri}?create=false", self._target)
         ]
 
-    async def _session(self, stack: AsyncExitStack, service: BrokerService) -> Any:
-        factory = ConnectionFactory(f"{service.vm_uri}?create=false")
+    async def _session(self, stack: AsyncExitStack, url: str) -> Any:
+        factory = ConnectionFactory(url)
         connection = await stack.enter_async_context(await factory.create_connection())
         await connection.start()
         return await connection.create_session()
 
-    async def settled(self) -> None:
-        """Wait until there is one bridge, and the target has one connection of it."""
-        (door,) = self.target.connectors
-        await until(lambda: self.connector.bridges and len(door.connections) == 1)
+    async def flows(self, *, duplex: bool) -> list[Flow]:
+        """Return what is forwarded: to the target, and with a duplex bridge back, too."""
+        flows = [Flow(self.here, self.there, ORDERS)]
+        if duplex:
+            flows.append(Flow(self.there, self.here, BACK))
+        for flow in flows:
+            await flow.open()
+        return flows
+
+    async def cut_everywhere(self, flows: list[Flow], frames: int, inside: tuple[int, ...]) -> None:
+        """Cut each bridge at another frame, and check that messages are forwarded by the next."""
+        for direction in DIRECTIONS:
+            for frame in range(frames):
+                for position in inside:
+                    self.proxy.cut_at(direction, frame, position)
+                    await self.proxy.cut_now()  # the next bridge is cut at that frame
+                    late = Flow(self.here, self.there, LATE)
+                    await late.open()
+                    for flow in (*flows, late):
+                        await flow.pass_on(1)
+                    await late.close()
+        self.proxy.plan = None
+        for flow in flows:
+            await flow.pass_on(1)
+        assert self.proxy.cuts > frames * len(inside) * len(DIRECTIONS)
+
+
+BridgedFlows = tuple[Bridged, list[Flow], TransportConnector]
+"""And the target's connector."""
+
+
+async def settled(pair: Bridged, door: TransportConnector) -> None:
+    """Wait until there is one bridge, and the target has one connection of it."""
+    await until(lambda: pair.connector.bridges and len(door.connections) == 1)
 
 
 @pytest.fixture(params=[False, True], ids=["simplex", "duplex"])
-async def bridged(network: Network, request: Any) -> AsyncIterator[tuple[Bridged, list[Flow]]]:
+async def bridged(network: Network, request: Any) -> AsyncIterator[BridgedFlows]:
     async with AsyncExitStack() as stack:
         target = network.broker("target")
         door = target.add_connector("tcp://127.0.0.1:0")
         await network.start(target)
         port = int(door.connect_uri.rpartition(":")[2])
         proxy = await stack.enter_async_context(cutting_proxy(port))
-        made = Bridged(network, proxy, target)
+        made = Bridged(network, proxy, f"{target.vm_uri}?create=false")
         await made.start(stack, duplex=request.param)
-        flows = [Flow(made.here, made.there, ORDERS)]
-        if request.param:
-            flows.append(Flow(made.there, made.here, BACK))
-        for flow in flows:
-            await flow.open()
-        yield made, flows
+        yield made, await made.flows(duplex=request.param), door
 
 
 @pytest.mark.timeout(300)
@@ -136,29 +166,17 @@ async def bridged(network: Network, request: Any) -> AsyncIterator[tuple[Bridged
     ],
 )
 async def test_nothing_is_lost_when_bridges_are_cut(
-    bridged: tuple[Bridged, list[Flow]], frames: int, inside: tuple[int, ...]
+    bridged: BridgedFlows, frames: int, inside: tuple[int, ...]
 ) -> None:
-    pair, flows = bridged
+    pair, flows, door = bridged
     for flow in flows:
         await flow.pass_on(1)
-    await pair.settled()
+    await settled(pair, door)
     tasks, handles = sorted(bridge_tasks()), descriptors()
-    for direction in DIRECTIONS:
-        for frame in range(frames):
-            for position in inside:
-                pair.proxy.cut_at(direction, frame, position)
-                await pair.proxy.cut_now()  # the next bridge is cut at that frame
-                late = Flow(pair.here, pair.there, LATE)
-                await late.open()
-                for flow in (*flows, late):
-                    await flow.pass_on(1)
-                await late.close()
-    pair.proxy.plan = None
+    await pair.cut_everywhere(flows, frames, inside)
     for flow in flows:
-        await flow.pass_on(1)
         assert flow.received == Counter(flow.sent)
-    assert pair.proxy.cuts > frames * len(inside) * len(DIRECTIONS)
-    await pair.settled()
+    await settled(pair, door)
     await until(lambda: sorted(bridge_tasks()) == tasks)
     await until(lambda: descriptors() == handles)
     await pair.connector.stop()
@@ -167,21 +185,45 @@ async def test_nothing_is_lost_when_bridges_are_cut(
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 async def test_a_bridge_that_is_cut_while_it_closes_has_closed(
-    bridged: tuple[Bridged, list[Flow]], direction: str
+    bridged: BridgedFlows, direction: str
 ) -> None:
-    pair, flows = bridged
+    pair, flows, door = bridged
     end = of_type(RemoveInfo.TYPE, ShutdownInfo.TYPE)
     for inside in (0, 7):
         for flow in flows:
             await flow.pass_on(3)
-        await pair.settled()
+        await settled(pair, door)
         pair.proxy.cut_at(direction, 0, inside, **({"at": end} if direction == TO_BROKER else {}))
         with anyio.fail_after(LONGEST_WAIT):
             await pair.connector.stop()
-        (door,) = pair.target.connectors
-        await until(lambda: not door.connections)  # noqa: B023 - called at once
+        await until(lambda: not door.connections)
         await until(lambda: not bridge_tasks())
         pair.connector.start()
     for flow in flows:
         await flow.pass_on(1)
         assert flow.received == Counter(flow.sent)
+
+
+@pytest.mark.nightly
+@pytest.mark.activemq
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("duplex", [False, True], ids=["simplex", "duplex"])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_nothing_is_lost_when_bridges_to_activemq_are_cut(
+    network: Network, java_program: JavaProgram, duplex: bool, tmp_path: Path
+) -> None:
+    command = [*java_program(Path(__file__).parent / "program"), "NetworkBroker"]
+    theirs = BrokerProcess([*command, str(tmp_path / "data")], tmp_path / "log")
+    theirs.start()
+    try:
+        async with AsyncExitStack() as stack:
+            port = int(theirs.url.rpartition(":")[2])
+            proxy = await stack.enter_async_context(cutting_proxy(port))
+            pair = Bridged(network, proxy, theirs.url)
+            await pair.start(stack, duplex=duplex)
+            flows = await pair.flows(duplex=duplex)
+            await pair.cut_everywhere(flows, 16, (0, 7))
+            for flow in flows:
+                assert set(flow.received) == set(flow.sent)
+    finally:
+        theirs.end()
