@@ -17,14 +17,8 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from pyjms import _clock
+from pyjms import _clock, errors
 from pyjms._logger import get_logger
-from pyjms.errors import (
-    ConnectionClosedException,
-    ConnectionFailedException,
-    IllegalStateException,
-    JMSException,
-)
 from pyjms.jms.api import Connection, ConnectionFactory
 
 __all__ = ["Outage", "Outages", "is_connection_failure", "leave_losses_to_recovery"]
@@ -36,7 +30,7 @@ _WRAPPED = ("target_connection_factory", "target")
 
 def is_connection_failure(error: BaseException) -> bool:
     """Return whether the broker could not be reached, as opposed to refusing a request."""
-    return isinstance(error, ConnectionFailedException | ConnectionClosedException)
+    return isinstance(error, errors.ConnectionFailedException | errors.ConnectionClosedException)
 
 
 def leave_losses_to_recovery(connection: Connection, listener: str) -> None:
@@ -46,12 +40,12 @@ def leave_losses_to_recovery(connection: Connection, listener: str) -> None:
     exception listener, or is shared and accepts none, is left unchanged.
     """
 
-    def report(error: JMSException) -> None:
+    def report(error: errors.JMSException) -> None:
         level = logging.DEBUG if is_connection_failure(error) else logging.WARNING
         logger.log(level, "Connection of listener %s: %s", listener, error)
 
     if connection.exception_listener is None:
-        with suppress(IllegalStateException):
+        with suppress(errors.IllegalStateException):
             connection.exception_listener = report
 
 

@@ -107,8 +107,7 @@ class _Builder:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
         parser.StartDoctypeDeclHandler = self._doctype
-        parser.EntityDeclHandler = self._entity
-        parser.SkippedEntityHandler = self._entity
+        parser.EntityDeclHandler = parser.SkippedEntityHandler = self._entity
 
     def _refusal(self, reason: str, hint: str) -> ConfigurationException:
         line = self.parser.CurrentLineNumber

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from pyjms import _clock
@@ -18,6 +20,7 @@ __all__ = ["BridgeKeeper"]
 logger = get_logger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class BridgeKeeper:
     """Maintains a bridge to one remote broker.
 
@@ -29,28 +32,19 @@ class BridgeKeeper:
         is_quiet: whether failures are logged without a warning.
     """
 
-    def __init__(
-        self,
-        host: NetworkHost,
-        attributes: NetworkConnectorAttributes,
-        remote: Remote,
-        *,
-        is_found: bool = False,
-        is_quiet: bool = False,
-    ) -> None:
-        self._is_found = is_found
-        self._is_quiet = is_quiet
-        self.is_wanted = True
-        """Whether another bridge is started when the bridge has ended."""
-        self._host = host
-        self._attributes = attributes
-        self._remote = remote
-        self._task: BackgroundTask | None = None
-        self._failures = 0
-        self.bridge: NetworkBridge | None = None
-        """The bridge, while it is forwarding."""
-        self.failure: BaseException | None = None
-        """The reason why there is currently no bridge."""
+    host: NetworkHost
+    attributes: NetworkConnectorAttributes
+    remote: Remote
+    is_found: bool = field(default=False, kw_only=True)
+    is_quiet: bool = field(default=False, kw_only=True)
+    is_wanted: bool = field(default=True, init=False)
+    """Whether another bridge is started when the bridge has ended."""
+    bridge: NetworkBridge | None = field(default=None, init=False)
+    """The bridge, while it is forwarding."""
+    failure: BaseException | None = field(default=None, init=False)
+    """The reason why there is currently no bridge."""
+    _task: BackgroundTask | None = field(default=None, init=False)
+    _failures: int = field(default=0, init=False)
 
     @property
     def missing(self) -> tuple[str, str] | None:
@@ -58,7 +52,7 @@ class BridgeKeeper:
         failure = self.failure
         if self.bridge is not None or self._task is None or failure is None:
             return None
-        return str(self._remote), str(failure)
+        return str(self.remote), str(failure)
 
     @property
     def is_running(self) -> bool:
@@ -77,7 +71,7 @@ class BridgeKeeper:
     def start(self) -> None:
         if not self.is_running:
             self._failures = 0
-            name = f"network connector {self._attributes.name} to {self._remote}"
+            name = f"network connector {self.attributes.name} to {self.remote}"
             self._task = spawn(self._run, name=name)
 
     def cancel(self) -> None:
@@ -100,13 +94,13 @@ class BridgeKeeper:
         try:
             await retrying(self._live)
         except JMSException as error:
-            name = self._attributes.name
-            is_own = self._is_found and isinstance(error, LoopBackError)
+            name = self.attributes.name
+            is_own = self.is_found and isinstance(error, LoopBackError)
             self.failure = None if is_own else error
             if is_own:
                 logger.debug("Network connector %s has found its own broker", name)
             elif not self.is_wanted:
-                logger.debug("Network connector %s: %s is gone: %s", name, self._remote, error)
+                logger.debug("Network connector %s: %s is gone: %s", name, self.remote, error)
             else:
                 logger.error("Network connector %s: %s", name, error)
 
@@ -116,8 +110,8 @@ class BridgeKeeper:
         Raises:
             JMSException: always, with the reason for the failure or the end.
         """
-        name = self._attributes.name
-        bridge = NetworkBridge(self._host, self._attributes, self._remote)
+        name = self.attributes.name
+        bridge = NetworkBridge(self.host, self.attributes, self.remote)
         began = _clock.now()
         try:
             await bridge.start()
@@ -133,28 +127,28 @@ class BridgeKeeper:
             lived = self.bridge is not None
             self.bridge = None
             await bridge.stop()
-            is_short = _clock.now() - began < self._remote.reconnection.min_connect_time
+            is_short = _clock.now() - began < self.remote.reconnection.min_connect_time
             self._failures = 0 if lived and not is_short else self._failures + 1
 
     def _delay(self, _state: RetryCallState) -> float:
-        return self._remote.reconnection.delay_after(self._failures)
+        return self.remote.reconnection.delay_after(self._failures)
 
     def _gives_up(self, _state: RetryCallState) -> bool:
-        most = self._remote.reconnection.max_reconnect_attempts
+        most = self.remote.reconnection.max_reconnect_attempts
         return not self.is_wanted or 0 < most <= self._failures
 
     def _log(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
         self.failure = error
-        if self._failures <= 1 and not self._is_quiet:
+        if self._failures <= 1 and not self.is_quiet:
             logger.warning(
                 "Network connector %s: no bridge to %s, it is tried again: %s",
-                self._attributes.name,
-                self._remote,
+                self.attributes.name,
+                self.remote,
                 error,
             )
         else:
-            logger.debug("Network connector %s: %s", self._attributes.name, error)
+            logger.debug("Network connector %s: %s", self.attributes.name, error)
 
 
 def _is_worth_a_retry(error: BaseException) -> bool:

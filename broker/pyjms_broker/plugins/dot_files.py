@@ -20,13 +20,7 @@ from pyjms._logger import get_logger
 from pyjms._paths import replace_text
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    ConsumerId,
-    ConsumerInfo,
-    ProducerId,
-    ProducerInfo,
-)
+from pyjms.wire.openwire import commands
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
@@ -167,10 +161,10 @@ class ConnectionDotFileBroker(_DotFileBroker):
     def __init__(self, next_broker: Broker, path: Path, redraw_on_remove: bool) -> None:
         super().__init__(next_broker, path)
         self._redraws = redraw_on_remove
-        self._consumers: dict[ConsumerId, tuple[str, Destination]] = {}
-        self._producers: dict[ProducerId, tuple[str, dict[Destination, None]]] = {}
+        self._consumers: dict[commands.ConsumerId, tuple[str, Destination]] = {}
+        self._producers: dict[commands.ProducerId, tuple[str, dict[Destination, None]]] = {}
 
-    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+    def add_consumer(self, context: ConnectionContext, info: commands.ConsumerInfo) -> Subscription:
         subscription = self.next.add_consumer(context, info)
         if info.destination is not None and info.consumer_id is not None:
             self._consumers[info.consumer_id] = (_client(context), info.destination)
@@ -178,25 +172,28 @@ class ConnectionDotFileBroker(_DotFileBroker):
         return subscription
 
     def remove_consumer(
-        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+        self,
+        context: ConnectionContext,
+        info: commands.ConsumerInfo,
+        last_delivered_sequence_id: int,
     ) -> None:
         if info.consumer_id is not None:
             self._removed(self._consumers.pop(info.consumer_id, None))
         self.next.remove_consumer(context, info, last_delivered_sequence_id)
 
-    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+    def add_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
         self.next.add_producer(context, info)
         if info.producer_id is not None:
             named = {} if info.destination is None else {info.destination: None}
             self._producers[info.producer_id] = (_client(context), named)
             self.file.change()
 
-    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+    def remove_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
         if info.producer_id is not None:
             self._removed(self._producers.pop(info.producer_id, None))
         self.next.remove_producer(context, info)
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+    def send(self, exchange: ProducerExchange, message: commands.ActiveMQMessage) -> Completion:
         info, to = exchange.info, message.destination
         if info is not None and info.destination is None and info.producer_id is not None:
             _, named = self._producers.get(info.producer_id, ("", {}))

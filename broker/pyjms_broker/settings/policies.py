@@ -51,45 +51,48 @@ class _DeadLetterSettings(BuiltSection[DeadLetterStrategy], DeadLetterAttributes
     pass
 
 
-class SharedDeadLetterSettings(_DeadLetterSettings):
+class SharedDeadLetterSettings(_DeadLetterSettings, made_by=SharedDeadLetterStrategy):
     """One dead-letter queue for all destinations."""
 
     type: Literal["shared"]
     dead_letter_queue: DestinationName | None = None
     """Name of the queue; null: ActiveMQ.DLQ."""
-    made_by = SharedDeadLetterStrategy
 
 
-class IndividualDeadLetterSettings(_DeadLetterSettings, IndividualDeadLetterAttributes):
+class IndividualDeadLetterSettings(
+    _DeadLetterSettings, IndividualDeadLetterAttributes, made_by=IndividualDeadLetterStrategy
+):
     """A dead-letter destination for each destination."""
 
     type: Literal["individual"]
-    made_by = IndividualDeadLetterStrategy
 
 
-class DiscardingDeadLetterSettings(BuiltSection[DeadLetterStrategy]):
+class DiscardingDeadLetterSettings(
+    BuiltSection[DeadLetterStrategy], made_by=DiscardingDeadLetterStrategy
+):
     """Messages that cannot be delivered are discarded."""
 
     type: Literal["discarding"]
-    made_by = DiscardingDeadLetterStrategy
 
 
-class ConstantPendingLimitSettings(BuiltSection[PendingMessageLimitStrategy]):
+class ConstantPendingLimitSettings(
+    BuiltSection[PendingMessageLimitStrategy], made_by=ConstantPendingMessageLimitStrategy
+):
     """The same limit for every topic consumer."""
 
     type: Literal["constant"]
     limit: int = Field(default=-1, ge=-1)
     """Maximum number of pending messages; -1: unlimited."""
-    made_by = ConstantPendingMessageLimitStrategy
 
 
-class PrefetchRatePendingLimitSettings(BuiltSection[PendingMessageLimitStrategy]):
+class PrefetchRatePendingLimitSettings(
+    BuiltSection[PendingMessageLimitStrategy], made_by=PrefetchRatePendingMessageLimitStrategy
+):
     """A multiple of the consumer's prefetch."""
 
     type: Literal["prefetch_rate"]
     multiplier: float = Field(default=0.5, ge=0)
     """Maximum number of pending messages, as a multiple of the prefetch."""
-    made_by = PrefetchRatePendingMessageLimitStrategy
 
 
 class _EvictionSettings(BuiltSection[MessageEvictionStrategy]):
@@ -97,27 +100,28 @@ class _EvictionSettings(BuiltSection[MessageEvictionStrategy]):
     """Number of pending messages from which expired ones are evicted first."""
 
 
-class OldestEvictionSettings(_EvictionSettings):
+class OldestEvictionSettings(_EvictionSettings, made_by=OldestMessageEvictionStrategy):
     """The oldest message is evicted first."""
 
     type: Literal["oldest"]
-    made_by = OldestMessageEvictionStrategy
 
 
-class LowestPriorityEvictionSettings(_EvictionSettings):
+class LowestPriorityEvictionSettings(
+    _EvictionSettings, made_by=OldestMessageWithLowestPriorityEvictionStrategy
+):
     """The oldest message of the lowest priority is evicted first."""
 
     type: Literal["oldest_with_lowest_priority"]
-    made_by = OldestMessageWithLowestPriorityEvictionStrategy
 
 
-class UniquePropertyEvictionSettings(_EvictionSettings):
+class UniquePropertyEvictionSettings(
+    _EvictionSettings, made_by=UniquePropertyMessageEvictionStrategy
+):
     """Only the newest message with each value of a property is kept."""
 
     type: Literal["unique_property"]
     property_name: str
     """Name of the property."""
-    made_by = UniquePropertyMessageEvictionStrategy
 
 
 class _AbortSettings(BuiltSection[SlowConsumerStrategy]):
@@ -127,26 +131,28 @@ class _AbortSettings(BuiltSection[SlowConsumerStrategy]):
         return self
 
 
-class AbortSlowConsumerSettings(_AbortSettings, AbortSlowConsumerAttributes):
+class AbortSlowConsumerSettings(
+    _AbortSettings, AbortSlowConsumerAttributes, made_by=AbortSlowConsumerStrategy
+):
     """Consumers are aborted that have no room in their prefetch while messages wait."""
 
     type: Literal["abort_slow"]
-    made_by = AbortSlowConsumerStrategy
 
 
-class AbortSlowAckConsumerSettings(_AbortSettings, AbortSlowAckConsumerAttributes):
+class AbortSlowAckConsumerSettings(
+    _AbortSettings, AbortSlowAckConsumerAttributes, made_by=AbortSlowAckConsumerStrategy
+):
     """Consumers are aborted that do not acknowledge."""
 
     type: Literal["abort_slow_ack"]
-    made_by = AbortSlowAckConsumerStrategy
 
 
 class ConditionalNetworkBridgeSettings(
-    BuiltSection[ConditionalNetworkBridgeFilterFactory], ConditionalNetworkBridgeAttributes
+    BuiltSection[ConditionalNetworkBridgeFilterFactory],
+    ConditionalNetworkBridgeAttributes,
+    made_by=ConditionalNetworkBridgeFilterFactory,
 ):
     """What bridges of a network forward from a queue."""
-
-    made_by = ConditionalNetworkBridgeFilterFactory
 
 
 DeadLetterSettings = Annotated[

@@ -44,45 +44,40 @@ class _BuiltIn(BuiltSection[SubscriptionRecoveryPolicy], RecoveryPolicySettings)
     pass
 
 
-class NoRecoverySettings(_BuiltIn):
+class NoRecoverySettings(_BuiltIn, made_by=NoSubscriptionRecoveryPolicy):
     """Nothing is kept."""
 
     type: Literal["none"]
-    made_by = NoSubscriptionRecoveryPolicy
 
 
-class FixedCountRecoverySettings(_BuiltIn):
+class FixedCountRecoverySettings(_BuiltIn, made_by=FixedCountSubscriptionRecoveryPolicy):
     """The last messages are kept."""
 
     type: Literal["fixed_count"]
     maximum_size: int = Field(default=100, ge=1)
     """Number of messages."""
-    made_by = FixedCountSubscriptionRecoveryPolicy
 
 
-class FixedSizedRecoverySettings(_BuiltIn):
+class FixedSizedRecoverySettings(_BuiltIn, made_by=FixedSizedSubscriptionRecoveryPolicy):
     """The last messages are kept that fit into a size."""
 
     type: Literal["fixed_sized"]
     maximum_size: Bytes = Field(default=65_536, ge=1)
     """Memory for the messages of one topic."""
-    made_by = FixedSizedSubscriptionRecoveryPolicy
 
 
-class LastImageRecoverySettings(_BuiltIn):
+class LastImageRecoverySettings(_BuiltIn, made_by=LastImageSubscriptionRecoveryPolicy):
     """The last message is kept."""
 
     type: Literal["last_image"]
-    made_by = LastImageSubscriptionRecoveryPolicy
 
 
-class TimedRecoverySettings(_BuiltIn):
+class TimedRecoverySettings(_BuiltIn, made_by=TimedSubscriptionRecoveryPolicy):
     """Recent messages are kept for a time."""
 
     type: Literal["timed"]
     recover_duration: Duration = Field(default=60.0, gt=0)
     """Time for which a message is kept."""
-    made_by = TimedSubscriptionRecoveryPolicy
 
 
 class QueryBasedRecoverySettings(RecoveryPolicySettings):

@@ -26,10 +26,19 @@ class Section(BaseModel):
 
 
 class BuiltSection(Section, Generic[_Built]):
-    """A section that stands for an object, which is made of the values."""
+    """A section that stands for an object, which is made of the values.
+
+    What makes it is named with the class, and gets all keys except `type` as keyword arguments:
+
+        class TimedSettings(BuiltSection[Policy], made_by=TimedPolicy): ...
+    """
 
     made_by: ClassVar[Callable[..., Any]]
-    """Makes the object; its keyword arguments are the keys except `type`."""
+
+    def __init_subclass__(cls, made_by: Callable[..., Any] | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if made_by is not None:
+            cls.made_by = made_by
 
     def build(self) -> _Built:
         """Create the object."""

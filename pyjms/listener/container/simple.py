@@ -73,12 +73,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         connection_factory: ConnectionFactory | None = None,
         **options: Unpack[SimpleOptions],
     ) -> None:
-        """Set the properties; nothing else happens before `initialize` or `start`.
-
-        Raises:
-            TypeError: there is no such property.
-            ValueError: a property cannot have that value.
-        """
+        """Set the properties, as DefaultMessageListenerContainer does."""
         super().__init__(connection_factory)
         self._resources = ResourceFactory(self)
         self._connection = ContainerConnection(self, self._watch)

@@ -25,14 +25,9 @@ from pyjms.jms.transaction.synchronization import Synchronization
 from pyjms.listener.handler.adapter import HandlerAdapter
 from pyjms.listener.handler.arguments import CallPlan
 from pyjms.listener.handler.parameters import HandlerParameter
+from pyjms.listener.idempotency import stores
 from pyjms.listener.idempotency.coroutines import as_coroutines, without_coroutines
 from pyjms.listener.idempotency.keys import key_reader
-from pyjms.listener.idempotency.stores import (
-    AsyncIdempotencyStore,
-    Claim,
-    EitherIdempotencyStore,
-    MemoryIdempotencyStore,
-)
 
 __all__ = ["GROUP", "IdempotentAdapter", "IdempotentPlan", "store_of"]
 
@@ -45,14 +40,14 @@ _BUSY_DELAY: Final = 1.0
 _claimed: ContextVar[list[str] | None] = ContextVar("pyjms_claimed", default=None)
 
 
-def store_of(mark: IdempotentMark) -> EitherIdempotencyStore:
+def store_of(mark: IdempotentMark) -> stores.EitherIdempotencyStore:
     """Return the store of a mark; a store that is named, and the default, is created once.
 
     Raises:
         ConfigurationException: there is no such entry point, or its object is not a store.
     """
     if mark.store is None:
-        mark.store = MemoryIdempotencyStore()
+        mark.store = stores.MemoryIdempotencyStore()
     elif isinstance(mark.store, str):
         found = list(entry_points(group=GROUP, name=mark.store))
         if not found:
@@ -68,7 +63,7 @@ def store_of(mark: IdempotentMark) -> EitherIdempotencyStore:
             f"@idempotent: {mark.store!r} is not a store, because it has no {missing[0]}",
             hint="see pyjms.listener.idempotency.stores.IdempotencyStore",
         )
-    return cast(EitherIdempotencyStore, mark.store)
+    return cast(stores.EitherIdempotencyStore, mark.store)
 
 
 class _KeyIsBusyError(Exception):
@@ -90,7 +85,7 @@ class IdempotentPlan(CallPlan):
         super().__init__(handler, **options)
         self.mark = mark
         store = store_of(mark)
-        self.store: AsyncIdempotencyStore = as_coroutines(store)
+        self.store: stores.AsyncIdempotencyStore = as_coroutines(store)
         self._plain = without_coroutines(store)
         if self._plain is None and not self.is_coroutine:
             raise ConfigurationException(
@@ -124,11 +119,11 @@ class IdempotentPlan(CallPlan):
         self._check(key, await self.store.claim(key, values))
         return await self._call_with(values)
 
-    def _check(self, key: str, claim: Claim) -> None:
-        if claim is Claim.DUPLICATE:
+    def _check(self, key: str, claim: stores.Claim) -> None:
+        if claim is stores.Claim.DUPLICATE:
             self.mark.duplicates += 1
             raise Skip(f"its key {key!r} has been handled before")
-        if claim is Claim.BUSY:
+        if claim is stores.Claim.BUSY:
             raise _KeyIsBusyError(f"another consumer handles the key {key!r}")
         claimed = _claimed.get()
         if claimed is not None:
@@ -174,7 +169,9 @@ class IdempotentAdapter(HandlerAdapter):
                 logger.debug("Listener %s waits: %s", self.listener_id, busy)
                 await _clock.sleep(_BUSY_DELAY)
 
-    async def _complete(self, store: AsyncIdempotencyStore, key: str, session: Session) -> None:
+    async def _complete(
+        self, store: stores.AsyncIdempotencyStore, key: str, session: Session
+    ) -> None:
         if store.after_commit and session.transacted:
             try:
                 session.add_synchronization(_EndOfClaim(store, key))
@@ -188,7 +185,7 @@ class IdempotentAdapter(HandlerAdapter):
 class _EndOfClaim(Synchronization):
     """Ends a claim with the transaction of its message."""
 
-    def __init__(self, store: AsyncIdempotencyStore, key: str) -> None:
+    def __init__(self, store: stores.AsyncIdempotencyStore, key: str) -> None:
         self._store = store
         self._key = key
 

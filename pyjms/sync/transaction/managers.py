@@ -151,13 +151,7 @@ class ResourceTransactionManager(ReusableFacade[CoreResource[T]], Generic[T]):
     ) -> Iterator[ResourceTransactionStatus[T]]:
         """Commit at the end of the block, or roll back if it raises or is rollback-only. Blocks.
 
-        `timeout` is not used: the resource has its own.
-
-        Raises:
-            TransactionRolledBackException: a block that joined has raised, and this one has not.
-            SynchedLocalTransactionFailedException: a template's session could not be committed;
-                the transaction is.
-            Exception: those of `begin`, `commit` and `rollback`.
+        Arguments and errors are those of `pyjms.aio.ResourceTransactionManager.transaction`.
         """
         loop = current_loop()  # in a handler the application's, as its templates have
         with _block(loop, self.core.transaction(name, timeout)) as status:

@@ -30,6 +30,19 @@ class DeadLetterOrdering:
         and that have not been dispatched again."""
         self._excluded = excluded
 
+    def entered_memory(self, position: Position | None) -> None:
+        """Note that a message is in memory, where a consumer can be given it again."""
+        if position is not None:
+            self.positions.discard(position)
+            if self._excluded is not None:
+                self._excluded.add(position)
+
+    def left_memory(self, position: Position | None) -> None:
+        """Note that a message is no longer in memory; it may be paged in, unless it is one."""
+        excluded = self._excluded
+        if excluded is not None and position is not None and position not in self.positions:
+            excluded.discard(position)
+
     def remove_after(
         self,
         dead_letter: Completion,

@@ -104,11 +104,9 @@ class QueueContents:
     def add(self, reference: MessageReference) -> None:
         """Add a message to those in memory; its size is already counted."""
         self.references[reference] = None
-        position = reference.position
-        if position is not None:
-            self.dead_letter_ordering.positions.discard(position)
-            if self.excluded is not None:
-                self.excluded.add(position)
+        ordering = self.dead_letter_ordering
+        if ordering.positions or self.excluded is not None:
+            ordering.entered_memory(reference.position)
 
     def mark_visible(self, reference: MessageReference) -> None:
         """Mark a message visible in the store: the queue counts it and has it in memory."""
@@ -119,13 +117,8 @@ class QueueContents:
     def remove(self, reference: MessageReference) -> None:
         """Remove a message from memory; the caller subtracts its size."""
         del self.references[reference]
-        position = reference.position
-        if (
-            self.excluded is not None
-            and position is not None
-            and position not in self.dead_letter_ordering.positions
-        ):
-            self.excluded.discard(position)
+        if self.excluded is not None:
+            self.dead_letter_ordering.left_memory(reference.position)
 
     def _on_lost(self, count: int) -> None:
         self._queue.statistics.messages -= count

@@ -79,20 +79,13 @@ class _TopicBacklog:
 
     def retain(self, reference: MessageReference) -> None:
         reference.increment_reference_count()
-        position = reference.position
-        if position is not None:
-            self.dead_letter_ordering.positions.discard(position)
-            if self.excluded is not None:
-                self.excluded.add(position)
+        ordering = self.dead_letter_ordering
+        if ordering.positions or self.excluded is not None:
+            ordering.entered_memory(reference.position)
 
     def release(self, reference: MessageReference) -> None:
-        position = reference.position
-        if (
-            self.excluded is not None
-            and position is not None
-            and position not in self.dead_letter_ordering.positions
-        ):
-            self.excluded.discard(position)
+        if self.excluded is not None:
+            self.dead_letter_ordering.left_memory(reference.position)
         reference.decrement_reference_count()
 
     def page_in(self, stored: StoredMessage) -> MessageReference:

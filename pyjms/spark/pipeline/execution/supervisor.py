@@ -61,16 +61,7 @@ from pyjms.spark.pipeline.execution.running_query import (
     recent_progress,
     wait_for_end,
 )
-from pyjms.spark.pipeline.reporting.events import (
-    PipelineDone,
-    PipelineDrained,
-    PipelineEvent,
-    PipelineFailed,
-    PipelinePulse,
-    PipelineRestarting,
-    PipelineStarted,
-    PipelineStopped,
-)
+from pyjms.spark.pipeline.reporting import events
 from pyjms.spark.pipeline.reporting.progress import Progress, backlog_of, batch_event
 
 __all__ = ["RunInThread", "Supervisor", "SupervisorContext"]
@@ -98,7 +89,7 @@ class SupervisorContext:
 
     start: Callable[[Pipeline], Query]
     """Starts the query of a pipeline. Blocks."""
-    notify: Callable[[PipelineEvent], None]
+    notify: Callable[[events.PipelineEvent], None]
     """Reports an event to all listeners."""
     restart: RestartSettings
     drain_timeout: float
@@ -150,7 +141,7 @@ class Supervisor:
             except QueryFailedError as error:
                 self._give_up(error.failure)
             tasks.cancel_scope.cancel()
-        self._notify(PipelineStopped(self.name))
+        self._notify(events.PipelineStopped(self.name))
 
     def on_progress(self, progress: Progress) -> None:
         """Process Spark's report of a batch; the same report may come twice."""
@@ -177,7 +168,7 @@ class Supervisor:
         except Exception as error:
             raise QueryFailedError(classify_failure(error, at_start=True)) from None
         self._notify(
-            PipelineStarted(
+            events.PipelineStarted(
                 self.name,
                 ", ".join(self.pipeline.sources.values()),
                 self.pipeline.sink,
@@ -195,7 +186,7 @@ class Supervisor:
         elif failure is not None:
             raise QueryFailedError(failure)
         elif self._once:
-            self._notify(PipelineDone(self.name))
+            self._notify(events.PipelineDone(self.name))
 
     async def _watch(self, query: Query) -> Failure | None:
         """Wait for the end of the query, draining it on request; return its failure."""
@@ -216,7 +207,7 @@ class Supervisor:
                 progress = await self._context.run_in_thread(lambda: last_progress(query))  # noqa: B023
             rows, self._rows = self._rows, 0
             backlog = None if progress is None else backlog_of(progress)
-            self._notify(PipelinePulse(self.name, rows, backlog))
+            self._notify(events.PipelinePulse(self.name, rows, backlog))
 
     async def _drain_on_request(self, query: Query) -> None:
         """Wait for the batch in progress, up to the drain timeout, then stop the query."""
@@ -253,7 +244,7 @@ class Supervisor:
         seconds = _clock.now() - requested
         reason = "" if failure is None else failure.reason
         is_clean = failure is None and not is_open
-        self._notify(PipelineDrained(self.name, seconds, is_clean, reason))
+        self._notify(events.PipelineDrained(self.name, seconds, is_clean, reason))
 
     def _should_restart(self, error: BaseException) -> bool:
         if not isinstance(error, QueryFailedError) or self._stopping.is_set():
@@ -265,7 +256,7 @@ class Supervisor:
             return
         self.has_failed = True
         logger.error("Pipeline %s: %s", self.name, failure.detail)
-        self._notify(PipelineFailed(self.name, *self._restart_policy.final_failure(failure)))
+        self._notify(events.PipelineFailed(self.name, *self._restart_policy.final_failure(failure)))
 
     def _report_restart(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
@@ -273,7 +264,7 @@ class Supervisor:
             return
         self._restart_count += 1
         logger.warning("Pipeline %s: %s", self.name, error.failure.detail)
-        event = PipelineRestarting(
+        event = events.PipelineRestarting(
             self.name, self._restart_policy.in_a_row, state.next_action.sleep, error.failure.reason
         )
         self._notify(event)
@@ -282,5 +273,5 @@ class Supervisor:
         with _clock.timeout(seconds):
             await self._stopping.wait()
 
-    def _notify(self, event: PipelineEvent) -> None:
+    def _notify(self, event: events.PipelineEvent) -> None:
         self._context.notify(event)
