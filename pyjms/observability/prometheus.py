@@ -18,21 +18,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from pyjms import _clock
-from pyjms.core.interceptors import (
-    Proceed,
-    ReceiveInterceptor,
-    ReceiveInvocation,
-    SendInterceptor,
-    SendInvocation,
-)
+from pyjms.core import interceptors
 from pyjms.jms.destination import Destination
 from pyjms.listener.container.base import AbstractMessageListenerContainer
-from pyjms.listener.handler.interceptors import (
-    HandlerInterceptor,
-    HandlerInvocation,
-    SettlementInterceptor,
-    SettlementInvocation,
-)
+from pyjms.listener.handler import interceptors as handling
 from pyjms.observability.health import Health
 from pyjms.observability.pool_metrics import PoolCollector
 
@@ -74,7 +63,7 @@ class PrometheusMetrics:
         if listeners is not None:
             self.registry.unregister(listeners)
 
-    def handler(self, container: AbstractMessageListenerContainer) -> HandlerInterceptor:
+    def handler(self, container: AbstractMessageListenerContainer) -> handling.HandlerInterceptor:
         """Return the interceptor of a listener's handler."""
         all_metrics = self._metrics
         listener = container.bean_name or container.destination_description
@@ -83,7 +72,9 @@ class PrometheusMetrics:
         redelivered = all_metrics.redelivered.labels(listener)
         default = container.destination_description
 
-        async def handle(invocation: HandlerInvocation, proceed: Proceed) -> object:
+        async def handle(
+            invocation: handling.HandlerInvocation, proceed: interceptors.Proceed
+        ) -> object:
             messages = invocation.messages or (invocation.message,)
             destination = invocation.destination
             name = default if destination is None else all_metrics.name_of(destination)
@@ -104,12 +95,16 @@ class PrometheusMetrics:
 
         return handle
 
-    def settlement(self, container: AbstractMessageListenerContainer) -> SettlementInterceptor:
+    def settlement(
+        self, container: AbstractMessageListenerContainer
+    ) -> handling.SettlementInterceptor:
         """Return the interceptor of a listener's commits and acknowledgements."""
         settlements = self._metrics.settlements
         listener = container.bean_name or container.destination_description
 
-        async def settle(invocation: SettlementInvocation, proceed: Proceed) -> object:
+        async def settle(
+            invocation: handling.SettlementInvocation, proceed: interceptors.Proceed
+        ) -> object:
             outcome = "failed"
             try:
                 result = await proceed()
@@ -120,11 +115,13 @@ class PrometheusMetrics:
 
         return settle
 
-    def send(self, connection_factory: object) -> SendInterceptor:
+    def send(self, connection_factory: object) -> interceptors.SendInterceptor:
         """Return the interceptor of sends."""
         all_metrics = self._metrics
 
-        async def send(sending: SendInvocation, proceed: Proceed) -> object:
+        async def send(
+            sending: interceptors.SendInvocation, proceed: interceptors.Proceed
+        ) -> object:
             name = all_metrics.name_of(sending.destination)
             outcome = "failed"
             started = _clock.now()
@@ -138,11 +135,13 @@ class PrometheusMetrics:
 
         return send
 
-    def receive(self, connection_factory: object) -> ReceiveInterceptor:
+    def receive(self, connection_factory: object) -> interceptors.ReceiveInterceptor:
         """Return the interceptor of a template's receives."""
         all_metrics = self._metrics
 
-        async def receive(receiving: ReceiveInvocation, proceed: Proceed) -> object:
+        async def receive(
+            receiving: interceptors.ReceiveInvocation, proceed: interceptors.Proceed
+        ) -> object:
             result = await proceed()
             if receiving.message is not None:
                 all_metrics.received.labels(all_metrics.name_of(receiving.destination)).inc()

@@ -128,12 +128,11 @@ class OpenTelemetry:
         }
 
         async def settle(invocation: SettlementInvocation, proceed: Proceed) -> object:
-            message = invocation.message
+            message, operation = invocation.message, invocation.operation
             parent = context_of(message, otel_context.get_current())
-            name, attributes = _named(by_operation[invocation.operation], message, container)
+            at = _named(by_operation[operation], message, container)
             own = _attributes_of_message(message)
-            title = f"{invocation.operation} {name}"
-            with self._operation(title, parent, SpanKind.CLIENT, attributes, own):
+            with self._operation(operation, SpanKind.CLIENT, at, parent, own):
                 return await proceed()
 
         return settle
@@ -143,15 +142,14 @@ class OpenTelemetry:
         base = _attributes(connection_factory, "send", "send")
 
         async def send(sending: SendInvocation, proceed: Proceed) -> object:
-            name, attributes = _at(base, sending.destination)
-            parent = otel_context.get_current()
-            with self._operation(f"send {name}", parent, SpanKind.PRODUCER, attributes) as span:
-                write_context(sending.set_property, trace.set_span_in_context(span, parent))
+            at = _at(base, sending.destination)
+            with self._operation("send", SpanKind.PRODUCER, at) as span:
+                write_context(sending.set_property, otel_context.get_current())
                 result = await proceed()
                 if span.is_recording():
                     span.set_attributes(_attributes_of_message(sending.message))
             if self._meters is not None:
-                self._meters.sent.add(1, attributes)
+                self._meters.sent.add(1, at[1])
             return result
 
         return send
@@ -161,9 +159,8 @@ class OpenTelemetry:
         base = _attributes(connection_factory, "receive", "receive")
 
         async def receive(receiving: ReceiveInvocation, proceed: Proceed) -> object:
-            name, attributes = _at(base, receiving.destination)
-            parent = otel_context.get_current()
-            with self._operation(f"receive {name}", parent, SpanKind.CLIENT, attributes) as span:
+            at = _at(base, receiving.destination)
+            with self._operation("receive", SpanKind.CLIENT, at) as span:
                 result = await proceed()
                 message = receiving.message
                 span.set_attribute(semantic.BATCH_COUNT, 0 if message is None else 1)
@@ -172,21 +169,23 @@ class OpenTelemetry:
                     for link in _links([context_of(message, Context())]):
                         span.add_link(link.context)
             if message is not None and self._meters is not None:
-                self._meters.consumed.add(1, attributes)
+                self._meters.consumed.add(1, at[1])
             return result
 
         return receive
 
     def _operation(
         self,
-        title: str,
-        parent: Context,
+        verb: str,
         kind: SpanKind,
-        attributes: Attributes,
+        at: tuple[str, Attributes],
+        parent: Context | None = None,
         own: Attributes | None = None,
     ) -> AbstractContextManager[Span]:
         """Start the span of an operation; its metric has the attributes without `own`."""
-        span = self._tracer.start_span(title, parent, kind, attributes | (own or {}))
+        name, attributes = at
+        parent = otel_context.get_current() if parent is None else parent
+        span = self._tracer.start_span(f"{verb} {name}", parent, kind, attributes | (own or {}))
         measured = None if self._meters is None else self._meters.operation
         return _running(span, parent, measured, attributes)
 

@@ -173,12 +173,20 @@ class KahaUpdateMessageCommand(KahaCommand):
 
 
 @dataclass(slots=True)
-class KahaAddScheduledJobCommand(KahaCommand):
+class _OfScheduler(KahaCommand):
+    scheduler: _Scheduler
+
+
+@dataclass(slots=True)
+class _OfJob(_OfScheduler):
+    job_id: _JobId
+
+
+@dataclass(slots=True)
+class KahaAddScheduledJobCommand(_OfJob):
     """Adds a job to a scheduler; `payload` is the message as a loose frame with its size."""
 
     CODE: ClassVar[int] = 11
-    scheduler: _Scheduler
-    job_id: _JobId
     start_time: Annotated[int, Number(3, INT64)]
     cron_entry: Annotated[str, Number(4, STRING)]
     delay: Annotated[int, Number(5, INT64)]
@@ -189,43 +197,37 @@ class KahaAddScheduledJobCommand(KahaCommand):
 
 
 @dataclass(slots=True)
-class KahaRescheduleJobCommand(KahaCommand):
+class KahaRescheduleJobCommand(_OfJob):
     """Records that a job was sent, and when it is due next."""
 
     CODE: ClassVar[int] = 12
-    scheduler: _Scheduler
-    job_id: _JobId
     execution_time: Annotated[int, Number(3, INT64)]
     next_execution_time: Annotated[int, Number(4, INT64)]
     rescheduled_count: Annotated[int, Number(5, INT32)]
 
 
 @dataclass(slots=True)
-class KahaRemoveScheduledJobCommand(KahaCommand):
+class KahaRemoveScheduledJobCommand(_OfJob):
     """Removes a job."""
 
     CODE: ClassVar[int] = 13
-    scheduler: _Scheduler
-    job_id: _JobId
     next_execution_time: Annotated[int, Number(3, INT64)]
 
 
 @dataclass(slots=True)
-class KahaRemoveScheduledJobsCommand(KahaCommand):
+class KahaRemoveScheduledJobsCommand(_OfScheduler):
     """Removes the jobs due from `start_time` to `end_time`, both included."""
 
     CODE: ClassVar[int] = 14
-    scheduler: _Scheduler
     start_time: Annotated[int, Number(2, INT64)]
     end_time: Annotated[int, Number(3, INT64)]
 
 
 @dataclass(slots=True)
-class KahaDestroySchedulerCommand(KahaCommand):
+class KahaDestroySchedulerCommand(_OfScheduler):
     """Removes a scheduler with its jobs."""
 
     CODE: ClassVar[int] = 15
-    scheduler: _Scheduler
 
 
 @dataclass(slots=True)

@@ -9,15 +9,7 @@ from typing import Final, NamedTuple
 
 from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import (
-    BrokerId,
-    BrokerSubscriptionInfo,
-    ConsumerId,
-    ConsumerInfo,
-    NetworkBridgeFilter,
-    RemoveInfo,
-    RemoveSubscriptionInfo,
-)
+from pyjms.wire.openwire import commands
 from pyjms_broker.api.copying import copy_command
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
@@ -48,8 +40,8 @@ class Between(NamedTuple):
     """The brokers that a bridge connects."""
 
     local_name: str
-    local_id: BrokerId
-    remote_id: BrokerId
+    local_id: commands.BrokerId
+    remote_id: commands.BrokerId
 
 
 def durable_name(local_name: str, destination: Destination) -> str:
@@ -72,16 +64,16 @@ class BridgeSubscriptions:
         self._local = local
         self._table = table
         self._permitted = PermittedDestinations(attributes)
-        self._by_local: dict[ConsumerId | None, Demand] = {}
+        self._by_local: dict[commands.ConsumerId | None, Demand] = {}
         self._by_destination: dict[Destination, dict[Demand, None]] = {}
         self._patterns: dict[Demand, None] = {}
-        self._by_remote: dict[ConsumerId, Demand] = {}
-        self._suppressed: dict[ConsumerId, ConsumerInfo] = {}
+        self._by_remote: dict[commands.ConsumerId, Demand] = {}
+        self._suppressed: dict[commands.ConsumerId, commands.ConsumerInfo] = {}
         """Remote consumers that are served by another bridge."""
         self._has_warned = False
         table.join(self)
 
-    def of_consumer(self, local_id: ConsumerId | None) -> Demand | None:
+    def of_consumer(self, local_id: commands.ConsumerId | None) -> Demand | None:
         """Return the subscription with this local consumer id."""
         return self._by_local.get(local_id)
 
@@ -99,7 +91,7 @@ class BridgeSubscriptions:
         self._table.leave(self)
 
     # remote consumers
-    def consumer_added(self, info: ConsumerInfo) -> None:
+    def consumer_added(self, info: commands.ConsumerInfo) -> None:
         """Subscribe for a remote consumer, if this bridge should serve it."""
         consumer_id = info.consumer_id
         if consumer_id is None or consumer_id in self._by_remote or not self._is_wanted(info):
@@ -128,7 +120,7 @@ class BridgeSubscriptions:
         for each in demand.consumers:
             self._by_remote[each] = demand
 
-    def consumer_removed(self, consumer_id: ConsumerId) -> None:
+    def consumer_removed(self, consumer_id: commands.ConsumerId) -> None:
         """Remove a remote consumer, ending the subscription if it serves no other one."""
         self._suppressed.pop(consumer_id, None)
         demand = self._by_remote.pop(consumer_id, None)
@@ -139,7 +131,7 @@ class BridgeSubscriptions:
         if not demand.consumers and not is_kept:
             self._unsubscribe(demand)
 
-    def subscription_removed(self, info: RemoveSubscriptionInfo) -> None:
+    def subscription_removed(self, info: commands.RemoveSubscriptionInfo) -> None:
         """Remove a deleted remote durable subscription; with the last, delete the local one."""
         key = (info.client_id, info.subscription_name)
         for demand in self.all():
@@ -149,7 +141,7 @@ class BridgeSubscriptions:
                     demand.is_deleted = True
                     self._unsubscribe(demand)
 
-    def synchronize(self, listed: BrokerSubscriptionInfo) -> None:
+    def synchronize(self, listed: commands.BrokerSubscriptionInfo) -> None:
         """Serve exactly the durable subscriptions that the remote broker has listed."""
         known: set[DurableKey] = set()
         for info in (listed.subscription_infos or [])[:MAXIMUM_DURABLES]:
@@ -166,7 +158,7 @@ class BridgeSubscriptions:
                     demand.is_deleted = True
                     self._unsubscribe(demand)
 
-    def _is_own_bridge(self, info: ConsumerInfo) -> bool:
+    def _is_own_bridge(self, info: commands.ConsumerInfo) -> bool:
         """Return whether a remote subscription is the reverse bridge's, or too far away.
 
         A bridge's subscription represents those of a broker that is one hop further away.
@@ -184,7 +176,7 @@ class BridgeSubscriptions:
             return
         if self._by_destination.get(destination):
             return
-        info = ConsumerInfo(
+        info = commands.ConsumerInfo(
             self._local.next_consumer_id(),
             destination=destination,
             subscription_name=subscription_name,
@@ -203,7 +195,7 @@ class BridgeSubscriptions:
         for info in suppressed.values():
             self.consumer_added(info)
 
-    def _is_wanted(self, info: ConsumerInfo) -> bool:
+    def _is_wanted(self, info: commands.ConsumerInfo) -> bool:
         return (
             not info.browser
             and info.destination is not None
@@ -226,7 +218,7 @@ class BridgeSubscriptions:
         return True
 
     # conduits
-    def _is_conduit(self, info: ConsumerInfo) -> bool:
+    def _is_conduit(self, info: commands.ConsumerInfo) -> bool:
         assert info.destination is not None
         if info.destination.is_topic:
             return True
@@ -235,7 +227,7 @@ class BridgeSubscriptions:
             not info.network_subscription or attributes.conduit_network_queue_subscriptions
         )
 
-    def _joins(self, info: ConsumerInfo, consumer_id: ConsumerId) -> bool:
+    def _joins(self, info: commands.ConsumerInfo, consumer_id: commands.ConsumerId) -> bool:
         """Add the consumer to an existing conduit; return whether there is one."""
         if not self._is_conduit(info):
             return False
@@ -252,7 +244,7 @@ class BridgeSubscriptions:
                 self._by_remote[consumer_id] = demand
         return bool(joined)
 
-    def _can_join(self, info: ConsumerInfo, demand: Demand) -> bool:
+    def _can_join(self, info: commands.ConsumerInfo, demand: Demand) -> bool:
         known = demand.local.destination
         assert known is not None
         assert info.destination is not None
@@ -302,7 +294,7 @@ class BridgeSubscriptions:
         return False
 
     # subscriptions at the local broker
-    def _new_demand(self, info: ConsumerInfo, consumer_id: ConsumerId) -> Demand:
+    def _new_demand(self, info: commands.ConsumerInfo, consumer_id: commands.ConsumerId) -> Demand:
         local = copy_command(info)
         local.consumer_id = self._local.next_consumer_id()
         local.broker_path = appended(info.broker_path, self._between.remote_id)
@@ -318,12 +310,12 @@ class BridgeSubscriptions:
             demand.durables.add((info.client_id, info.subscription_name))
         return demand
 
-    def _finished(self, local: ConsumerInfo) -> ConsumerInfo:
+    def _finished(self, local: commands.ConsumerInfo) -> commands.ConsumerInfo:
         attributes = self._attributes
         local.network_subscription = True
         local.dispatch_async = attributes.dispatch_async
         local.prefetch_size = attributes.prefetch_size
-        local.additional_predicate = NetworkBridgeFilter(
+        local.additional_predicate = commands.NetworkBridgeFilter(
             self._between.remote_id, attributes.messages_hops, attributes.consumers_hops
         )
         if attributes.decrease_network_consumer_priority:
@@ -361,10 +353,12 @@ class BridgeSubscriptions:
         """End a closing subscription once it has no unconfirmed messages."""
         if not demand.is_closing or demand.unconfirmed or not self._forget(demand):
             return
-        self._local.try_request(RemoveInfo(demand.local.consumer_id, LAST_DELIVERED_UNSET), _ignore)
+        self._local.try_request(
+            commands.RemoveInfo(demand.local.consumer_id, LAST_DELIVERED_UNSET), _ignore
+        )
         if demand.is_deleted:
             self._local.try_request(
-                RemoveSubscriptionInfo(
+                commands.RemoveSubscriptionInfo(
                     connection_id=self._local.connection_id,
                     subscription_name=demand.local.subscription_name,
                     client_id=self._local.client_id,
