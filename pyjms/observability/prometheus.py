@@ -8,6 +8,7 @@ share its metrics. docs/observability.md lists the names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -156,38 +157,28 @@ class _Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         registry.register(PoolCollector())
         self._names: set[str] = set()
-        self.sent = Counter(
-            "pyjms_messages_sent", "Messages sent.", ["destination", "outcome"], registry=registry
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self.sent = counter("pyjms_messages_sent", "Messages sent.", ["destination", "outcome"])
+        self.received = counter(
+            "pyjms_messages_received", "Messages received by templates.", ["destination"]
         )
-        self.received = Counter(
-            "pyjms_messages_received",
-            "Messages received by templates.",
-            ["destination"],
-            registry=registry,
-        )
-        self.handled = Counter(
+        self.handled = counter(
             "pyjms_messages_handled",
             "Messages whose handler has returned or raised.",
             ["listener", "destination", "outcome"],
-            registry=registry,
         )
-        self.redelivered = Counter(
+        self.redelivered = counter(
             "pyjms_messages_redelivered",
             "Messages that were redelivered to a handler.",
             ["listener"],
-            registry=registry,
         )
-        self.settlements = Counter(
+        self.settlements = counter(
             "pyjms_settlements",
             "Commits and acknowledgements.",
             ["listener", "operation", "outcome"],
-            registry=registry,
         )
-        self.handlers_in_progress = Gauge(
-            "pyjms_handlers_in_progress",
-            "Handlers that are running.",
-            ["listener"],
-            registry=registry,
+        self.handlers_in_progress = gauge(
+            "pyjms_handlers_in_progress", "Handlers that are running.", ["listener"]
         )
         self.send_duration = _histogram("send", "Duration of sends.", "destination", registry)
         self.handler_duration = _histogram("handler", "Duration of handlers.", "listener", registry)

@@ -268,21 +268,25 @@ def _attributes(connection_factory: object, operation: str, kind: str) -> Attrib
 
 
 def _attributes_of_listener(container: AbstractMessageListenerContainer) -> Attributes:
-    attributes: Attributes = {}
-    if container.durable_subscription_name:
-        attributes[semantic.SUBSCRIPTION] = container.durable_subscription_name
-    if container.client_id:
-        attributes[semantic.CLIENT_ID] = container.client_id
-    return attributes
+    return _present(
+        {
+            semantic.SUBSCRIPTION: container.durable_subscription_name,
+            semantic.CLIENT_ID: container.client_id,
+        }
+    )
 
 
 def _attributes_of_message(message: Message) -> Attributes:
-    attributes: Attributes = {}
-    if message.message_id:
-        attributes[semantic.MESSAGE_ID] = message.message_id
-    if message.correlation_id:
-        attributes[semantic.CONVERSATION_ID] = message.correlation_id
-    return attributes
+    ids = {
+        semantic.MESSAGE_ID: message.message_id,
+        semantic.CONVERSATION_ID: message.correlation_id,
+    }
+    return _present(ids)
+
+
+def _present(attributes: Attributes) -> Attributes:
+    """Return the attributes that have a value."""
+    return {name: value for name, value in attributes.items() if value}
 
 
 def _named(

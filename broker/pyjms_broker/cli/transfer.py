@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Final
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -28,6 +28,10 @@ _STANDARD_OUTPUT: Final = Path("-")
 Url = Annotated[
     str | None, typer.Option(metavar="URL", help="A running broker: tcp://localhost:61616.")
 ]
+
+
+def _pattern_option(text: str) -> Any:
+    return typer.Option(metavar="PATTERN", help=text)
 
 
 def export_messages(
@@ -58,14 +62,10 @@ def export_messages(
     ] = None,
     url: Url = None,
     queue: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATTERN", help="Only these queues, such as orders.>; may be repeated."
-        ),
+        list[str] | None, _pattern_option("Only these queues, such as orders.>; may be repeated.")
     ] = None,
     topic: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Only these topics; may be repeated."),
+        list[str] | None, _pattern_option("Only these topics; may be repeated.")
     ] = None,
 ) -> None:
     """Write messages to a file, with all headers, properties and bodies: JSON lines.

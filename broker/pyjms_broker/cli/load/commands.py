@@ -102,7 +102,7 @@ def producer(
     import anyio
 
     from pyjms.cli.destinations import read_destination
-    from pyjms_broker.cli.load.work import Production, produce
+    from pyjms_broker.cli.load.work import Production, Run, produce
     from pyjms_broker.cli.terminal import one_line_errors, progress
 
     with one_line_errors("producer"):
@@ -125,7 +125,7 @@ def producer(
         typer.echo(f"Using {'' if is_persistent else 'non-'}persistent messages")
         typer.echo(f"Running {parallel} parallel threads")
         with progress("sending", count * parallel) as advance:
-            anyio.run(produce, factory, production, typer.echo, advance)
+            anyio.run(produce, Run(factory, typer.echo, advance), production)
 
 
 def consumer(
@@ -159,7 +159,7 @@ def consumer(
     from pyjms.cli.destinations import read_destination
     from pyjms.enums import AcknowledgeMode
     from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.load.work import Consumption, consume
+    from pyjms_broker.cli.load.work import Consumption, Run, consume
     from pyjms_broker.cli.terminal import one_line_errors, progress
 
     with one_line_errors("consumer"):
@@ -191,7 +191,7 @@ def consumer(
         typer.echo(f"Consuming {found}")
         typer.echo(f"Running {parallel} parallel threads")
         with progress("receiving", count * parallel) as advance:
-            anyio.run(consume, factory, consumption, typer.echo, advance)
+            anyio.run(consume, Run(factory, typer.echo, advance), consumption)
 
 
 def _boolean(option: str, text: str) -> bool:

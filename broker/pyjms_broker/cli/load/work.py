@@ -18,7 +18,7 @@ from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.message import Message
 
-__all__ = ["Consumption", "Production", "Report", "consume", "produce"]
+__all__ = ["Consumption", "Production", "Report", "Run", "consume", "produce"]
 
 Report = Callable[[str], None]
 """Called with each line to print."""
@@ -75,12 +75,17 @@ class Consumption:
     verbose: bool = False
 
 
-async def produce(
-    factory: ConnectionFactory,
-    production: Production,
-    report: Report,
-    on_messages: Callable[[int], None],
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What producers and consumers have in common."""
+
+    factory: ConnectionFactory
+    report: Report
+    on_messages: Callable[[int], None]
+    """Called with the number of messages that were just sent or received."""
+
+
+async def produce(run: Run, production: Production) -> None:
     """Run all producers until they have sent their messages. Cancellable.
 
     Raises:
@@ -96,22 +101,17 @@ async def produce(
             await producer.send(message, delivery_mode=mode, time_to_live=production.time_to_live)
             if production.batch and (number + 1) % production.batch == 0:
                 await session.commit()
-            on_messages(1)
+            run.on_messages(1)
             if production.sleep:
                 await _clock.sleep(production.sleep)
         if production.batch:
             await session.commit()
         return production.count
 
-    await _in_parallel(factory, production.parallel, "producer", "Produced", one, report)
+    await _in_parallel(run, production.parallel, "producer", "Produced", one)
 
 
-async def consume(
-    factory: ConnectionFactory,
-    consumption: Consumption,
-    report: Report,
-    on_messages: Callable[[int], None],
-) -> None:
+async def consume(run: Run, consumption: Consumption) -> None:
     """Run all consumers until they have received their messages, without a timeout. Cancellable.
 
     Raises:
@@ -135,37 +135,38 @@ async def consume(
                 continue
             received += 1
             if consumption.verbose:
-                report(f"{name} Received {message.message_id}")
+                run.report(f"{name} Received {message.message_id}")
             if received % consumption.batch == 0 or received == consumption.count:
                 if transacted:
                     await session.commit()
                 elif consumption.mode is AcknowledgeMode.CLIENT:
                     await message.acknowledge()
-            on_messages(1)
+            run.on_messages(1)
             if consumption.sleep:
                 await _clock.sleep(consumption.sleep)
         await consumer.close()  # the other consumers get the messages it has prefetched
         return received
 
-    await _in_parallel(factory, consumption.parallel, "consumer", "Consumed", one, report)
+    await _in_parallel(run, consumption.parallel, "consumer", "Consumed", one)
 
 
 async def _in_parallel(
-    factory: ConnectionFactory,
+    run: Run,
     parallel: int,
     kind: str,
     done: str,
     one: Callable[[ActiveMQConnection, str], Awaitable[int]],
-    report: Report,
 ) -> None:
     async def timed(connection: ActiveMQConnection, name: str) -> None:
         started = _clock.now()
         count = await one(connection, name)
         seconds = max(_clock.now() - started, 1e-6)
-        report(f"{name} {done}: {count} messages")
-        report(f"{name} Elapsed time in second : {seconds:.3f} s, {count / seconds:.0f} messages/s")
+        run.report(f"{name} {done}: {count} messages")
+        run.report(
+            f"{name} Elapsed time in second : {seconds:.3f} s, {count / seconds:.0f} messages/s"
+        )
 
-    async with await factory.create_connection() as connection:
+    async with await run.factory.create_connection() as connection:
         failures: list[Exception] = []
 
         async def guarded(name: str) -> None:
