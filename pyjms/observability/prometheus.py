@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from pyjms import _clock
 from pyjms.core import interceptors
+from pyjms.core.interceptors import Proceed
 from pyjms.jms.destination import Destination
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.handler import interceptors as handling
@@ -73,9 +74,7 @@ class PrometheusMetrics:
         redelivered = all_metrics.redelivered.labels(listener)
         default = container.destination_description
 
-        async def handle(
-            invocation: handling.HandlerInvocation, proceed: interceptors.Proceed
-        ) -> object:
+        async def handle(invocation: handling.HandlerInvocation, proceed: Proceed) -> object:
             messages = invocation.messages or (invocation.message,)
             destination = invocation.destination
             name = default if destination is None else all_metrics.name_of(destination)
@@ -103,9 +102,7 @@ class PrometheusMetrics:
         settlements = self._metrics.settlements
         listener = container.bean_name or container.destination_description
 
-        async def settle(
-            invocation: handling.SettlementInvocation, proceed: interceptors.Proceed
-        ) -> object:
+        async def settle(invocation: handling.SettlementInvocation, proceed: Proceed) -> object:
             outcome = "failed"
             try:
                 result = await proceed()
@@ -120,9 +117,7 @@ class PrometheusMetrics:
         """Return the interceptor of sends."""
         all_metrics = self._metrics
 
-        async def send(
-            sending: interceptors.SendInvocation, proceed: interceptors.Proceed
-        ) -> object:
+        async def send(sending: interceptors.SendInvocation, proceed: Proceed) -> object:
             name = all_metrics.name_of(sending.destination)
             outcome = "failed"
             started = _clock.now()
@@ -140,9 +135,7 @@ class PrometheusMetrics:
         """Return the interceptor of a template's receives."""
         all_metrics = self._metrics
 
-        async def receive(
-            receiving: interceptors.ReceiveInvocation, proceed: interceptors.Proceed
-        ) -> object:
+        async def receive(receiving: interceptors.ReceiveInvocation, proceed: Proceed) -> object:
             result = await proceed()
             if receiving.message is not None:
                 all_metrics.received.labels(all_metrics.name_of(receiving.destination)).inc()

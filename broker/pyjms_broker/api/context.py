@@ -132,6 +132,14 @@ class ConnectionContext:
         self.is_operator = False
         """Whether this is the management's context, to which the rights of clients do not apply."""
 
+    def introduce(self, info: ConnectionInfo) -> None:
+        """Take over what the client says of itself."""
+        self.info = info
+        self.connection_id = info.connection_id
+        self.client_id = info.client_id
+        self.user_name = info.user_name
+        self.fault_tolerant = info.fault_tolerant
+
     def may_read(self, destination: Destination) -> bool:
         """Whether its consumers may receive from a destination. (activemq-edges SE5)"""
         return self.access is None or self.access.may_read(destination)

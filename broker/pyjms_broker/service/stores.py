@@ -88,11 +88,7 @@ class BrokerStores:
 
     @property
     def store(self) -> PersistenceAdapter:
-        """The message store.
-
-        Raises:
-            IllegalStateException: the broker has not been started.
-        """
+        """The message store. Raises IllegalStateException before the broker is started."""
         return started(self._store)
 
     @property

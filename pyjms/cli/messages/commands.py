@@ -19,6 +19,7 @@ from pyjms.cli.messages.options import (
     Properties,
     Selector,
     TimeToLive,
+    flag,
     limit_option,
 )
 
@@ -37,11 +38,9 @@ def send(
     user: User = None,
     password_file: PasswordFile = None,
     file: BodyFile = None,
-    lines: Annotated[
-        bool, typer.Option("--lines", help="Send each line of the input as a message.")
-    ] = False,
+    lines: Annotated[bool, flag("--lines", "Send each line of the input as a message.")] = False,
     as_bytes: Annotated[
-        bool, typer.Option("--bytes", help="Send bytes messages instead of text messages.")
+        bool, flag("--bytes", "Send bytes messages instead of text messages.")
     ] = False,
     properties: Properties = None,
     persistent: Annotated[
@@ -122,11 +121,9 @@ def receive(
         int, typer.Option("--count", "-n", min=1, help="How many messages to receive.")
     ] = 1,
     all_: Annotated[
-        bool, typer.Option("--all", help="Receive until no message has arrived for --timeout.")
+        bool, flag("--all", "Receive until no message has arrived for --timeout.")
     ] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Receive until Ctrl-C, without a timeout.")
-    ] = False,
+    follow: Annotated[bool, flag("--follow", "Receive until Ctrl-C, without a timeout.")] = False,
     timeout: MessageTimeout = 10.0,
     selector: Selector = None,
     ack: Annotated[

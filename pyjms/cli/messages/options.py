@@ -20,6 +20,7 @@ __all__ = [
     "Properties",
     "Selector",
     "TimeToLive",
+    "flag",
     "limit_option",
 ]
 
@@ -27,6 +28,11 @@ __all__ = [
 def limit_option(what: str) -> Any:
     """Return the option for the most messages of which a command does something: `what`."""
     return typer.Option("--limit", "-n", min=1, help=f"{what} at most this number of messages.")
+
+
+def flag(name: str, text: str) -> Any:
+    """Return an option that is on or off; `text` is its help."""
+    return typer.Option(name, help=text)
 
 
 DestinationArgument: TypeAlias = Annotated[

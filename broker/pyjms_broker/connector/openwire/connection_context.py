@@ -30,14 +30,10 @@ def client_context(
     """Return a new context; the client's address is also set in `info`."""
     info.client_ip = owner.remote_address
     context = ConnectionContext(owner)
-    context.info = info
-    context.connection_id = info.connection_id
-    context.client_id = info.client_id
-    context.user_name = info.user_name
+    context.introduce(info)
     context.certificate = owner.peer_certificate
     context.connector_name = connector.name
     context.connector_url = connector.connect_uri
-    context.fault_tolerant = info.fault_tolerant
     context.allow_link_stealing = connector.allow_link_stealing
     context.congested = owner.congested
     return context
