@@ -12,7 +12,7 @@ import pyjms
 import pyjms.aio
 from pyjms.cli.extensions import mount_commands
 from pyjms.cli.main import app
-from pyjms.settings.schema import settings_schema
+from pyjms.settings.sources import settings_schema
 from pyjms_broker.settings import broker_schema
 
 __all__ = ["pages"]

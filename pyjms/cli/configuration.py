@@ -86,7 +86,7 @@ def schema(
     """Print the JSON Schema of application.yaml, for editors."""
     import json
 
-    from pyjms.settings.schema import settings_schema
+    from pyjms.settings.sources import settings_schema
 
     text = json.dumps(settings_schema(), indent=2)
     if output is None:

@@ -16,8 +16,7 @@ from pyjms.settings.model import (
     TemplateSettings,
 )
 from pyjms.settings.pool import PoolSettings
-from pyjms.settings.schema import settings_schema
-from pyjms.settings.sources import load_settings
+from pyjms.settings.sources import load_settings, settings_schema
 from pyjms.settings.spark import PipelineSettings, RestartSettings, SparkSettings
 from pyjms.settings.tls import TlsSettings
 

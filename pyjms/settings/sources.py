@@ -1,4 +1,7 @@
-"""The sources of settings: a file, its profiles, the environment on top, `${...}` last."""
+"""The sources of settings: a file, its profiles, the environment on top, `${...}` last.
+
+And the schema of that file, for editors.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyjms._yaml import (
     Document,
@@ -24,7 +27,14 @@ from pyjms.errors import ConfigurationException
 from pyjms.settings.errors import translate_spring_key
 from pyjms.settings.model import PyjmsSettings
 
-__all__ = ["BROKER_PREFIX", "CONFIG_VARIABLE", "PREFIX", "collect_problems", "load_settings"]
+__all__ = [
+    "BROKER_PREFIX",
+    "CONFIG_VARIABLE",
+    "PREFIX",
+    "collect_problems",
+    "load_settings",
+    "settings_schema",
+]
 
 PREFIX: Final = "PYJMS_"
 """`PYJMS_JMS__LISTENER__MAX_CONCURRENCY` is `jms.listener.max_concurrency`."""
@@ -110,3 +120,9 @@ def _find(config: Path | str | None, environ: Mapping[str, str]) -> Path | None:
     if named:
         return Path(named)
     return next((path for path in map(Path, _DEFAULT_PATHS) if path.is_file()), None)
+
+
+def settings_schema() -> dict[str, Any]:
+    """Return the schema (draft 2020-12) of the keys and values that load_settings accepts."""
+    schema = PyjmsSettings.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 import tomllib
@@ -49,7 +50,8 @@ def test_public_functions_have_docstrings() -> None:
     ] == []
 
 
-def names_in(path: Path) -> set[str]:
+@functools.cache
+def names_in(path: Path) -> frozenset[str]:
     """Return the names that a module defines: its own, and those of its definitions."""
     found = {path.stem}
     for node in ast.walk(tree(path)):
@@ -61,7 +63,7 @@ def names_in(path: Path) -> set[str]:
             found.add(node.id)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             found.add(node.attr)
-    return found
+    return frozenset(found)
 
 
 def test_names_avoid_the_words_that_the_glossary_excludes() -> None:
@@ -74,6 +76,21 @@ def test_names_avoid_the_words_that_the_glossary_excludes() -> None:
         for name in sorted(names_in(path))
         if excluded & set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))
     ] == []
+
+
+def test_docstrings_name_private_members_that_exist() -> None:
+    """Theory of operation names the attributes that hold a state: it follows when they change."""
+    defined = frozenset[str]().union(*map(names_in, FILES))
+    named = [
+        (relative(path), name)
+        for path in FILES
+        if "`_" in path.read_text(encoding="utf-8")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for name in re.findall(r"`(_[a-z]\w*)`", node.value)
+    ]
+    assert len(named) >= 10
+    assert [each for each in named if each[1] not in defined] == []
 
 
 def test_methods_of_public_names_have_docstrings() -> None:
