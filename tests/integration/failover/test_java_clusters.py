@@ -67,7 +67,7 @@ async def test_java_clients_spread_over_a_network_and_outlive_its_brokers(
 ) -> None:
     first, second = [cluster_broker(network, name) for name in "ab"]
     await network.start(second, first)
-    url = f"failover:({first.connect_uri})?{OPTIONS}"
+    url = f"failover:({first.connect_uri})?{OPTIONS}&randomize=false"
     log = tmp_path / "java.log"
     with started([*java_program(PROGRAM), "Cluster", url, str(CLIENTS)], log) as java:
         assert await line_of(java) == "connected", log.read_text(encoding="utf-8")
