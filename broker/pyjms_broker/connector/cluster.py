@@ -37,16 +37,16 @@ class ClusterAttributes:
     """The attributes of a connector for the notification of clients."""
 
     update_cluster_clients: bool = attribute(
-        False, "Whether failover clients learn of the brokers that are joined by bridges."
+        False, "Whether failover clients are told about brokers connected by bridges."
     )
     rebalance_cluster_clients: bool = attribute(
-        False, "Whether they spread over these brokers when a broker has joined."
+        False, "Whether clients are redistributed when a broker has joined."
     )
     update_cluster_clients_on_remove: bool = attribute(
-        False, "Whether a broker leaves the list when the last bridge to it has ended."
+        False, "Whether a broker is removed from the list when its last bridge has ended."
     )
     update_cluster_filter: str | None = attribute(
-        None, "Names of the brokers in the list: regular expressions with commas; null: all."
+        None, "Names of the listed brokers: comma-separated regular expressions; null: all."
     )
 
     def __post_init__(self) -> None:

@@ -18,12 +18,8 @@ __all__ = ["NetworkConnectorAttributes"]
 class NetworkConnectorAttributes:
     """The attributes of a network connector; times to live are numbers of brokers."""
 
-    name: str = attribute(
-        "NC", "Unique in the broker; part of client ids and of names of subscriptions."
-    )
-    user_name: str | None = attribute(
-        None, "User of the bridge, at this broker and at the remote one."
-    )
+    name: str = attribute("NC", "Unique in the broker; part of client ids and subscription names.")
+    user_name: str | None = attribute(None, "User of the bridge at this and at the remote broker.")
     password: Annotated[str | None, Attribute("That user's password.")] = field(
         default=None, repr=False
     )
@@ -32,26 +28,26 @@ class NetworkConnectorAttributes:
         field(default=None, repr=False)
     )
     duplex: bool = attribute(
-        False, "Whether the remote broker forwards to this one, too, over the same connection."
+        False, "Whether the remote broker also forwards to this one over the same connection."
     )
     conduit_subscriptions: bool = attribute(
-        True, "Whether the remote consumers of a destination count as one, without selector."
+        True, "Whether the remote consumers of a destination are combined, without their selectors."
     )
     conduit_network_queue_subscriptions: bool = attribute(
-        False, "Whether that holds for consumers of queues on brokers behind it, too."
+        False, "Whether this includes queue consumers of brokers behind the remote one."
     )
     decrease_network_consumer_priority: bool = attribute(
-        False, "Whether consumers of this broker come before those of remote ones."
+        False, "Whether consumers of this broker are preferred to remote consumers."
     )
     consumer_priority_base: int = attribute(
         -5,
-        "Priority of remote consumers then; lower the more brokers are between.",
+        "Priority of remote consumers then; lowered for each broker in between.",
         minimum=-128,
         maximum=127,
     )
     network_ttl: int = attribute(
         1,
-        "How many brokers messages and knowledge of consumers may pass; -1: any number.",
+        "Maximum number of brokers that messages and subscriptions traverse; -1: unlimited.",
         minimum=-1,
     )
     message_ttl: int | None = attribute(
@@ -61,11 +57,9 @@ class NetworkConnectorAttributes:
         None, "The same for consumers; null: network_ttl.", minimum=-1
     )
     suppress_duplicate_queue_subscriptions: bool = attribute(
-        False, "Whether a consumer of a queue that is known by two ways is served by one."
+        False, "Whether a queue consumer reachable over two paths is served over one of them."
     )
-    suppress_duplicate_topic_subscriptions: bool = attribute(
-        True, "Whether that holds for consumers of topics."
-    )
+    suppress_duplicate_topic_subscriptions: bool = attribute(True, "The same for topic consumers.")
     dynamic_only: bool = attribute(
         False, "Whether durable subscriptions are forwarded only while they have a consumer."
     )
@@ -75,27 +69,28 @@ class NetworkConnectorAttributes:
     bridge_temp_destinations: bool = attribute(
         True, "Whether temporary destinations are forwarded, for replies."
     )
-    prefetch_size: int = attribute(
-        1000, "Messages that a bridge takes ahead for a destination.", minimum=1
-    )
+    prefetch_size: int = attribute(1000, "Prefetch of a bridge per destination.", minimum=1)
     advisory_prefetch_size: int = attribute(
-        0, "Advisories that the remote broker sends ahead; 0: prefetch_size.", minimum=0
+        0, "Prefetch of the remote broker's advisories; 0: prefetch_size.", minimum=0
     )
     advisory_ack_percentage: int = attribute(
-        75, "After what part of them, in percent, they are acknowledged.", minimum=1, maximum=100
+        75,
+        "Percentage of this prefetch after which advisories are acknowledged.",
+        minimum=1,
+        maximum=100,
     )
     always_sync_send: bool = attribute(
-        True, "Whether the remote broker confirms non-persistent messages, too."
+        True, "Whether the remote broker also confirms non-persistent messages."
     )
     destination_filter: str | None = attribute(
-        None, "Advisory topics with the remote consumers; null: by what is included."
+        None, "Advisory topics that report remote consumers; null: for the included destinations."
     )
     sync_durable_subs: bool = attribute(
         False,
-        "Whether both brokers tell each other their durable subscriptions at each connection.",
+        "Whether the brokers exchange their durable subscriptions each time they connect.",
     )
     use_virtual_dest_subs: bool = attribute(
-        False, "Whether consumers that virtual destinations there feed count as theirs."
+        False, "Whether consumers fed by remote virtual destinations count as consumers of these."
     )
     use_compression: bool = attribute(
         False, "Whether the bodies of forwarded messages are compressed."
@@ -104,11 +99,9 @@ class NetworkConnectorAttributes:
         False, "Whether each message that the remote broker refuses causes an advisory."
     )
     check_duplicate_messages_on_duplex: bool = attribute(
-        False, "Whether stored messages that come again over a duplex connection are dropped."
+        False, "Whether persistent messages sent again over a duplex connection are dropped."
     )
-    client_id_token: str = attribute(
-        "_", "What stands between the parts of the bridge's client ids."
-    )
+    client_id_token: str = attribute("_", "Separator of the parts of the bridge's client ids.")
     dynamically_included_destinations: tuple[Destination, ...] = ()
     statically_included_destinations: tuple[Destination, ...] = ()
     excluded_destinations: tuple[Destination, ...] = ()

@@ -34,7 +34,7 @@ class TraceBrokerPathPlugin:
     """
 
     stamp_property: str = attribute(
-        "BrokerPath", "Name of the property; its value is the brokers' names, with commas."
+        "BrokerPath", "Name of the property; its value is a comma-separated list of broker names."
     )
 
     def __post_init__(self) -> None:

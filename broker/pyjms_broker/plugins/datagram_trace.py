@@ -51,11 +51,14 @@ class UDPTraceBrokerPlugin:
     scheme: ClassVar[str] = "udp"
 
     destination: str = attribute(
-        "udp://127.0.0.1:61616", "Where datagrams are sent: udp://host:port."
+        "udp://127.0.0.1:61616", "Address that datagrams are sent to: udp://host:port."
     )
-    broadcast: bool = attribute(True, "Whether the address may be that of a broadcast.")
+    broadcast: bool = attribute(True, "Whether the address may be a broadcast address.")
     max_trace_datagram_size: int = attribute(
-        4096, "Bytes of a datagram; a larger one is not sent.", minimum=64, maximum=65_507
+        4096,
+        "Maximum size of a datagram in bytes; larger ones are not sent.",
+        minimum=64,
+        maximum=65_507,
     )
 
     def __post_init__(self) -> None:
@@ -104,7 +107,7 @@ class MulticastTraceBrokerPlugin(UDPTraceBrokerPlugin):
         "multicast://224.1.2.3:61616", "The group: multicast://address:port."
     )
     time_to_live: int = attribute(
-        1, "How many routers pass a datagram on, plus one.", minimum=0, maximum=255
+        1, "Maximum number of networks that a datagram traverses.", minimum=0, maximum=255
     )
 
     def __post_init__(self) -> None:

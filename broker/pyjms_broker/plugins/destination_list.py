@@ -38,7 +38,7 @@ class DestinationsPlugin:
     """
 
     location: Path | str | None = attribute(
-        None, "The file; null: destinations in the broker's own directory.", unit=Unit.PATH
+        None, "The file; null: destinations in the broker's directory.", unit=Unit.PATH
     )
 
     def install_plugin(self, broker: Broker) -> Broker:

@@ -30,15 +30,19 @@ class DiscardingDLQBrokerPlugin:
     """
 
     drop_all: bool = attribute(True, "Whether the messages of all destinations are discarded.")
-    drop_temporary_topics: bool = attribute(True, "Whether those of temporary topics are.")
-    drop_temporary_queues: bool = attribute(True, "Whether those of temporary queues are.")
+    drop_temporary_topics: bool = attribute(
+        True, "Whether messages of temporary topics are discarded."
+    )
+    drop_temporary_queues: bool = attribute(
+        True, "Whether messages of temporary queues are discarded."
+    )
     drop_only: str | None = attribute(
         None,
         "Regular expressions, separated by spaces: messages of destinations whose whole name "
         "matches one are discarded; null: none.",
     )
     report_interval: int = attribute(
-        1000, "Number of discarded messages between two log lines about them; 0: none.", minimum=0
+        1000, "Number of discarded messages between log lines; 0: none.", minimum=0
     )
 
     def __post_init__(self) -> None:

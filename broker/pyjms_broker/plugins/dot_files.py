@@ -53,7 +53,7 @@ class DotFilePlugin:
     """The common base of both plug-ins."""
 
     file: Path | str | None = attribute(
-        None, "The file; null: one in the broker's own directory.", unit=Unit.PATH
+        None, "The file; null: a file in the broker's directory.", unit=Unit.PATH
     )
 
     def path(self) -> Path:
@@ -78,7 +78,7 @@ class ConnectionDotFilePlugin(DotFilePlugin):
     """
 
     redraw_on_remove: bool = attribute(
-        False, "Whether the end of a consumer or producer is drawn at once, too."
+        False, "Whether the file is also redrawn when a consumer or producer is removed."
     )
 
     def install_plugin(self, broker: Broker) -> Broker:

@@ -48,7 +48,7 @@ class LoggingBrokerPlugin:
         False, "Whether destinations are logged, and expired, dead and discarded messages."
     )
     per_destination_logger: bool = attribute(
-        False, "Whether messages sent to a destination are logged by a logger of its name."
+        False, "Whether messages sent to a destination are logged by a logger with its name."
     )
 
     def install_plugin(self, broker: Broker) -> Broker:

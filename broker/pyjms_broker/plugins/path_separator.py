@@ -39,7 +39,7 @@ class DestinationPathSeparatorPlugin:
     """
 
     path_separator: str = attribute(
-        "/", "What clients may write instead of the dot in the names of destinations."
+        "/", "Separator that clients may use instead of the dot in destination names."
     )
 
     def __post_init__(self) -> None:

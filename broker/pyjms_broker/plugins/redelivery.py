@@ -62,16 +62,18 @@ class RedeliveryPolicy:
         1.0, "Time before the first redelivery, 1s or more.", unit=Unit.SECONDS
     )
     redelivery_delay: float = attribute(
-        1.0, "Time before each later one, 1s or more.", unit=Unit.SECONDS
+        1.0, "Time before each further redelivery, 1s or more.", unit=Unit.SECONDS
     )
     use_exponential_back_off: bool = attribute(
-        False, "Whether the time is multiplied before each later redelivery."
+        False, "Whether this time is multiplied for each further redelivery."
     )
     back_off_multiplier: float = attribute(5.0, "Factor of the time; 1 or less: no multiplication.")
     maximum_redelivery_delay: float = attribute(
-        0.0, "The longest time; 0: unlimited.", unit=Unit.SECONDS
+        0.0, "Maximum time; 0: unlimited.", unit=Unit.SECONDS
     )
-    use_collision_avoidance: bool = attribute(False, "Whether each later time varies at random.")
+    use_collision_avoidance: bool = attribute(
+        False, "Whether the times of further redeliveries vary randomly."
+    )
     collision_avoidance_percent: int = attribute(
         15, "Maximum variation in percent.", minimum=0, maximum=100
     )

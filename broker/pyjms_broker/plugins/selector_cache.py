@@ -48,10 +48,12 @@ class VirtualSelectorCacheBrokerPlugin:
         None, "File that keeps the selectors across restarts; null: no file.", unit=Unit.PATH
     )
     persist_interval: float = attribute(
-        600.0, "Time between two checks whether to write it; also at the stop.", unit=Unit.SECONDS
+        600.0,
+        "Time between writes of changed selectors to the file; also written at the stop.",
+        unit=Unit.SECONDS,
     )
     single_selector_per_destination: bool = attribute(
-        False, "Whether only the last selector of a queue counts; it may be none."
+        False, "Whether only the last selector of a queue is remembered, which may be none."
     )
     ignore_wildcard_selectors: bool = attribute(
         False, "Whether selectors with LIKE and a wildcard are not remembered."

@@ -50,7 +50,9 @@ class DeadLetterAttributes:
     expiration: float = attribute(
         0.0, "Time until dead letters expire; 0: never.", unit=Unit.SECONDS
     )
-    enable_audit: bool = attribute(True, "Whether a message id that was kept before is discarded.")
+    enable_audit: bool = attribute(
+        True, "Whether dead letters with a repeated message id are discarded."
+    )
     max_producers_to_audit: int = attribute(
         64, "Number of producers that the audit remembers.", minimum=1
     )

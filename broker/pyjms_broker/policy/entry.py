@@ -43,7 +43,7 @@ class PolicyAttributes:
     """The attributes that configuration files contain unchanged."""
 
     memory_limit: int = attribute(
-        0, "Memory for the destination's messages; 0: no limit of its own.", unit=Unit.BYTES
+        0, "Memory for the destination's messages; 0: no separate limit.", unit=Unit.BYTES
     )
     producer_flow_control: bool = attribute(
         True, "Whether senders wait while the destination is full."
@@ -58,12 +58,12 @@ class PolicyAttributes:
     )
     blocked_producer_warning_interval: float = attribute(
         30.0,
-        "Minimum time between two warnings about waiting senders; 0: no warnings.",
+        "Minimum time between warnings about waiting senders; 0: no warnings.",
         unit=Unit.SECONDS,
     )
     minimum_message_size: int = attribute(
         1024,
-        "Memory that each message is counted with, in addition to its body and properties.",
+        "Memory counted for each message in addition to its body and properties.",
         unit=Unit.BYTES,
     )
     use_cache: bool = attribute(
@@ -71,12 +71,12 @@ class PolicyAttributes:
     )
     cursor_memory_high_water_mark: int = attribute(
         70,
-        "Percentage of the memory limits from which pending messages are left to the stores.",
+        "Percentage of the memory limits above which pending messages stay in the stores.",
         minimum=0,
         maximum=100,
     )
     store_usage_high_water_mark: int = attribute(
-        100, "Percentage of store_limit from which senders wait.", minimum=1, maximum=100
+        100, "Percentage of store_limit above which senders wait.", minimum=1, maximum=100
     )
     persist_jms_redelivered: bool = attribute(
         False, "Whether a dispatch is stored first, so that JMSRedelivered is set after a restart."
@@ -89,10 +89,10 @@ class PolicyAttributes:
         400, "Maximum number of messages that a browser returns; null: unlimited.", minimum=1
     )
     max_expire_page_size: int = attribute(
-        400, "Maximum number of messages that an expiry scan checks.", minimum=1
+        400, "Maximum number of messages checked by an expiry scan.", minimum=1
     )
     expire_messages_period: float = attribute(
-        30.0, "Time between two expiry scans; 0: no scans.", unit=Unit.SECONDS
+        30.0, "Time between expiry scans; 0: no scans.", unit=Unit.SECONDS
     )
     prioritized_messages: bool = attribute(False, "Whether messages are ordered by JMSPriority.")
     strict_order_dispatch: bool = attribute(
@@ -136,9 +136,7 @@ class PolicyAttributes:
     use_prefetch_extension: bool = attribute(
         True, "Whether delivered messages leave the prefetch window before they are acknowledged."
     )
-    enable_audit: bool = attribute(
-        True, "Whether messages with a message id that was seen before are dropped."
-    )
+    enable_audit: bool = attribute(True, "Whether messages with a repeated message id are dropped.")
     max_producers_to_audit: int = attribute(
         64, "Number of producers that the audit remembers.", minimum=1
     )
@@ -150,23 +148,23 @@ class PolicyAttributes:
     )
     pending_queue_policy: PendingQueuePolicy = attribute(
         "storeCursor",
-        "Where a queue's messages wait that do not fit in memory: on disk; vmQueueCursor: nowhere.",
+        "Cursor of queues; pending messages that exceed memory are on disk; vmQueueCursor: never.",
     )
     """The cursor of a queue: above the high-water mark, `storeCursor` leaves pending messages in
     the store or the temp store; `vmQueueCursor` keeps all in memory."""
     pending_subscriber_policy: PendingSubscriberPolicy = attribute(
-        "fileCursor", "The same for non-durable topic consumers: on disk; vmCursor: nowhere."
+        "fileCursor", "The same for non-durable topic consumers; vmCursor: never on disk."
     )
     """The cursor of a non-durable topic consumer: `fileCursor` uses the temp store for pending
     messages, `vmCursor` keeps all in memory."""
     pending_durable_subscriber_policy: PendingDurableSubscriberPolicy = attribute(
         "storeDurableSubscriberCursor",
-        "The same for durable subscriptions: on disk; vmDurableCursor: nowhere.",
+        "The same for durable subscriptions; vmDurableCursor: never on disk.",
     )
     """The cursor of a durable subscription: `storeDurableSubscriberCursor` leaves pending
     messages in the stores, like a queue's; `vmDurableCursor` keeps all in memory."""
     always_retroactive: bool = attribute(
-        False, "Whether every topic consumer that is not durable is retroactive."
+        False, "Whether all non-durable topic consumers are retroactive."
     )
     max_destinations: int = attribute(
         -1, "Maximum number of destinations that match the policy; -1: unlimited.", minimum=-1
@@ -176,21 +174,21 @@ class PolicyAttributes:
     )
     inactive_timeout_before_gc: float = attribute(
         60.0,
-        "Time without consumers, producers and messages before that; 0: never.",
+        "Time without consumers, producers and messages before their removal; 0: never.",
         unit=Unit.SECONDS,
     )
     gc_with_network_consumers: bool = attribute(
-        False, "Whether consumers of a network of brokers count as none there."
+        False, "Whether destinations with only network consumers count as unused."
     )
     send_advisory_if_no_consumers: bool = attribute(
         False,
-        "Whether a non-persistent message that finds no consumer is sent to an advisory topic.",
+        "Whether a non-persistent message without a consumer is sent to an advisory topic.",
     )
     advisory_for_delivery: bool = attribute(
-        False, "Whether each message that has arrived causes an advisory."
+        False, "Whether each enqueued message causes an advisory."
     )
     advisory_for_dispatched: bool = attribute(
-        False, "Whether each message that is sent to a consumer causes an advisory."
+        False, "Whether each dispatched message causes an advisory."
     )
     advisory_for_consumed: bool = attribute(
         False, "Whether each acknowledged message causes an advisory."
@@ -202,10 +200,12 @@ class PolicyAttributes:
         False, "Whether each consumer that becomes slow causes an advisory."
     )
     advisory_for_fast_producers: bool = attribute(
-        False, "Whether each message that finds memory full causes one on its producer."
+        False,
+        "Whether each message that arrives at full memory causes an advisory about its producer.",
     )
     advisory_when_full: bool = attribute(
-        False, "Whether each message that finds memory full causes one on the memory."
+        False,
+        "Whether each message that arrives at full memory causes an advisory about the memory.",
     )
     include_body_for_advisory: bool = attribute(
         False, "Whether advisories about messages contain their bodies."

@@ -75,7 +75,7 @@ class AbortSlowConsumerAttributes:
         unit=Unit.SECONDS,
     )
     check_period: float = attribute(
-        30.0, "Time between two checks of the consumers.", unit=Unit.SECONDS
+        30.0, "Time between checks of the consumers.", unit=Unit.SECONDS
     )
     abort_connection: bool = attribute(
         False, "Whether the consumer's connection is closed, instead of the consumer."

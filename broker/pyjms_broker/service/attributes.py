@@ -37,7 +37,9 @@ class BrokerAttributes:
         ),
     ] = field(default="localhost", kw_only=False)
     persistent: bool = attribute(
-        True, "Whether messages outlive the process; false: memory only.", "persistent"
+        True,
+        "Whether messages survive a restart; false: they are kept in memory only.",
+        "persistent",
     )
     data_directory: Path | str = attribute(
         DEFAULT_DATA_DIRECTORY,
@@ -65,12 +67,12 @@ class BrokerAttributes:
     )
     use_virtual_dest_subs: bool = attribute(
         False,
-        "Whether consumers of queues that virtual destinations feed cause advisories on them.",
+        "Whether consumers of queues fed by virtual destinations cause advisories for these.",
         "useVirtualDestSubs",
     )
     use_virtual_dest_subs_on_creation: bool = attribute(
         False,
-        "Whether those queues do so when they are created; needs use_virtual_dest_subs.",
+        "Whether such queues cause them even without consumers; needs use_virtual_dest_subs.",
         "useVirtualDestSubsOnCreation",
     )
     use_mirrored_queues: bool = attribute(
@@ -91,7 +93,7 @@ class BrokerAttributes:
     )
     enable_message_expiration_on_active_durable_subs: bool = attribute(
         False,
-        "Whether the expiry scan also removes what waits for durable subscriptions in use.",
+        "Whether the expiry scan includes durable subscriptions that are in use.",
         "enableMessageExpirationOnActiveDurableSubs",
     )
     allow_temp_auto_creation_on_send: bool = attribute(
@@ -107,96 +109,96 @@ class BrokerAttributes:
     )
     maximum_destinations_per_connection: int = attribute(
         _LIMITS.per_connection,
-        "How many queues and topics one connection may create; ActiveMQ has no limit.",
+        "Maximum number of queues and topics created by one connection; ActiveMQ has no limit.",
         "maximumDestinationsPerConnection",
         minimum=1,
     )
     maximum_destinations_per_user: int = attribute(
         _LIMITS.per_user,
-        "How many existing ones a user may have created; without a name: as one user.",
+        "Maximum number of existing ones created by one user; all clients without a name are one.",
         "maximumDestinationsPerUser",
         minimum=1,
     )
     offline_durable_subscriber_timeout: float = attribute(
         0.0,
-        "How long a durable subscription may be without a consumer; 0: for ever.",
+        "Time without a consumer after which a durable subscription is removed; 0: never.",
         "offlineDurableSubscriberTimeout",
         Unit.SECONDS,
     )
     offline_durable_subscriber_task_schedule: float = attribute(
         300.0,
-        "Time between two checks for such subscriptions; 0: no checks.",
+        "Time between checks for such subscriptions; 0: no checks.",
         "offlineDurableSubscriberTaskSchedule",
         Unit.SECONDS,
     )
     schedule_period_for_destination_purge: float = attribute(
         _LIMITS.purge_period,
-        "Time between two sweeps for gc_inactive_destinations of policies; 0: no sweeps.",
+        "Time between sweeps for gc_inactive_destinations of policies; 0: no sweeps.",
         "schedulePeriodForDestinationPurge",
         Unit.SECONDS,
     )
     max_purged_destinations_per_sweep: int = attribute(
         _LIMITS.purge_maximum,
-        "How many destinations one sweep removes; 0: unlimited.",
+        "Maximum number of destinations removed by one sweep; 0: unlimited.",
         "maxPurgedDestinationsPerSweep",
         minimum=0,
     )
     unfinished_frames_limit: int = attribute(
         512 * 1024 * 1024,
-        "Memory for messages that have arrived in part or wait for space; 0: unlimited.",
+        "Memory for messages that are partially received or wait for space; 0: unlimited.",
         "unfinishedFramesLimit",
         Unit.BYTES,
     )
     frame_read_timeout: float = attribute(
         30.0,
-        "How long such a message may take while others need its memory.",
+        "Maximum time to receive such a message while others need its memory.",
         "frameReadTimeout",
         Unit.SECONDS,
     )
     unsent_frames_limit: int = attribute(
         512 * 1024 * 1024,
-        "Memory for long messages that clients do not read; 0: unlimited.",
+        "Memory for long messages that clients have not read; 0: unlimited.",
         "unsentFramesLimit",
         Unit.BYTES,
     )
     frame_write_timeout: float = attribute(
         30.0,
-        "How long reading such a message may take while others need its memory.",
+        "Maximum time to read such a message while others need its memory.",
         "frameWriteTimeout",
         Unit.SECONDS,
     )
     connection_info_timeout: float = attribute(
         120.0,
-        "How long a client without keep-alives may take to identify itself; 0: no limit.",
+        "Maximum time for a client without keep-alives to identify itself; 0: no limit.",
         "connectionInfoTimeout",
         Unit.SECONDS,
     )
     allow_anonymous_remote: bool = attribute(
         False,
-        "Whether other machines may connect without users: all of them may do everything.",
+        "Whether other machines may connect although there are no users; they may do anything.",
         "allowAnonymousRemote",
     )
     reserved_file_handles: int = attribute(
         128,
-        "File handles (ulimit -n) that clients leave to the stores; beyond, they are refused.",
+        "File handles (of ulimit -n) reserved for the stores; clients that need them are refused.",
         "reservedFileHandles",
         minimum=0,
     )
     maximum_selector_steps: int = attribute(
         DEFAULT_LIMITS.steps,
-        "Steps of regular expressions and lists that a selector may take on a message.",
+        "Maximum steps of a selector's regular expressions and lists per message.",
         "maximumSelectorSteps",
         minimum=0,
     )
     maximum_selector_characters: int = attribute(
         DEFAULT_LIMITS.characters,
-        "Characters that the text operations of a selector may read or write on a message.",
+        "Maximum characters read or written by a selector's text operations per message.",
         "maximumSelectorCharacters",
         minimum=0,
     )
     maximum_selector_steps_per_second: int = attribute(
         250_000,
-        "Steps of all selectors together; beyond, costly consumers are closed; 0: unlimited.",
+        "Maximum steps of all selectors; above, expensive consumers are closed; 0: unlimited.",
         "maximumSelectorStepsPerSecond",
         minimum=0,
     )
@@ -206,7 +208,7 @@ class BrokerAttributes:
         "rollbackOnlyOnAsyncException",
     )
     restart_allowed: bool = attribute(
-        True, "Whether the broker may start again after a stop.", "restartAllowed"
+        True, "Whether the broker may be restarted after a stop.", "restartAllowed"
     )
     scheduler_support: bool = attribute(
         False,
@@ -215,7 +217,7 @@ class BrokerAttributes:
     )
     adjust_usage_limits: bool = attribute(
         True,
-        "Whether limits beyond the memory or the free disk are lowered; false: they end the start.",
+        "Whether limits above the memory or free disk space are lowered; false: the start fails.",
         "adjustUsageLimits",
     )
     max_scheduler_repeat_allowed: int = attribute(

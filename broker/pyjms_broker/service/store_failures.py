@@ -41,7 +41,7 @@ class IOExceptionHandler:
         False, "Whether connectors are closed while the disk is full."
     )
     system_exit_on_shutdown: bool = attribute(
-        False, "Whether the process ends, by SIGTERM, when the broker had to stop."
+        False, "Whether the process is ended with SIGTERM after the broker had to stop."
     )
 
 

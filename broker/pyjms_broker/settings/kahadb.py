@@ -91,7 +91,7 @@ class FilteredKahaDBSection(_KahaDBSection):
     per_destination: bool = False
     """Whether each destination has its own store."""
     store_limit: Bytes = 0
-    """Disk space that the store may use; 0: no limit of its own."""
+    """Disk space that the store may use; 0: no separate limit."""
 
 
 class MultiKahaDBPersistenceSettings(Section):

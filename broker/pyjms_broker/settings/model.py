@@ -59,11 +59,11 @@ InstalledPlugins: TypeAlias = Annotated[tuple[PluginSettings, ...], _PluginsSche
 
 
 class SystemUsageSettings(Section, SystemUsageAttributes):
-    """How much memory and disk space the broker may use (`system_usage`)."""
+    """Limits of the broker's memory and disk space (`system_usage`)."""
 
 
 class IOExceptionHandlerSettings(Section, IOExceptionHandler):
-    """What happens when the store fails (`io_exception_handler`)."""
+    """The reaction to a failure of the store (`io_exception_handler`)."""
 
 
 class SettingsSource(NamedTuple):
@@ -84,17 +84,17 @@ class BrokerSettings(Section, BrokerAttributes):
     """All settings of a broker; `BrokerSettings()` has the defaults."""
 
     system_usage: SystemUsageSettings = SystemUsageSettings()
-    """How much memory and disk space the broker may use."""
+    """Limits of the broker's memory and disk space."""
     persistence: PersistenceSettings | None = None
     """The store; null: KahaDB with its defaults."""
     io_exception_handler: IOExceptionHandlerSettings = IOExceptionHandlerSettings()
-    """What happens when the store fails."""
+    """The reaction to a failure of the store."""
     plugins: InstalledPlugins = ()
     """Broker plug-ins, as a list (- type: NAME) or mapping (NAME: settings); last is outermost."""
     connectors: tuple[ConnectorSettings, ...] = ()
-    """Where clients connect; without connectors, only by vm:// within the process."""
+    """Addresses for clients; without connectors, only vm:// within the process."""
     network_connectors: tuple[NetworkConnectorSettings, ...] = ()
-    """Other brokers that get the messages for their consumers; see docs/networks.md."""
+    """Other brokers to which messages for their consumers are forwarded; see docs/networks.md."""
     web: WebSettings | None = None
     """The web server: console, Jolokia, REST, metrics and health; null: none."""
     destinations: tuple[DestinationName, ...] = ()

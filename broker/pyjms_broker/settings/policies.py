@@ -186,18 +186,18 @@ class PolicySettings(Section, PolicyAttributes):
     """Order in which a topic's consumers get a message."""
 
     dead_letter_strategy: DeadLetterSettings | None = None
-    """Where messages go that cannot be delivered; null: type: shared."""
+    """Destination of messages that cannot be delivered; null: type: shared."""
     pending_message_limit_strategy: PendingLimitSettings | None = None
-    """How many messages may be pending for a topic consumer; null: unlimited."""
+    """Maximum number of pending messages of a topic consumer; null: unlimited."""
     message_eviction_strategy: EvictionSettings | None = None
     """Which pending messages are evicted above that limit; null: type: oldest."""
     slow_consumer_strategy: SlowConsumerSettings | None = None
     """Which slow consumers are aborted; null: none."""
     subscription_recovery_policy: RecoverySettings | None = None
-    """Which messages a topic keeps for retroactive consumers; null: only a retained one."""
+    """Messages kept for retroactive consumers; null: only a retained message."""
 
     network_bridge_filter_factory: ConditionalNetworkBridgeSettings | None = None
-    """What bridges take from a queue; null: all that has not been where they lead."""
+    """Messages forwarded from a queue; null: all that have not been at the target broker."""
 
     def build(self) -> PolicyEntry:
         """Create the policy entry."""

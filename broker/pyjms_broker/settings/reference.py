@@ -84,11 +84,11 @@ _FURTHER_POLICIES: Final = """\
     evict_expired_messages_high_watermark: 1000
   slow_consumer_strategy:
     type: abort_slow                  # abort_slow, abort_slow_ack
-    max_slow_count: -1                # How often a consumer may become slow; -1: any number
-    max_slow_duration: 30s            # Time that it may be slow; 0: unlimited
-    check_period: 30s                 # Time between two checks
-    abort_connection: false           # Whether its connection is closed, instead of it
-    ignore_network_consumers: true    # Whether those of a network of brokers are kept
+    max_slow_count: -1                # Number of times a consumer may become slow; -1: unlimited
+    max_slow_duration: 30s            # Time for which it may be slow; 0: unlimited
+    check_period: 30s                 # Time between checks
+    abort_connection: false           # Whether its connection is closed instead of the consumer
+    ignore_network_consumers: true    # Whether consumers of network bridges are exempt
   subscription_recovery_policy: {type: fixed_count, maximum_size: 100}
 - destination: eu.>
   network_bridge_filter_factory:      # What networks of brokers forward; see docs/networks.md
@@ -99,14 +99,14 @@ _FURTHER_POLICIES: Final = """\
   pending_message_limit_strategy: {type: prefetch_rate, multiplier: 0.5}
   slow_consumer_strategy:             # with the keys of abort_slow, and:
     type: abort_slow_ack
-    max_time_since_last_ack: 30s      # Time without an acknowledgement until it is slow
-    ignore_idle_consumers: true       # Whether those that have no message are never slow
+    max_time_since_last_ack: 30s      # Time without an acknowledgement after which it is slow
+    ignore_idle_consumers: true       # Whether consumers without messages in flight are never slow
   # or last_image, fixed_sized (maximum_size: 64kb), query_based (query: NAME), none
   subscription_recovery_policy: {type: timed, recover_duration: 60s}"""
 _STORES: Final = """\
 - queue: orders.>                     # names or patterns; the other keys as for kahadb
   per_destination: true               # each destination has its own store
-  store_limit: 1gb                    # 0: no limit of its own
+  store_limit: 1gb                    # 0: no separate limit
 - topic: news.>
   journal: {disk_sync_strategy: periodic}
 - {}                                  # all other destinations"""
@@ -131,15 +131,15 @@ _PLUGINS: Final[Mapping[str, Mapping[str, object]]] = {
     "redelivery": {
         "redelivery_policy_map": _Text(
             """\
-- destination: orders.>               # null: all destinations without a policy of their own
-  maximum_redeliveries: 6             # How often a message is delivered again; -1: without end
+- destination: orders.>               # null: all destinations without another policy
+  maximum_redeliveries: 6             # Maximum number of redeliveries; -1: unlimited
   initial_redelivery_delay: 1s        # Time before the first redelivery, 1s or more
-  redelivery_delay: 1s                # Time before each later one, 1s or more
-  use_exponential_back_off: false     # Whether the time is multiplied before each later redelivery
-  back_off_multiplier: 5              # By how much it is multiplied; 1 or less: not at all
-  maximum_redelivery_delay: 0         # The longest time; 0: unlimited
-  use_collision_avoidance: false      # Whether each later time varies at random
-  collision_avoidance_percent: 15     # By how many percent at most"""
+  redelivery_delay: 1s                # Time before each further redelivery, 1s or more
+  use_exponential_back_off: false     # Whether this time is multiplied for each further redelivery
+  back_off_multiplier: 5              # Factor of the time; 1 or less: no multiplication
+  maximum_redelivery_delay: 0         # Maximum time; 0: unlimited
+  use_collision_avoidance: false      # Whether the times of further redeliveries vary randomly
+  collision_avoidance_percent: 15     # Maximum variation in percent"""
         )
     },
 }

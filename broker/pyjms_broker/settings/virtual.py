@@ -54,13 +54,13 @@ class ForwardSettings(Section):
 
 class _CompositeSettings(Section):
     name: str
-    """The name that messages are sent to."""
+    """The name of the destination that messages are sent to."""
     forward_to: tuple[ForwardSettings, ...] = Field(min_length=1)
     """The destinations that messages are forwarded to."""
     forward_only: bool = True
-    """Whether the name itself gets no messages."""
+    """Whether the destination itself gets no messages."""
     send_when_not_matched: bool = False
-    """Whether the name itself gets the messages that no selector matches, and only these."""
+    """Whether the destination itself gets only the messages that no selector matches."""
 
 
 class CompositeQueueSettings(_CompositeSettings):

@@ -38,7 +38,7 @@ class VirtualTopicAttributes:
     )
     local: bool = attribute(False, "Whether messages that came from another broker are not copied.")
     drop_on_resource_limit: bool = attribute(
-        False, "Whether a full queue does not get a message, instead of failing the send."
+        False, "Whether a full queue is skipped instead of failing the send."
     )
     set_original_destination: bool = attribute(
         True, "Whether copies have the topic as their original destination."

@@ -20,18 +20,18 @@ class WebAttributes:
     host: str = attribute(
         "127.0.0.1", "Address to listen on; 0.0.0.0: all interfaces, which needs users."
     )
-    port: int = attribute(8161, "Port to listen on; 0: any free one.", minimum=0, maximum=65_535)
+    port: int = attribute(8161, "Port to listen on; 0: any free port.", minimum=0, maximum=65_535)
     maximum_connections: int = attribute(
-        200, "Connections at once; further ones are closed.", minimum=1
+        200, "Maximum number of simultaneous connections.", minimum=1
     )
     maximum_body_size: int = attribute(
-        8 * 1024 * 1024, "Size of a request's body; a larger one is refused.", unit=Unit.BYTES
+        8 * 1024 * 1024, "Maximum size of a request's body.", unit=Unit.BYTES
     )
     request_timeout: float = attribute(
-        20.0, "Time for a request to arrive, head and body each.", unit=Unit.SECONDS
+        20.0, "Maximum time to receive a request's header, and its body.", unit=Unit.SECONDS
     )
     session_timeout: float = attribute(
-        1800.0, "Time without requests after which a login ends.", unit=Unit.SECONDS
+        1800.0, "Time without requests after which a login session ends.", unit=Unit.SECONDS
     )
 
 

@@ -63,7 +63,7 @@ def _consumer(s: _Strategy, wanted: ObjectName) -> Subscription:
 
 
 _ATTRIBUTES: Final[tuple[Attribute[_Strategy], ...]] = (
-    _time("CheckPeriod", "check_period", "Time between two checks"),
+    _time("CheckPeriod", "check_period", "Time between checks"),
     _setting(
         "MaxSlowCount",
         "max_slow_count",

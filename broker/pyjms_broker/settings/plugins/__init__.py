@@ -113,7 +113,7 @@ class RedeliveryPolicySettings(Section, RedeliveryPolicy):
     """How often and when the messages of a destination are delivered again."""
 
     destination: DestinationName | None = None
-    """Name or pattern; null: all destinations without a policy of their own."""
+    """Name or pattern; null: all destinations without another policy."""
 
     def build(self) -> RedeliveryPolicy:
         """Create the policy."""
@@ -131,7 +131,7 @@ class RedeliverySettings(_BuiltInPlugin, RedeliveryPlugin):
     plugin = RedeliveryPlugin
     type: Literal["redelivery"] = "redelivery"
     redelivery_policy_map: tuple[RedeliveryPolicySettings, ...] = ()
-    """The policies; the most specific one applies, and the one without a destination to others."""
+    """The policies; the most specific one applies, one without a destination to all others."""
 
     def build(self) -> BrokerPlugin:
         """Create the plug-in."""

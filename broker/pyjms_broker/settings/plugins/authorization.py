@@ -38,11 +38,11 @@ class AuthorizationSettings(PluginSettings):
 
     type: Literal["authorization"] = "authorization"
     entries: tuple[AuthorizationEntrySettings, ...] = ()
-    """Rights by destination; those of all entries that match add up."""
+    """Rights by destination; the rights of all matching entries are combined."""
     default_entry: AccessSettings | None = None
-    """Rights on all destinations, which are added to the others; null: none."""
+    """Additional rights on all destinations; null: none."""
     temp_destination_entry: AccessSettings | None = None
-    """Rights on temporary destinations; null: everybody has all of them."""
+    """Rights on temporary destinations; null: everybody has all rights."""
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter that checks the rights of clients."""

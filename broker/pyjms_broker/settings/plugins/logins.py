@@ -20,7 +20,7 @@ class LoginSettings(PluginSettings):
     """The limit of failed logins; subclasses create the authenticator."""
 
     maximum_failed_logins: int = Field(default=10, ge=0)
-    """Failed logins of one address after which it is refused for a time; 0: no limit."""
+    """Failed logins after which an address is refused for some time; 0: no limit."""
     failed_login_period: Duration = Field(default=60.0, gt=0)
     """Time after which an address's failed logins are forgotten."""
 

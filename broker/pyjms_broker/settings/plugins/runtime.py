@@ -27,7 +27,7 @@ class RuntimeConfigurationSettings(PluginSettings):
 
     type: Literal["runtime_configuration"] = "runtime_configuration"
     check_period: Duration = Field(default=0.0, ge=0)
-    """Time between two checks of the file; 0: it is read again only on SIGHUP."""
+    """Time between checks of the file; 0: it is reloaded only on SIGHUP."""
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Refuse: a broker without a service has no configuration file.

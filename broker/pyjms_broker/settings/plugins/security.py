@@ -49,7 +49,7 @@ class SimpleAuthenticationSettings(LoginSettings):
 
     type: Literal["simple_authentication"] = "simple_authentication"
     users: tuple[UserSettings, ...] = ()
-    """Users with their passwords and groups."""
+    """The users with their passwords and groups."""
     anonymous_access_allowed: bool = False
     """Whether clients without user and password may connect."""
     anonymous_user: str = "anonymous"

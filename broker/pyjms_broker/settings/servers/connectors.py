@@ -21,9 +21,9 @@ class ConnectorTlsSettings(Section, TlsCommonSettings):
     """Certificate and key of a connector (`tls`)."""
 
     need_client_auth: bool = False
-    """Whether clients must have a certificate of the trust store's issuers."""
+    """Whether clients must have a certificate signed by an issuer in the trust store."""
     want_client_auth: bool = False
-    """Whether clients may have one; it is checked, too."""
+    """Whether clients may have a certificate, which is then checked."""
 
 
 class ConnectorSettings(Section, ClusterAttributes):
@@ -36,9 +36,9 @@ class ConnectorSettings(Section, ClusterAttributes):
     allow_link_stealing: bool = False
     """Whether a new client with the same client id replaces the connected one."""
     discovery_uri: str | None = None
-    """Where the connector announces itself, multicast://default?group=shop; null: nowhere."""
+    """Multicast group to announce the connector in: multicast://default?group=shop; null: none."""
     audit_network_producers: bool = False
-    """Whether messages that the bridges of other brokers send again are dropped."""
+    """Whether messages sent again by bridges of other brokers are dropped."""
     tls: ConnectorTlsSettings | None = None
     """Certificate and key of an ssl:// connector; options of the URI override them."""
 

@@ -18,11 +18,11 @@ class NetworkConnectorSettings(Section, NetworkConnectorAttributes):
     uri: str
     """The remote brokers: static:(tcp://b:61616), masterslave:(tcp://b1:61616,tcp://b2:61616)."""
     dynamically_included_destinations: tuple[DestinationName, ...] = ()
-    """What is forwarded to remote consumers, with wildcards; empty: everything."""
+    """Destinations forwarded to remote consumers, may be patterns; empty: all."""
     statically_included_destinations: tuple[DestinationName, ...] = ()
-    """What is forwarded with or without remote consumers."""
+    """Destinations forwarded even without remote consumers."""
     excluded_destinations: tuple[DestinationName, ...] = ()
-    """What is not forwarded, whatever else includes it."""
+    """Destinations never forwarded, even if they are also included."""
 
     @model_validator(mode="after")
     def _check_uri(self) -> Self:

@@ -16,11 +16,11 @@ class WebSettings(Section, WebAttributes):
     """The web server (`web`)."""
 
     parts: tuple[str, ...] | None = None
-    """Parts of the site, by name; null: all that come with the broker."""
+    """Parts of the web server, by name; null: all built-in parts."""
     admin_groups: Groups = frozenset({"admins"})
-    """Groups whose users may see and change everything: admins,operators or a list."""
+    """Groups whose users may view and change everything: admins,operators or a list."""
     reader_groups: Groups = frozenset()
-    """Groups whose users may see everything, message bodies included, and change nothing."""
+    """Groups whose users may view everything including message bodies, but change nothing."""
     allowed_origins: tuple[str, ...] = ()
     """Other sites whose pages may send requests, such as https://hawtio.example.com."""
     allowed_hosts: tuple[str, ...] = ()

@@ -34,21 +34,21 @@ class JDBCSettings:
     """ActiveMQ's jdbcPersistenceAdapter, its locker, and the limits of the database."""
 
     data_source: str | None = attribute(
-        None, "SQLAlchemy's URL of the database: postgresql+psycopg://...; null: SQLite."
+        None, "SQLAlchemy URL of the database: postgresql+psycopg://...; null: SQLite."
     )
     """A URL of SQLAlchemy, such as `postgresql+psycopg://user:password@host/db`; None: SQLite."""
     statements: Statements = field(default_factory=Statements)
     create_tables_on_startup: bool = attribute(True, "Whether missing tables are created at start.")
     cleanup_period: float = attribute(
         300.0,
-        "Time between deletions of acknowledged messages of topics; 0: none.",
+        "Time between deletions of acknowledged topic messages; 0: none.",
         unit=Unit.SECONDS,
     )
     max_rows: int = attribute(
         32767, "Maximum number of rows that one statement reads or deletes.", minimum=1
     )
     enable_audit: bool = attribute(
-        False, "Whether messages with a message id that was stored before are dropped."
+        False, "Whether messages with an already stored message id are dropped."
     )
     """Whether to drop messages whose id was stored before, even if it was removed since."""
     max_producers_to_audit: int = attribute(
@@ -95,7 +95,7 @@ class JDBCSettings:
     )
     max_allowable_diff_from_db_time: float = attribute(
         0.0,
-        "Clock difference from which a lease uses the database's clock; 0: never.",
+        "Clock difference above which a lease uses the database's clock; 0: never.",
         unit=Unit.SECONDS,
     )
     ignore_sql_exceptions: bool = attribute(
@@ -106,7 +106,7 @@ class JDBCSettings:
     (activemq-persistence K24)
     """
     resume_check_sleep_period: float = attribute(
-        5.0, "Time between attempts to reach the database again.", unit=Unit.SECONDS
+        5.0, "Time between attempts to reconnect to the database.", unit=Unit.SECONDS
     )
     max_async_jobs: int = attribute(
         10000, "Maximum number of operations that wait to be stored before senders wait.", minimum=1
@@ -139,4 +139,4 @@ class JournalSettingsJDBC:
         "Time between checkpoints: the journal is written to the database.",
         unit=Unit.SECONDS,
     )
-    use_journal: bool = attribute(True, "Whether there is a journal; false: as type: jdbc.")
+    use_journal: bool = attribute(True, "Whether there is a journal; false: like type: jdbc.")

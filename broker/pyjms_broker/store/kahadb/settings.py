@@ -46,7 +46,7 @@ class KahaDBSettings:
         "Time between cleanups of the journal; 0, like checkpoint_interval: 0: at the stop only.",
         unit=Unit.SECONDS,
     )
-    cleanup_on_stop: bool = attribute(True, "Whether there is a cleanup at the stop, too.")
+    cleanup_on_stop: bool = attribute(True, "Whether there is also a cleanup at the stop.")
     concurrent_store_and_dispatch_queues: bool = attribute(
         True, "Whether queues dispatch messages while they are being stored."
     )
