@@ -1,4 +1,4 @@
-"""Bytes that are no conversation: half handshakes, lies about sizes, values that cannot be."""
+"""Invalid byte streams: incomplete handshakes, wrong sizes, impossible values."""
 
 from __future__ import annotations
 

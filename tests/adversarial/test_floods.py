@@ -96,7 +96,7 @@ async def test_a_chunk_of_messages_that_take_long_lets_others_come_first(
 
 
 async def settled() -> None:
-    """Until nobody has anything to do: both sockets' buffers are full or empty."""
+    """Wait until both ends are idle: both sockets' buffers are full or empty."""
     for _ in range(3):
         await anyio.wait_all_tasks_blocked()
 

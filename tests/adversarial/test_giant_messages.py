@@ -1,4 +1,4 @@
-"""A message with a giant number of properties delays and stops nobody."""
+"""A message with a giant number of properties does not delay or stop other clients."""
 
 from __future__ import annotations
 

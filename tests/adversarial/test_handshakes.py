@@ -1,4 +1,4 @@
-"""Peers that misuse the handshake of TLS: it is bounded, and nobody else waits for it."""
+"""Peers that misuse the TLS handshake: it is bounded, and other clients do not wait for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.kit.waiting import until
 
 
 def client_hello(host: str = "localhost") -> bytes:
-    """Return what a client sends first."""
+    """Return the first bytes of a client."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context()
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -36,7 +36,7 @@ RECORD = b"\x16\x03\x01"
 
 
 async def closed(stream: SocketStream, seconds: float = 60) -> bytes:
-    """Read until the broker closes the connection; return what it said."""
+    """Read until the broker closes the connection; return its output."""
     said = b""
     with (
         anyio.fail_after(seconds),

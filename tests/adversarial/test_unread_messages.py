@@ -138,7 +138,7 @@ async def test_a_message_for_many_stomp_clients_is_in_memory_once(
 async def test_nobody_waits_for_those_who_do_not_read(
     service: BrokerService, peer: Any, serves: Any
 ) -> None:
-    """The oldest ones are disconnected while others need the memory; what they had goes on."""
+    """The oldest are disconnected while others need the memory; their messages are redelivered."""
     sender = await peer("sender")
     await sender.connect()
     async with VirtualClock() as clock:

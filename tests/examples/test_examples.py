@@ -1,4 +1,4 @@
-"""Every example runs as a program of its own and prints what it promises."""
+"""Every example runs as a separate program and prints the documented output."""
 
 from __future__ import annotations
 

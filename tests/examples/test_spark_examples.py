@@ -1,4 +1,4 @@
-"""The Spark examples, each as a program of its own: long, so they run at night.
+"""The Spark examples as separate programs: they take long, so they run nightly.
 
 `make run` ends with the first of them; their functions are tested in `tests/integration/examples`.
 """

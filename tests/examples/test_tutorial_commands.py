@@ -1,4 +1,4 @@
-"""The commands of the tutorial's README, as they stand there, on a broker of their own."""
+"""The commands of the tutorial's README, verbatim, on a separate broker."""
 
 from __future__ import annotations
 

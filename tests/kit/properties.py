@@ -12,5 +12,5 @@ FACTOR = int(os.environ.get("TEST_EXAMPLES", "1"))
 
 
 def examples(number: int, **more: Any) -> settings:
-    """Return settings with this number of examples, and no limit to the duration of one."""
+    """Return settings with this number of examples, without a deadline for each."""
     return settings(max_examples=number * FACTOR, deadline=None, **more)

@@ -33,7 +33,7 @@ HOST = "localhost"
 
 @dataclass
 class CertificateFiles:
-    """An authority of its own, and what it issues, as PEM files in one directory."""
+    """A certificate authority and its certificates, as PEM files in one directory."""
 
     directory: Path
     authority: trustme.CA

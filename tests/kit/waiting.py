@@ -42,5 +42,5 @@ async def until(
 
 
 async def until_stored(condition: Callable[[], object]) -> None:
-    """Wait with `until` for what a store's tasks and their threads do."""
+    """Wait with `until` for the effects of a store's tasks and their threads."""
     await until(condition, turn=lambda: anyio.to_thread.run_sync(lambda: None))

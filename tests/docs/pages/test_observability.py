@@ -50,7 +50,7 @@ def test_the_settings_are_valid(tmp_path: Path) -> None:
 
 
 def test_a_traced_application(tmp_path: Path) -> None:
-    """In a process of its own: a tracer provider is set once."""
+    """In a separate process, because a tracer provider can be set only once."""
     (tmp_path / "traced.py").write_text(SNIPPETS["traced.py"])
     (tmp_path / "run.py").write_text(
         "import anyio, traced\n"

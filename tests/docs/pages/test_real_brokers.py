@@ -49,7 +49,7 @@ elif command == "inspect":
 elif command == "rm":
     os.kill(int(arguments[-1].partition("-")[0]), signal.SIGTERM)
 """
-"""What docker does, as far as it is asked to: a container is a process of our broker."""
+"""A replacement for docker: a container is a process of our broker."""
 
 
 def run_tests(folder: Path, *arguments: str, **variables: str) -> str:

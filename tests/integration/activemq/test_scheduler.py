@@ -51,7 +51,7 @@ def scheduling(
 
 
 class User:
-    """A connection, and what it orders."""
+    """A connection and its jobs."""
 
     def __init__(self, connection: Any, session: Any, queue: Queue) -> None:
         self.connection, self.session, self.queue = connection, session, queue
@@ -200,7 +200,7 @@ async def test_the_delivery_delay_of_jms_2(scheduling: str) -> None:
 
 
 async def test_jobs_with_names_exist_once(scheduling: str, request: pytest.FixtureRequest) -> None:
-    """JmsScheduler: of several processes that ask for a job one makes it."""
+    """JmsScheduler: of several processes that request a job, only one creates it."""
     queue = destination_name(request)
 
     async def ask(rate: float) -> None:

@@ -1,4 +1,4 @@
-"""XA of this client at the real ActiveMQ 5.17.2: what it votes, refuses, redelivers and recovers."""
+"""XA of this client with the real ActiveMQ 5.17.2: votes, refusals, redelivery and recovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Type ids between programs with classes of their own: ours, and Spring Boot's."""
+"""Type ids between programs with different classes: pyjms and Spring Boot."""
 
 from __future__ import annotations
 

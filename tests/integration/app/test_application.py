@@ -40,7 +40,7 @@ def settings(url: str, **more: Any) -> PyjmsSettings:
 
 
 class Noted:
-    """Notes what happens, in order, from any thread."""
+    """Records events in order, from any thread."""
 
     def __init__(self) -> None:
         self.events: list[str] = []

@@ -1,4 +1,4 @@
-"""An application whose broker is away: what it logs, over a real socket and in real time."""
+"""The log of an application whose broker is down, over a real socket and in real time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def started(port: int) -> BrokerService:
 
 
 class Heard:
-    """Two listeners of one broker, and what they heard."""
+    """Two listeners of one broker, and the messages they received."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

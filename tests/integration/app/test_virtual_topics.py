@@ -1,4 +1,4 @@
-"""A virtual topic that is sent to as a queue: nobody hears it, and the log says so."""
+"""A virtual topic used as a queue: nobody receives the messages, which is logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The AsyncAPI document: its schema, what it says of listeners, and its page."""
+"""The AsyncAPI document: its schema, its description of listeners, and its page."""
 
 from __future__ import annotations
 

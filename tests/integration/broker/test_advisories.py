@@ -1,4 +1,4 @@
-"""What the broker tells on advisory topics, as a Java client needs it."""
+"""The broker's advisories, as a Java client needs them."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def text_of(message: ActiveMQMessage) -> str:
 
 
 class Data:
-    """A data directory, and what becomes of it between two runs."""
+    """A data directory, and changes of it between two runs."""
 
     def __init__(self, path: Path, raw_client: Any, store: str, *, crash: bool) -> None:
         self.path = path
@@ -79,7 +79,7 @@ class Data:
 
     @asynccontextmanager
     async def broker(self, **attributes: Any) -> AsyncIterator[EmbeddedTestBroker]:
-        """Run it; at the end stop it, or go on with what was written when it "crashed"."""
+        """Run the broker; at the end stop it, or continue with the data written before it "crashed"."""
         directory = self.path / f"run-{self.runs}"
         self.runs += 1
         attributes.setdefault("persistence", STORES[self.store])

@@ -1,4 +1,4 @@
-"""Whatever bytes come in, the broker process closes that connection, serves the others and lives."""
+"""For any bytes, the broker closes the connection, serves the others and keeps running."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class BrokerProcess:
         return bytes(received)
 
     def check_alive(self) -> None:
-        """Send and receive as a good client does, and see that nothing unforeseen was logged."""
+        """Send and receive like a well-behaved client, and check the log for unexpected lines."""
         template = pyjms.JmsTemplate(pyjms.ConnectionFactory(self.url), receive_timeout=PATIENCE)
         template.convert_and_send("alive", "yes")
         assert template.receive_and_convert("alive") == "yes"

@@ -215,7 +215,7 @@ async def test_sessions_of_a_domain_have_modes_listeners_and_transactions(client
 
 
 async def _answering(client: Any, destination: Any) -> Any:
-    """Answer each request with its text in capitals, in a session of its own."""
+    """Answer each request with its text in capitals, in a separate session."""
     session = await client.session()
     producer = await session.create_producer()
 

@@ -1,4 +1,4 @@
-"""`jms.maxInflatedDataSizeRatio`: what a compressed body may become."""
+"""`jms.maxInflatedDataSizeRatio`: the maximum size of an inflated body."""
 
 from __future__ import annotations
 

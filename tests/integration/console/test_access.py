@@ -1,4 +1,4 @@
-"""Who may see the console and who may change things: with users, and without."""
+"""The rights to view the console and to change things, with and without users."""
 
 from __future__ import annotations
 

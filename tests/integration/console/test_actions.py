@@ -1,4 +1,4 @@
-"""What the forms do, and what they say about it."""
+"""The effects of the forms, and their messages."""
 
 from __future__ import annotations
 

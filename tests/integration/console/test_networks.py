@@ -1,4 +1,4 @@
-"""Network connectors and bridges: what the pages show, and what their forms do."""
+"""Network connectors and bridges: contents of the pages, and effects of their forms."""
 
 from __future__ import annotations
 

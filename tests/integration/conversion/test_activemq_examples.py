@@ -1,4 +1,4 @@
-"""ActiveMQ's example configurations convert, and the brokers that come out of them serve clients."""
+"""ActiveMQ's example configurations can be converted, and the resulting brokers serve clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a template receives and what it leaves to others, over vm:// and a socket, in real time."""
+"""Messages that a template receives or leaves to others, over vm:// and a socket, in real time."""
 
 from __future__ import annotations
 

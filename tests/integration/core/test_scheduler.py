@@ -73,7 +73,7 @@ async def test_cron_until_it_is_cancelled(
 
 
 async def test_a_job_with_a_name_exists_once(factory: ConnectionFactory) -> None:
-    """Also when several processes ask for it at the same time."""
+    """Also if several processes request it at the same time."""
 
     async def ask(rate: float) -> None:
         scheduler = JmsScheduler(CachingConnectionFactory(factory))

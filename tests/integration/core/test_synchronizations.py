@@ -35,7 +35,7 @@ OTHER = "vm://other-loop?broker.persistent=false"
 
 
 class Database:
-    """A resource that is no JMS, and what was done with it."""
+    """A resource outside JMS, and the calls on it."""
 
     def __init__(self, name: str = "", log: list[str] | None = None) -> None:
         self.name = name

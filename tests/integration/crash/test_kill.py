@@ -189,7 +189,7 @@ async def load_and_kill(broker: Broker, ledger: IndexUpdater, rng: random.Random
 
 
 async def drain(url: str, wait: float) -> list[str]:
-    """Take out all that is there, and comes within that time; the queues end empty."""
+    """Consume all messages that arrive within this time; the queues are empty afterwards."""
     found = []
     async with await ConnectionFactory(url).create_connection() as connection:
         session = await connection.create_session(transacted=True)

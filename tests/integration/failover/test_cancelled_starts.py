@@ -1,4 +1,4 @@
-"""Starting a connection that is cancelled while there is no broker, and what can follow."""
+"""Cancelling the start of a connection while there is no broker, and later calls."""
 
 from __future__ import annotations
 

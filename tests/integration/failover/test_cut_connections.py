@@ -1,4 +1,4 @@
-"""Connections cut while a client with `failover:` works: nothing is lost, nobody is stuck."""
+"""Connections cut while a client with `failover:` works: no message is lost, no caller hangs."""
 
 from __future__ import annotations
 

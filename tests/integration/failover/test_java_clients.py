@@ -25,7 +25,7 @@ Process = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
 
 @pytest.fixture
 def port() -> int:
-    """A port that is free now: the clients come back to it."""
+    """A free port, to which the clients reconnect."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 

@@ -43,13 +43,13 @@ def cluster_broker(network: Network, name: str) -> BrokerService:
 
 
 def clients_of(service: BrokerService) -> int:
-    """Return the number of clients of the broker's port that are no bridges."""
+    """Return the number of clients of the broker's port, without bridges."""
     (door,) = service.connectors
     return sum(not each.serves_broker for each in door.connections)  # type: ignore[attr-defined]
 
 
 async def line_of(java: Any) -> str:
-    """Return what the program says next."""
+    """Return the program's next line."""
     return str(await anyio.to_thread.run_sync(java.stdout.readline)).strip()
 
 

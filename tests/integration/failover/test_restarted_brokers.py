@@ -159,7 +159,7 @@ async def test_a_blocking_template_works_through_restarts(site: Site) -> None:
 
 @pytest.mark.fact("activemq-edges F2")
 async def test_what_was_handled_in_auto_mode_is_not_handled_twice(site: Site) -> None:
-    """The acknowledgement is lost with the broker: the copy is acknowledged, and no dead letter."""
+    """The acknowledgement is lost with the broker: the copy is acknowledged, not dead-lettered."""
     with anyio.fail_after(LONGEST_WAIT):
         async with await ConnectionFactory(site.url).create_connection() as connection:
             await connection.start()

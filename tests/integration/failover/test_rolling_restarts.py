@@ -48,7 +48,7 @@ class Pair:
         self._begin(1)
 
     async def change(self) -> None:
-        """Stop the one that serves; once the other one does, start it again."""
+        """Stop the active broker; once the other one is active, restart it."""
         last, self._master = self._master, 1 - self._master
         await anyio.to_thread.run_sync(self._end, last)
         await anyio.to_thread.run_sync(self._accepted, self._master)

@@ -1,4 +1,4 @@
-"""A trace that begins in a Java client goes through our handler, and back to it with the reply."""
+"""A trace from a Java client continues through our handler and, with the reply, back to the client."""
 
 from __future__ import annotations
 

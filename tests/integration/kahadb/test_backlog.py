@@ -36,7 +36,7 @@ COUNT = 1500
 
 
 class Client:
-    """One connection that keeps what it gets."""
+    """A connection that keeps the received messages."""
 
     remote_address = "tcp://client:1"
 

@@ -1,4 +1,4 @@
-"""A KahaDB store at its limit, whose segments are kept by one message that nobody consumes."""
+"""A KahaDB store at its limit, whose segments are kept by one unconsumed message."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ async def test_results_are_replies(
 async def test_errors_of_the_method(
     template: JmsTemplate, build: Callable[..., Any], left: Callable[[str], Any]
 ) -> None:
-    """A JMSException stays what it is, as of any message listener."""
+    """A JMSException is not wrapped, as for any message listener."""
     errors = await deliver(template, build, left, MessageListenerAdapter(Delegate()), "other")
     assert {type(error) for error in errors} == {ListenerExecutionFailedException}
     assert isinstance(errors[0].__cause__, KeyError)

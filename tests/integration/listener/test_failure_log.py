@@ -1,4 +1,4 @@
-"""The log of handlers that fail: few lines, and what an operator needs in them."""
+"""The log of failing handlers: few lines, with the information that an operator needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container over a real socket, in real time: the broker goes, and comes back on its port."""
+"""A container over a real socket, in real time: the broker stops and restarts on its port."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ SUBSCRIPTION_KEYS = """
 
 
 class Requester:
-    """A client that asks for statistics."""
+    """A client that requests statistics."""
 
     def __init__(self, client: RawClient, broker: EmbeddedTestBroker) -> None:
         self.client = client

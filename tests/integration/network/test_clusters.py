@@ -1,4 +1,4 @@
-"""Clients with `failover:` learn of the brokers of a network, and spread over them."""
+"""Clients with `failover:` get the list of the network's brokers and are distributed over them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def join(first: BrokerService, second: BrokerService) -> Any:
 
 
 def clients_of(service: BrokerService) -> list[Any]:
-    """Return the clients of the broker's port that are no bridges."""
+    """Return the clients of the broker's port, without bridges."""
     (door,) = service.connectors
     return [each for each in door.connections if not each.serves_broker]
 

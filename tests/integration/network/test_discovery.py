@@ -37,7 +37,7 @@ _groups = itertools.count(1)
 
 
 class Telling(DiscoveryAgent):
-    """An agent that finds what the test says."""
+    """A discovery agent that finds the URLs given by the test."""
 
     agents: list[Telling] = []
 
@@ -251,7 +251,7 @@ async def test_a_client_at_all_brokers_that_are_found(
 
 
 async def until_heard(subscriber: Subscriber, last: str) -> AsyncIterator[str | None]:
-    """Yield what a subscriber gets, up to a text."""
+    """Yield a subscriber's messages up to a given text."""
     text = None
     while text != last:
         text = await subscriber.next()
@@ -305,7 +305,7 @@ async def test_the_file_says_where_a_connector_is_announced(
 
 
 def client_ids(broker: BrokerService) -> set[str | None]:
-    """Return the client ids of what is connected to a broker's first connector."""
+    """Return the client ids at a broker's first connector."""
     return {
         state.info.client_id
         for connection in broker.connectors[0].connections

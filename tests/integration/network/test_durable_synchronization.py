@@ -1,4 +1,4 @@
-"""sync_durable_subs, use_virtual_dest_subs: what a bridge learns of subscribers besides consumers."""
+"""sync_durable_subs and use_virtual_dest_subs: subscribers that a bridge knows besides consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bridge forwards, and what becomes of it when either broker goes."""
+"""The messages that a bridge forwards, also when either broker stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers of one name in a network: what works in ActiveMQ works, and the log says what is wrong."""
+"""Brokers of the same name in a network: they work as in ActiveMQ, with a warning in the log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REFUSED = f"another broker of the network may be named {NAME}"
 
 @pytest.fixture(params=["ours", pytest.param("activemq", marks=pytest.mark.activemq)])
 def namesake(request: Any, tmp_path: Path) -> Iterator[str]:
-    """The URL of a broker of that name in a process of its own."""
+    """The URL of a broker of that name in a separate process."""
     if request.param == "ours":
         config = tmp_path / "broker.yaml"
         config.write_text(

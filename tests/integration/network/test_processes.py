@@ -27,7 +27,7 @@ RECONNECT = "initialReconnectDelay=100&useExponentialBackOff=false"
 
 
 class OurBroker(BrokerProcess):
-    """`pyjms_broker` with a configuration file and a folder of its own."""
+    """`pyjms_broker` with its own configuration file and folder."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self._folder = folder / name

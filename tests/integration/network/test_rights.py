@@ -19,7 +19,7 @@ EXISTING = {"destinations": [ORDERS]}
 
 
 def plugins(**rights: str) -> list[Any]:
-    """Users, the first of whom may do everything, and what the bridge's may do with `orders`."""
+    """An administrator, and the bridge's user with its rights on `orders`."""
     everything = {"read": "all", "write": "all", "admin": "all"}
     bridge = {"read": "all", "write": "all", "admin": "all"} | {
         verb: f"all,{group}" for verb, group in rights.items()

@@ -32,7 +32,7 @@ def settings(jms_app: JmsTestApp, **sections: Any) -> PyjmsSettings:
 
 
 class Held:
-    """A handler that waits until it is let go."""
+    """A handler that waits until it is released."""
 
     def __init__(self) -> None:
         self.entered = anyio.Event()
@@ -384,7 +384,7 @@ def test_a_port_on_trio_is_refused() -> None:
 
 
 def test_it_answers_while_a_handler_blocks_its_thread() -> None:
-    """A `def` handler runs in a thread of its own: the checks go on."""
+    """A `def` handler runs in its own thread, so the checks continue."""
     release = threading.Event()
     entered = threading.Event()
 

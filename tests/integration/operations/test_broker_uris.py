@@ -1,4 +1,4 @@
-"""`pyjms broker start URI`: broker:, properties: and xbean:, and what is wrong with some."""
+"""`pyjms broker start URI`: broker:, properties: and xbean:, and errors in them."""
 
 from __future__ import annotations
 

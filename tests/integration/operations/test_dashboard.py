@@ -1,4 +1,4 @@
-"""The Grafana dashboard asks for metrics that the broker has."""
+"""The Grafana dashboard uses metrics that the broker exports."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Configured:
         self.file.write_text(yaml.safe_dump(self.values), encoding="utf-8")
 
     async def update(self, *, read_users: bool = False, **changes: Any) -> tuple[Any, Any]:
-        """Change the file and have it read again; return what was applied, and what was not."""
+        """Change and reload the file; return the applied and the pending changes."""
         self.write(**changes)
         assert self.service.configured.updates is not None
         found: Any = await self.service.configured.updates.update(read_users=read_users)

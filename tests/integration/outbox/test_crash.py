@@ -1,4 +1,4 @@
-"""Relays that are killed at any instant: nothing is lost, and the inbox drops what comes twice."""
+"""Relays killed at any instant: no message is lost, and the inbox drops duplicates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROGRAM = Path(__file__).with_name("relay_program.py")
 COUNT = 40
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])
-"""The processes are what is tested here."""
+"""This tests the processes."""
 
 
 def relay(database: str, broker: str, point: str) -> int:

@@ -1,4 +1,4 @@
-"""Answers to range requests count against the broker's limits, and wait where there is no room."""
+"""Answers to range requests count towards the broker's limits, and wait for space."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ async def test_clients_log_in_with_the_factorys_user(secured: StartSecured) -> N
 
 
 async def test_what_follows_a_slow_check_waits_for_it(secured: StartSecured) -> None:
-    """A comparison with a hash takes a thread: what the client sends meanwhile is not lost."""
+    """Hashes are compared in a thread: commands that the client sends meanwhile are not lost."""
     hashed = hash_password("secret")
     async with secured(simple(user("alice", password=hashed))) as broker:
         for url in (broker.broker.url, await broker.broker.tcp_url()):

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.ldap, pytest.mark.fact("activemq-edges SE3")]
 
 @pytest.fixture(scope="module")
 def encrypting_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
-    """The port of a directory that asks for StartTLS, and its authority's file."""
+    """The port of a directory that requires StartTLS, and its authority's file."""
     import trustme
 
     program()

@@ -92,7 +92,7 @@ def wait_for(child: subprocess.Popen[bytes], log: Path, text: str) -> str:
 def run_in(
     broker: SparkBroker, run_driver: RunDriver, kills: ModuleType
 ) -> Callable[..., tuple[int, int]]:
-    """Runs the driver as a process with a master, and returns how many are lost and doubled."""
+    """Runs the driver as a process with a master; returns the numbers of lost and duplicated rows."""
 
     def run(master: str, **how: str) -> tuple[int, int]:
         broker.send("IN", kills.TEXTS)
@@ -106,7 +106,7 @@ def run_in(
 
 @pytest.fixture
 def no_litter() -> Iterator[None]:
-    """Deletes what a local-cluster leaves inside pyspark's own folder."""
+    """Deletes files that a local-cluster leaves in pyspark's folder."""
     work = Path(pyspark.__file__).parent / "work"
     before = set(work.glob("app-*"))
     yield

@@ -1,4 +1,4 @@
-"""`exactlyOnce=ids` at our broker: what comes again is dropped, wherever the first one is by now."""
+"""`exactlyOnce=ids` with our broker: duplicates are dropped, wherever the first message is now."""
 
 from __future__ import annotations
 

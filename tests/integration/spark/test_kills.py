@@ -111,7 +111,7 @@ def test_python_workers_killed_in_batches(
 
 
 class Outage:
-    """A broker that is killed at a point while a query runs, and comes back."""
+    """A broker that is killed at a point while a query runs, and restarted."""
 
     def __init__(self, spark, child, tmp_path, driver, kills) -> None:
         self.spark, self.child, self.tmp_path, self.driver = spark, child, tmp_path, driver

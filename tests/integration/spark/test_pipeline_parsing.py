@@ -1,4 +1,4 @@
-"""Bodies to rows by a schema: both JSON forms of a number, what is missing, and why it is bad."""
+"""Bodies to rows by a schema: both JSON forms of a number, missing values, reasons for bad rows."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def _connections() -> Iterator[None]:
 
 @pytest.fixture
 def make(broker: SparkBroker) -> Iterator[Callable[..., Any]]:
-    """Makes readers of queue IN with these options; what they have is given back at the end."""
+    """Makes readers of queue IN with these options, which release their messages at the end."""
     made = []
 
     def reader(kind=RangeStreamReader, **options):

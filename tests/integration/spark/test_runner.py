@@ -69,7 +69,7 @@ pipelines:
 
 @contextlib.contextmanager
 def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`pyjms pipeline ...` in a process group of its own; its words go to run.log."""
+    """`pyjms pipeline ...` in a separate process group; its output goes to run.log."""
     with (folder / "run.log").open("a") as log:
         child = subprocess.Popen(
             [sys.executable, "-c", "from pyjms.cli.main import main; main()", "pipeline", *arguments],

@@ -1,4 +1,4 @@
-"""Spark itself reads and writes queues: both sources, the sinks, batches that come again."""
+"""Spark reads and writes queues: both sources, the sinks, repeated batches."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ async def stomp_to(connector: TransportConnector) -> StompClient:
 
 
 async def answer_to(connector: TransportConnector, data: bytes) -> bytes:
-    """Send bytes; return everything that comes back until the connection ends."""
+    """Send bytes; return everything received until the connection ends."""
     stream = await anyio.connect_tcp("127.0.0.1", port_of(connector))
     received = b""
     async with stream:

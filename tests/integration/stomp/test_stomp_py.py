@@ -28,7 +28,7 @@ LIMIT = 20
 
 
 class Frames(stomp.ConnectionListener):  # type: ignore[misc]
-    """Keeps what comes, in order, by kind."""
+    """Keeps received frames in order, by kind."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, queue.Queue[Any]] = {

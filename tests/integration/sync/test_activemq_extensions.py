@@ -58,7 +58,7 @@ async def test_a_producer_has_its_own_limit_for_sends() -> None:
 
 
 class Upper:
-    """Sends and delivers texts in capitals, with what they were called with."""
+    """Sends and delivers texts in capitals, and records the arguments of the calls."""
 
     def producer_transform(self, session: Any, producer: Any, message: Message) -> Message:
         assert isinstance(message, TextMessage)

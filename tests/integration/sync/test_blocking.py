@@ -332,7 +332,7 @@ def test_an_interrupted_receive_loses_no_message(
 
 
 class InterruptedLoop:
-    """The shared loop, where an interruption comes as soon as what was called is done."""
+    """The shared loop, where an interruption takes effect when the current call is done."""
 
     def __init__(self, done: threading.Event) -> None:
         self._loop = shared_loop()

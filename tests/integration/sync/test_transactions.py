@@ -301,7 +301,7 @@ def test_a_rollback_follows_an_interruption(database: Database) -> None:
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_a_second_interruption_ends_the_wait() -> None:
-    """It is raised at once; what is left of the rollback happens in another thread."""
+    """It is raised at once; the rest of the rollback is done in another thread."""
 
     def interrupt(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -386,7 +386,7 @@ def test_a_container_calls_the_resource_in_the_thread_of_its_handler(
 
 
 async def test_a_handler_s_thread_has_its_own_block(jms_app: JmsTestApp) -> None:
-    """On the loop of the application, while the consumer's transaction goes on around it."""
+    """On the application's event loop, during the consumer's transaction."""
     threads: list[threading.Thread] = []
 
     def note(*_: object) -> None:

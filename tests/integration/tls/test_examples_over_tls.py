@@ -26,7 +26,7 @@ REDELIVERY = "&".join(
 
 
 class Broker:
-    """The examples' broker with TLS, in a process of its own; it keeps its port and its data."""
+    """The examples' broker with TLS in a separate process, which keeps its port and data."""
 
     def __init__(self, certificate: str, folder: Path) -> None:
         self._certificate = certificate

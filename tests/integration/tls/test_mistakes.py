@@ -1,4 +1,4 @@
-"""Usual mistakes in setting up TLS: what the client is told, and the broker's one log line."""
+"""Common mistakes in setting up TLS: the client's error, and the broker's one log line."""
 
 from __future__ import annotations
 

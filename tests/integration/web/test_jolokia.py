@@ -50,7 +50,7 @@ OTHERWISE = {
     "list to a depth": "advisory topics exist there",
     "several": "the version is our own",
 }
-"""Requests that have a test of their own, below."""
+"""Requests with a separate test below."""
 
 
 def recorded() -> dict[str, dict[str, Any]]:

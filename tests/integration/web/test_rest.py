@@ -36,7 +36,7 @@ async def size(broker: WebBroker, queue: str) -> Any:
 
 
 def consumers(broker: WebBroker, queue: str = "q") -> int:
-    """Return how many consumers a queue has."""
+    """Return the number of consumers of a queue."""
     name = f"*:type=Broker,brokerName=*,destinationType=Queue,destinationName={queue}"
     return sum(v.get("ConsumerCount") for v in broker.service.management.find(name))  # type: ignore[misc]
 

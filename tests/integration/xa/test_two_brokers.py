@@ -1,4 +1,4 @@
-"""A transaction manager, two brokers in processes of their own, and kill -9 of each of them."""
+"""A transaction manager and two brokers in separate processes, each killed with kill -9."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operation of a client times every role: what a broker allows, and what it should.
+"""Every operation of a client for every role: what a broker allows, and what it should.
 
 An operation is a function of a client that has logged in as a role. Its needs are the rights that
 are checked, in order: the first that the role lacks is the refusal.
@@ -262,7 +262,7 @@ def expected(operation: str, *, of_activemq: bool = False) -> dict[str, str]:
 
 
 async def found(url: str, operation: str) -> dict[str, str]:
-    """Return what each role gets from a broker."""
+    """Return the broker's response for each role."""
     run = OPERATIONS[operation][0]
     outcomes = {}
     root = await log_in(url, "root")
@@ -281,7 +281,7 @@ async def found(url: str, operation: str) -> dict[str, str]:
 
 
 def verb_of(role: str, refusal: str) -> str:
-    """Return what a refusal names as not allowed, or all of it."""
+    """Return the operation named by a refusal, or its whole text."""
     match = _REFUSAL.fullmatch(refusal)
     if match is None:
         return refusal

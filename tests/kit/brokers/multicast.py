@@ -1,4 +1,4 @@
-"""Multicast groups: in the test's own process, or in a network namespace of its own."""
+"""Multicast groups, in the test's process or in a separate network namespace."""
 
 from __future__ import annotations
 

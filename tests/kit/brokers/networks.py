@@ -76,7 +76,7 @@ async def network() -> AsyncIterator[Network]:
 
 
 def forwarded(service: BrokerService) -> list[ConsumerInfo]:
-    """Return what the broker's bridges consume from it."""
+    """Return the destinations that the broker's bridges consume from it."""
     return [
         subscription.info
         for subscription in service.region_broker.subscriptions.all()

@@ -1,4 +1,4 @@
-"""A region broker without filters, and clients that record what they are sent."""
+"""A region broker without filters, and clients that record what is sent to them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from pyjms_broker.transaction.base import LocalTransaction
 
 
 class ManualClock:
-    """A clock that only `advance` moves; it wakes the sleepers whose time has come."""
+    """A clock that only `advance` moves; it wakes the sleepers that are due."""
 
     def __init__(self) -> None:
         self.seconds = 1_000_000.0

@@ -1,4 +1,4 @@
-"""A check that a broker serves OpenWire clients: a message goes there and back."""
+"""A check that a broker serves OpenWire clients: a message makes a round trip."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ OnReceive = Callable[[Any], Awaitable[object]]
 
 
 class CountedFactory:
-    """Counts what is called on `factory` and on all that comes from it."""
+    """Counts the calls on `factory` and on all objects created by it."""
 
     def __init__(self, factory: ConnectionFactory) -> None:
         self._factory = factory

@@ -96,7 +96,7 @@ class Client:
         return Topic(name)
 
     def text(self, message: Message | None) -> str | None:
-        """The text of what was received; None when nothing was."""
+        """The text of the received message; None if there was none."""
         if message is None:
             return None
         assert isinstance(message, TextMessage)
@@ -110,7 +110,7 @@ class Client:
         return f"{self.text(message)}#{message.delivery_count}{star}"
 
     def oracle(self, scenario: str) -> Any:
-        """Return what the real ActiveMQ did."""
+        """Return the recorded behaviour of the real ActiveMQ."""
         return spring_oracle()[scenario]
 
 

@@ -17,5 +17,5 @@ async def broker() -> AsyncIterator[EmbeddedTestBroker]:
 
 @pytest.fixture(params=["vm", "tcp"])
 async def url(broker: EmbeddedTestBroker, request: pytest.FixtureRequest) -> str:
-    """Where clients connect to; without options of its own but `create`."""
+    """The URL for clients, with no options except `create`."""
     return broker.url if request.param == "vm" else await broker.tcp_url()

@@ -132,7 +132,7 @@ class JmsProvider(api.ConnectionFactory):
         return self.backlogs.setdefault(key, Backlog())
 
     def messages(self, name: str) -> list[Message]:
-        """Return what a queue has."""
+        """Return the messages of a queue."""
         return [entry.message for entry in self.backlog(name).entries]
 
     def texts(self, name: str) -> list[str | None]:

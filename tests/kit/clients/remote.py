@@ -52,7 +52,7 @@ class RemoteClient(Client):
                 await producer.send(message, **how)
 
     async def dead_letters(self, count: int) -> list[Message]:
-        """Consume so many dead letters of this test, and make sure that there are no more."""
+        """Consume this number of the test's dead letters, and check that there are no others."""
         async with await self.factory().create_connection() as connection:
             await connection.start()
             session = await connection.create_session()

@@ -292,7 +292,7 @@ async def _(client: Any) -> object:
 
 
 async def check_rule(client: Any, name: str) -> None:
-    """Compare what happens with what is recorded."""
+    """Compare the events with the recorded ones."""
     expected = client.oracle("jms-client-rules")[name]
     if not str(expected).startswith("!"):
         assert await RULES[name](client) == expected

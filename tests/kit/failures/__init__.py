@@ -1,1 +1,1 @@
-"""Connections and transfers that are cut on purpose, and the account of what was lost."""
+"""Connections and transfers that are cut on purpose, and the account of lost messages."""

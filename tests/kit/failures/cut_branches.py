@@ -40,7 +40,7 @@ def xa_factory_of(proxy: CuttingProxy) -> XAConnectionFactory:
 async def transfer_in_branches(
     connection: ActiveMQXAConnection, count: int, account: Account
 ) -> None:
-    """Move `count` messages altogether, each in a branch of its own with two phases.
+    """Move `count` messages in total, each in a separate two-phase branch.
 
     As a transaction manager does, it begins by rolling back the branches that are in doubt.
     """

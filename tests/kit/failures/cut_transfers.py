@@ -96,7 +96,7 @@ _DISPATCH = of_type(MessageDispatch.TYPE)
 
 @dataclass
 class Account:
-    """What became of the messages, and of those who moved them."""
+    """The outcome for the messages and for the clients that moved them."""
 
     cuts: Counter[str] = field(default_factory=Counter)
     """By point and direction."""
@@ -148,7 +148,7 @@ async def connected(factory: Any, account: Account) -> AsyncIterator[ActiveMQCon
 
 
 async def transfer(connection: ActiveMQConnection, count: int, account: Account) -> None:
-    """Move messages from one queue to another, each in a transaction of its own.
+    """Move messages from one queue to another, each in a separate transaction.
 
     Ends when `count` have been moved altogether, or none comes.
     """
@@ -211,7 +211,7 @@ async def keep_cutting(
 
 
 class Remains:
-    """The tasks and descriptors of this process at one time, to find what is left later."""
+    """The tasks and descriptors of this process at one time, to detect leaks later."""
 
     @classmethod
     async def note(cls) -> Remains:
@@ -223,7 +223,7 @@ class Remains:
         self._tasks, self._descriptors = _task_names(), _open_descriptors()
 
     async def count(self, account: Account) -> None:
-        """Note in `account` what there is more of now; what is being closed may take a moment."""
+        """Record leaks in `account`; closing may take a moment."""
         with anyio.move_on_after(5):
             await until(
                 lambda: (
@@ -312,6 +312,6 @@ def _task_names() -> Counter[str]:
 
 
 def _open_descriptors() -> int:
-    """Return how many descriptors of this process are open; 0 where the system does not say."""
+    """Return the number of open descriptors of this process; 0 if it is unknown."""
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.exists() else 0

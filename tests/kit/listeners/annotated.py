@@ -289,7 +289,7 @@ async def _results(
 
 
 def check(found: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
-    """Compare a replay with the recording; return the names of what was compared."""
+    """Compare a replay with the recording; return the names of the compared items."""
     compared: list[str] = []
     for name, wanted in recorded.items():
         if name in DECIDED_OTHERWISE:

@@ -80,7 +80,7 @@ def factory(broker: EmbeddedTestBroker) -> ConnectionFactory:
 
 @pytest.fixture
 def template(broker: EmbeddedTestBroker) -> JmsTemplate:
-    """Sends with a factory of its own."""
+    """Sends with a separate factory."""
     return JmsTemplate(ConnectionFactory(broker.url), receive_timeout=0.5)
 
 
@@ -110,7 +110,7 @@ async def build(factory: ConnectionFactory) -> AsyncIterator[Callable[..., Any]]
 
 @pytest.fixture
 def left(template: JmsTemplate) -> Callable[[str], Any]:
-    """`await left("q")`: consume and return what is in the queue."""
+    """`await left("q")`: consume and return the remaining messages of the queue."""
 
     async def take(name: str) -> list[Any]:
         messages = []

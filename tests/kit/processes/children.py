@@ -107,7 +107,7 @@ class BrokerProcess:
         self.end()
 
     def wait(self, timeout: float) -> int:
-        """Wait until it has ended by itself; return its exit status."""
+        """Wait until it has exited; return its exit status."""
         status = int(self.child.wait(timeout))
         self.end()
         return status
@@ -127,7 +127,7 @@ def process() -> Callable[..., object]:
 
 @pytest.fixture(scope="session")
 def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of `pyjms broker start`, in a process of its own."""
+    """The URL of `pyjms broker start` in a separate process."""
     command = [sys.executable, "-m", "pyjms_broker", "--ephemeral", "--openwire", "127.0.0.1:0"]
     log = tmp_path_factory.mktemp("broker") / "log"
     with started(command, log) as child:

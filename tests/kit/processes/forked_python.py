@@ -106,7 +106,7 @@ class _Server:
         atexit.register(self._end)
 
     def ask(self, request: Mapping[str, Any]) -> int:
-        """Return the exit status of the process that ran what is asked for."""
+        """Return the exit status of the requested program."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -124,7 +124,7 @@ def _server() -> _Server:
 
 
 def _serve() -> dict[str, Any]:
-    """Fork a process for each line of standard input; returns in a forked one what it has to do."""
+    """Fork a process for each line of standard input; in the child, return its task."""
     _preload()
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)

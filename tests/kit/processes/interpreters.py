@@ -1,4 +1,4 @@
-"""The Python interpreters on which programs of a user are run, in processes of their own.
+"""The Python interpreters on which programs of users are run in separate processes.
 
 Found without downloading anything: the interpreter of this test run, those that `TEST_PYTHONS`
 names (paths, separated as in PATH), and `python3.11` and so on of PATH. An interpreter counts if it

@@ -1,4 +1,4 @@
-"""Programs of users in processes of their own, on each Python: what `make pythons` runs."""
+"""Programs of users in separate processes on each Python, run by `make pythons`."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class Program:
 
 
 class Running:
-    """A process, and what it has written."""
+    """A process and its output."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -182,7 +182,7 @@ class Running:
         self._process.send_signal(number)
 
     def numbers(self, pattern: str) -> list[int]:
-        """Return the numbers that `pattern`, with one group, finds in what was written."""
+        """Return the numbers that `pattern`, with one group, finds in the output."""
         return [int(found) for found in re.findall(pattern, self.written)]
 
     def expect(self, *texts: str) -> None:
@@ -200,7 +200,7 @@ class Running:
         self.wait(0)
 
     def wait(self, status: int) -> None:
-        """Wait until the process has ended with this status, and read what it has written."""
+        """Wait until the process has exited with this status, and read its output."""
         assert self._process.stdout is not None
         with self._deadline():
             self.written += self._process.stdout.read()
@@ -222,7 +222,7 @@ Make: TypeAlias = Callable[[str], Program]
 
 @pytest.fixture
 def program(version: str, tmp_path: Path, installed: Path, our_broker: str) -> Iterator[Make]:
-    """`program("news")`: that folder, with a broker in a process of its own.
+    """`program("news")`: that folder, with a broker in a separate process.
 
     The broker is that of all tests; the dead letters of one are removed after it.
     """

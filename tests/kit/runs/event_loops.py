@@ -34,7 +34,7 @@ EVERY_LOOP: Final = (
 
 
 def one_loop_each(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests to leave out: all but one of those that differ in nothing but their loop.
+    """Return the tests to leave out: all but one of those that differ only in their event loop.
 
     The choice depends on the name alone, not on the selection, so that all workers of a run and
     all runs choose alike.

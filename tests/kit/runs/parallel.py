@@ -33,7 +33,7 @@ SPARK_DRIVERS: Final = "spark drivers"
 """Tests that for the most part wait for driver processes, beside the group of the session."""
 
 SPARK_CLUSTER: Final = "spark cluster"
-"""Tests with a standalone cluster of their own."""
+"""Tests that start a standalone cluster."""
 
 SOURCE_TREE: Final = "source tree"
 """Tests that parse all modules of the packages, which takes seconds and is done once a process."""
@@ -133,7 +133,7 @@ SECONDS: Final = {
 
 
 class FileOrGroupScheduling(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types
-    """Send a group to one worker, and what is in no group file by file, in the collected order."""
+    """Send each group to one worker, and other tests file by file, in the collected order."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)

@@ -1,4 +1,4 @@
-"""Where the tests' temporary folders are: in memory, where there is room.
+"""The location of the tests' temporary folders: in memory, if there is space.
 
 A store in a test calls `fsync` some thousand times. On a disk each call takes milliseconds, which
 are most of the duration of such a test; in memory, microseconds. Nothing that a test asserts

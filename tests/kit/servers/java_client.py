@@ -26,7 +26,7 @@ class JavaError(Exception):
 
 
 class Java:
-    """One JVM with the client; each call is one scenario of `Probe`, on connections of its own."""
+    """One JVM with the client; each call runs a scenario of `Probe` on new connections."""
 
     def __init__(
         self, child: subprocess.Popen[str], url: str, command: list[str], *, ours: bool

@@ -48,7 +48,7 @@ JavaProgram = Callable[[Path], list[str]]
 
 @contextmanager
 def kept(kind: str, sources: Path, stamp: str) -> Iterator[tuple[Path, bool]]:
-    """Lock the folder that keeps what is made of `sources`; whether it has been made already.
+    """Lock the folder for the build of `sources`; return whether it has been built already.
 
     It is made anew, in an empty folder, when the stamp differs from that of the last time, or when
     the last time failed.
@@ -171,7 +171,7 @@ def maven_program() -> JavaProgram:
 
 
 def main() -> None:
-    """Compile all programs and get all artifacts from Maven; report what is absent."""
+    """Compile all programs and get all artifacts from Maven; report missing ones."""
     programs = {file.parent for file in ROOT.glob("tests/**/*.java")}
     for folder in sorted(programs | {pom.parent for pom in ROOT.glob("tests/**/pom.xml")}):
         has_pom = (folder / "pom.xml").exists()

@@ -98,7 +98,7 @@ def cluster() -> Cluster:
 
 @cache
 def settings(directory: Path) -> JDBCSettings:
-    """Settings for tables of their own, the same for the same directory."""
+    """Settings for separate tables, the same for the same directory."""
     prefix = f"t{next(_numbers)}_"
     return JDBCSettings(data_source=cluster().url, statements=Statements(table_prefix=prefix))
 

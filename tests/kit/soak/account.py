@@ -1,4 +1,4 @@
-"""Judges what the clients of a soak wrote: what was lost, doubled, out of order or damaged.
+"""Checks the records of a soak's clients for lost, duplicated, reordered or damaged messages.
 
 Events of senders: `try P N` before a send; `ok P N` when it is confirmed, `doubt P N` when it is
 confirmed over a connection that was interrupted meanwhile (it may have been sent twice);
@@ -64,9 +64,9 @@ UNTRIED, TRIED, CONFIRMED, IN_DOUBT, NEVER = range(5)
 UNSEEN, OPEN, BACK, MAYBE, HANDLED, FINAL = range(6)
 
 LATE: Final = 60.0
-"""Seconds after a restart in which a paused consumer may still handle what it had before."""
+"""Seconds after a restart in which a paused consumer may still handle earlier messages."""
 STALE: Final = 10.0
-"""Seconds after a pause in which a client may handle what it had received before."""
+"""Seconds after a pause in which a client may handle messages received before."""
 PAUSE: Final = "pause "
 SINCE_AT: Final = {"got": 5, "open": 5, "back": 3}
 """The fields of events before the time at which the consumer's connection was made."""
@@ -141,7 +141,7 @@ class Lane:
 
 
 class Account:
-    """Takes all events in the order of their times; then `findings` has what is wrong."""
+    """Processes all events in the order of their times; `findings` then has the errors."""
 
     def __init__(self, flows: Iterable[Flow]) -> None:
         self.flows = {flow.name: flow for flow in flows}

@@ -24,7 +24,7 @@ CONNECTIONS: Final = 600
 
 
 def memory_bound() -> int:
-    """Return how many bytes of memory the broker's process may have.
+    """Return the memory limit of the broker's process in bytes.
 
     Twice the limits: a message in memory has its object and its frame, and freed memory stays
     with the process in part. Destinations and connections are limited in their numbers.

@@ -1,4 +1,4 @@
-"""What the well-behaved clients of a soak send and receive, and what they are promised."""
+"""The messages of a soak's well-behaved clients, and the guarantees for them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Flow:
     poison: float = 0.0
     """Part of the messages that every consumer rolls back."""
     redeliveries: int = -1
-    """How often a message is delivered again before it is a dead letter; -1: for ever."""
+    """Maximum number of redeliveries before a message is dead-lettered; -1: unlimited."""
     mortal: bool = False
     """Whether the process that is killed has such senders, too."""
     xa: bool = False

@@ -65,7 +65,7 @@ def idleness_failures(up: float) -> list[str]:
 
 
 def _broken_attacks(files: list[Path]) -> list[str]:
-    """Return the attacks that did not take place: their own code failed."""
+    """Return the attacks that failed because of errors in their own code."""
     events = read_events(path for path in files if path.name == "hostile")
     broken = {
         f"attack {event.fields[0]}, {event.fields[1]}"

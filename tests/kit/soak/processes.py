@@ -1,4 +1,4 @@
-"""The processes of a soak: the broker, which comes back on its port, and its clients."""
+"""The processes of a soak: the broker, which is restarted on its port, and its clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANSWERS_WITHIN: Final = 300.0
 
 
 class Child:
-    """A process that can be paused, killed and started again; each start has a log of its own."""
+    """A process that can be paused, killed and restarted; each start has a separate log."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self.command = command

@@ -1,4 +1,4 @@
-"""The figures of a soak: what was done to the broker, and what its clients saw of it."""
+"""The figures of a soak: disturbances of the broker, and their effects on its clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AROUND: Final = 3.0
 
 
 class Round(NamedTuple):
-    """A round trip of the canary, and what was going on meanwhile."""
+    """A round trip of the canary, and the disturbances during it."""
 
     seconds: float
     during: str

@@ -96,7 +96,7 @@ class SparkBroker:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[SparkBroker]:
-    """A broker at a port of its own."""
+    """A broker at a separate port."""
     made = SparkBroker(tmp_path)
     made.start()
     yield made
@@ -104,7 +104,7 @@ def broker(tmp_path: Path) -> Iterator[SparkBroker]:
 
 
 class BrokerChild(BrokerProcess):
-    """A broker with a KahaDB store in a process of its own, which can kill itself at a point."""
+    """A broker with a KahaDB store in a separate process, which can kill itself at a point."""
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "tests.kit.spark.broker_child", str(folder / "data")]

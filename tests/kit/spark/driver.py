@@ -1,4 +1,4 @@
-"""One query, in this process or in one of its own that gets killed.
+"""One query, in this process or in a separate one that gets killed.
 
 `python -m tests.kit.spark.driver URL FOLDER key=value ...` reads queue IN in batches, writes OUT,
 and ends when all that is there is done. Keys: mode (of the source), sink (off, ids, key, epoch), rows, shuffle,

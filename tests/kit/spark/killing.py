@@ -1,4 +1,4 @@
-"""Kill points: a broker filter that knows what a query is doing, and ends a process there.
+"""Kill points: a broker filter that follows a query and ends the process at a chosen step.
 
 Used by tests with the broker in their own process, and by `broker_child.py`, which kills itself.
 """
@@ -39,7 +39,7 @@ WORK = {"OUT": "partition", "PyJMS.Stage": "stage", "PyJMS.Epoch": "epoch"}
 
 
 def lost_and_doubled(out: Sequence[str]) -> tuple[int, int]:
-    """Return how many of TEXTS are not in the output, and how many come again."""
+    """Return how many of TEXTS are missing in the output, and how many are duplicated."""
     counts = Counter(out)
     assert set(counts) <= set(TEXTS)
     return len(set(TEXTS) - set(counts)), sum(counts.values()) - len(counts)

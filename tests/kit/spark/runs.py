@@ -117,7 +117,7 @@ def _start_driver(
 
 @pytest.fixture
 def finish(spark: Any, broker: Any, tmp_path: Path, driver: ModuleType) -> Callable[..., Any]:
-    """Runs the query to its end in this process; returns how many are lost, how many doubled."""
+    """Runs the query to its end in this process; returns the numbers of lost and duplicated rows."""
 
     def run(**how: str) -> tuple[int, int]:
         query = driver.start(spark, broker.url, tmp_path, **how)

@@ -28,7 +28,7 @@ NAMES = ["jms-map-xml", "jms-map-json", "jms-object-xml", "jms-object-json"]
 
 
 def run(inputs: int, seed: int = 1) -> int:
-    """Convert random bodies; return how many could be. Fails where anything else is raised."""
+    """Convert random bodies; return the number converted. Fails on an unexpected exception."""
     chance = random.Random(seed)
     converted = 0
     for number in range(inputs):

@@ -20,7 +20,7 @@ from pyjms_broker.testing import EmbeddedTestBroker
 
 
 class StompClient:
-    """One connection; `version` is what it expects to be agreed on."""
+    """One connection; `version` is the version that it expects to be negotiated."""
 
     def __init__(self, stream: ByteStream, version: str = "1.2") -> None:
         self.stream = stream
@@ -91,7 +91,7 @@ class StompClient:
 
 
 def real_time_limit() -> Any:
-    """A guard against a frame that never comes."""
+    """A timeout for a missing frame."""
     return anyio.fail_after(20)
 
 

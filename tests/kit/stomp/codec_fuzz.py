@@ -21,7 +21,7 @@ PARTS = [
 
 
 def run(inputs: int, seed: int = 1) -> int:
-    """Feed random inputs; return how many frames came out. Fails where a limit is not kept."""
+    """Feed random inputs; return the number of frames. Fails if a limit is exceeded."""
     chance = random.Random(seed)
     budget = FrameBudget(1 << 20, 60.0, lambda: 0.0)
     found = 0

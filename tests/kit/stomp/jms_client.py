@@ -16,13 +16,13 @@ LIMIT = 15.0
 
 
 class JmsPeer:
-    """One JMS connection; each step has a session of its own."""
+    """One JMS connection; each step uses a new session."""
 
     def __init__(self, connection: ActiveMQConnection) -> None:
         self._connection = connection
 
     async def do(self, command: str, text: str) -> str | None:
-        """Do a step; return what a receiving one shows."""
+        """Run a step; return the output of a receiving step."""
         destination, _, rest = text.partition(", ")
         arguments = ast.literal_eval(f"({rest},)") if rest else ()
         async with await self._connection.create_session() as session:

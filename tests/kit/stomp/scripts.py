@@ -187,7 +187,7 @@ class Player:
     """Plays scripts to one broker: its STOMP port, and its URL for JMS clients."""
 
     def __init__(self, port: int, url: str, *, quiet: float | None = None) -> None:
-        """Create it; with `quiet`, nothing may come for so many seconds after the last answer."""
+        """Create it; with `quiet`, nothing may arrive for this number of seconds after the last answer."""
         self._port = port
         self._url = url
         self._quiet = quiet
@@ -290,12 +290,12 @@ class Player:
 
 
 def repeated(match: re.Match[bytes]) -> bytes:
-    """Return what `{x*9}` stands for."""
+    """Return the expansion of `{x*9}`."""
     return match[1] * int(match[2])
 
 
 def order(line: str) -> tuple[str, bool]:
-    """Sort by client; RECEIPTs, which may overtake messages or not, come first."""
+    """Sort by client, with RECEIPTs first, because they may or may not overtake messages."""
     name, command, *_ = line.split(" ")
     return name, command == "MESSAGE"
 
@@ -335,7 +335,7 @@ def normalised(line: str, unique: str) -> str:
 
 
 async def record(port: int, url: str, paths: Sequence[Path]) -> None:
-    """Write what a broker answers into files of scripts."""
+    """Write a broker's responses into files of scripts."""
     player = Player(port, url, quiet=QUIET)
     for path in paths:
         scripts = read_scripts(path)

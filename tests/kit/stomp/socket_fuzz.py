@@ -44,7 +44,7 @@ def frame(chance: random.Random) -> bytes:
 
 
 async def attack(port: int, chance: random.Random, frames: int) -> None:
-    """Send frames, reading what comes; the broker may end the connection."""
+    """Send frames while reading responses; the broker may end the connection."""
     try:
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             await stream.send(CONNECT)

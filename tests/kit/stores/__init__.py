@@ -1,1 +1,1 @@
-"""Stores of brokers: their files, disks that fail, and what they hold."""
+"""Stores of brokers: their files, failing disks, and their contents."""

@@ -1,4 +1,4 @@
-"""JDBC stores on SQLite, with what the contract suite does to stores."""
+"""JDBC stores on SQLite, with the operations of the contract suite."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def open_store(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
 
 @pytest.fixture
 def sql(tmp_path: Path) -> Callable[..., list[tuple[Any, ...]]]:
-    """Queries the store's database on a connection of its own."""
+    """Queries the store's database on a separate connection."""
 
     def ask(
         statement: str, *parameters: Any, directory: Path | None = None

@@ -1,4 +1,4 @@
-"""A KahaDB store in a folder of its own, random work on it, and its complete state."""
+"""A KahaDB store in a separate folder, random operations on it, and its complete state."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ class Driver:
             self.live[store.destination].clear()
 
     def forget_open(self) -> None:
-        """A restart rolls back what was not prepared."""
+        """A restart rolls back unprepared transactions."""
         self.recovered |= self.prepared
         for xid in [xid for xid in self.open if xid not in self.prepared]:
             _, removed = self.open.pop(xid)

@@ -31,7 +31,7 @@ class Write(NamedTuple):
 
 
 class SimulatedFile:
-    """What programs see of a file, and what is safe of it."""
+    """The contents of a file as programs see it, and the part that survives a power failure."""
 
     def __init__(self, safe: bytes = b"") -> None:
         self.seen = bytearray(safe)
@@ -75,7 +75,7 @@ class SimulatedDisk:
         self.fail = fail
 
     def after_crash(self, keep: int = 0, torn: int = 0) -> SimulatedDisk:
-        """Return the disk as it is when power goes now.
+        """Return the contents of the disk after a power failure now.
 
         Of what is not synced the first `keep` writes are there, and `torn` bytes of the next.
         """

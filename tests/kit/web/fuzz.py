@@ -246,7 +246,7 @@ def check(kind: str, request: Request, status: int, body: bytes, where: str) -> 
 
 
 UNEXPECTED = "java.lang.Exception"
-"""The kind of an error that is none of those that operations raise: a defect."""
+"""The kind of an error that operations must not raise: a defect."""
 JOLOKIA: Counter[int] = Counter()
 """How often each status was in an answer of Jolokia, whose HTTP status is 200."""
 RENEWED = 1000
@@ -277,7 +277,7 @@ class Prepared:
         self._client: ActiveMQConnection | None = None
 
     async def renew(self) -> None:
-        """Remove what requests have made, and make again what they have removed."""
+        """Remove objects that requests have created, and recreate those they have removed."""
         await self.close()
         service, context = self._service, self._service.management.context
         (view,) = service.management.find("*:type=Broker,brokerName=*")

@@ -136,7 +136,7 @@ SCENARIO: Final[list[tuple[str, Any]]] = [
     ("remove a queue", execute("removeQueue", "orders", mbean=BROKER)),
     ("read of the removed queue", read(attribute="QueueSize")),
 ]
-"""By name, what is asked, one after the other: a path for GET, else a body for POST."""
+"""The requests by name, in order: a path for GET, or a body for POST."""
 
 
 def ask(url: str) -> Iterator[dict[str, Any]]:
@@ -167,7 +167,7 @@ def shape(value: Any) -> Any:
 
 
 def recordable(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer as it is recorded: without what differs from run to run and machine."""
+    """Return an answer as recorded, without parts that differ between runs and machines."""
 
     def cleaned(value: Any) -> Any:
         if isinstance(value, dict):

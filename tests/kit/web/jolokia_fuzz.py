@@ -44,7 +44,7 @@ _VALUES: dict[str, list[Any]] = {
     "boolean": [True, False, "true", "no", 0, None],
 }
 ENDING = frozenset({"stop", "restart", "stopGracefully"})
-"""Operations after which there is nothing to ask any more."""
+"""Operations after which no further requests are possible."""
 
 
 class JolokiaRequests:
@@ -146,7 +146,7 @@ class JolokiaRequests:
 
 
 def _as_path(content: dict[str, Any]) -> str | None:
-    """Return the path of a GET that asks the same, if there is one."""
+    """Return the path of an equivalent GET, if there is one."""
     parts: list[Any] = [content.get("type"), content.get("mbean")]
     attribute = content.get("attribute")
     if isinstance(attribute, list):

@@ -1,4 +1,4 @@
-"""A handler that is at work when SIGTERM comes."""
+"""A handler that is running when SIGTERM arrives."""
 
 import time
 

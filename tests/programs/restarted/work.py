@@ -1,4 +1,4 @@
-"""A listener whose broker is restarted: jobs may come twice, so it remembers them."""
+"""A listener whose broker is restarted: jobs may be duplicated, so it remembers them."""
 
 from pyjms import jms_listener
 

@@ -1,4 +1,4 @@
-"""Orders come from one broker; what happened to them is sent to another one."""
+"""Orders arrive from one broker; their results are sent to another one."""
 
 import sys
 from typing import Annotated

@@ -48,7 +48,7 @@ def test_options_for_java_name_the_other_way(command: str, options: list[str], u
 
 
 def test_a_data_directory_for_a_non_persistent_broker_is_refused(tmp_path: Path) -> None:
-    """It would keep messages there against the word of its configuration."""
+    """It would store messages there although its configuration forbids that."""
     config = tmp_path / "broker.yaml"
     config.write_text("persistent: false\n")
     arguments = ["start", "--config", str(config), "--data", str(tmp_path / "x")]

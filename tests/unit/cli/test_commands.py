@@ -1,4 +1,4 @@
-"""The commands: what they print, and their exit codes; as processes of their own."""
+"""The commands in separate processes: their output and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pyjms pipeline`: what can be asked without starting Spark; as processes of their own."""
+"""`pyjms pipeline`: subcommands that do not start Spark, in separate processes."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ async def test_quick_calls_make_a_long_burst_with_an_end(brokers: FakeBrokers) -
 
 
 class SlowClock(VirtualClock):
-    """A clock that goes on by 0.4 ms whenever it is read."""
+    """A clock that advances by 0.4 ms each time it is read."""
 
     def now(self) -> float:
         self._now += 0.0004

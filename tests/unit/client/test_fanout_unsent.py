@@ -22,7 +22,7 @@ __all__ = ["brokers", "clock"]
 
 
 class Sender:
-    """Sends messages to a topic, and records what became of each."""
+    """Sends messages to a topic, and records the outcome of each."""
 
     def __init__(self, session: Any, producer: Any) -> None:
         self.outcomes: list[str] = []

@@ -54,7 +54,7 @@ async def connector_of(query: str, version: int = 12) -> AsyncIterator[Connect]:
 
 
 async def offered(query: str) -> object:
-    """Return what the connector's WireFormatInfo says, or why the URI is refused."""
+    """Return the contents of the connector's WireFormatInfo, or the reason why the URI is refused."""
     try:
         async with connector_of(query) as connect:
             peer = await connect()
@@ -83,7 +83,7 @@ def socket_option(level: int, option: int, size: int = 0) -> Observe:
 
 
 async def queued(query: str) -> object:
-    """Return how many connections the listening socket lets wait to be accepted."""
+    """Return the backlog of the listening socket."""
     backlogs: list[int] = []
     listen = socket.socket.listen
 

@@ -1,4 +1,4 @@
-"""Raw commands over TCP and vm against the whole broker: what a client of any make sees."""
+"""Raw commands over TCP and vm with a complete broker, as seen by any client."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Client:
         )
 
     async def depth(self, destination: Queue = Q) -> int:
-        """How many messages a browser sees there."""
+        """Number of messages that a browser sees there."""
         browser = ConsumerId(self.name, 1, 99)
         await self.ask(
             ConsumerInfo(browser, browser=True, destination=destination, prefetch_size=100)

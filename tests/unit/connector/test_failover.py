@@ -1,4 +1,4 @@
-"""Clients that fail over: who takes whose place, and what is not stored twice."""
+"""Clients that fail over: which connection replaces which, and suppressed duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection whose sends wait for room, and its commits behind them."""
+"""A connection whose sends wait for space, and its commits after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements and attributes of ActiveMQ's XML, and what becomes of them."""
+"""Elements and attributes of ActiveMQ's XML, and their conversion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XML that is not trusted: what is read, and what is refused."""
+"""Untrusted XML: accepted and refused documents."""
 
 from __future__ import annotations
 

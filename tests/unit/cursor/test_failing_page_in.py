@@ -1,4 +1,4 @@
-"""A message that cannot be paged in now is read again: no other is missed, and none comes twice."""
+"""A message that cannot be paged in is read again later; no message is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyjms_broker.cursor.store_source import PrioritizedStoreSource, StoreSource
 
 
 class Store:
-    """Messages 1 to 6, and a reader that fails at some of them as often as it is told."""
+    """Messages 1 to 6, and a reader that fails at some of them a given number of times."""
 
     def __init__(self, prioritized: bool) -> None:
         self.in_memory: set[Position] = set()

@@ -56,7 +56,7 @@ OWN_NAMES: Final = {
     activemq_name(each.name): each.name for each in fields(NetworkConnectorAttributes)
 }
 RESULTS: Final = {"messageTTL": "messages_hops", "consumerTTL": "consumers_hops"}
-"""Options that say nothing by default, and what they mean then."""
+"""Options that are unset by default, and their meaning then."""
 
 
 @pytest.mark.fact("activemq-edges NW0")

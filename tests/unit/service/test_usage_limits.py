@@ -80,7 +80,7 @@ def test_the_memory_is_that_of_the_machine_or_less() -> None:
 
 @pytest.fixture
 def small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk with 10 GiB of room."""
+    """A disk with 10 GiB of free space."""
     real = shutil.disk_usage
 
     def usage(path: Path) -> Any:

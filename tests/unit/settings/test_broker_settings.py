@@ -1,4 +1,4 @@
-"""broker.yaml: keys, defaults, what becomes of them, errors."""
+"""broker.yaml: keys, defaults, their effects, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that a broker goes by: of rows that come again, of who wants an answer, in options."""
+"""JMS names in rows and options: duplicate ids, reply destinations, option names."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ async def test_time_stands_still(jms_clock: VirtualClock, jms_app: JmsTestApp) -
 
 
 def test_a_broker_costs_little() -> None:
-    """Twenty milliseconds is what a test may pay for its broker; here with room for slow machines."""
+    """A test's broker may take 20 ms; the limit here allows for slow machines."""
     import anyio
 
     async def once() -> float:

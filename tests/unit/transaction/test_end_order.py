@@ -30,7 +30,7 @@ XA = XATransactionId(1, b"a", b"b")
 
 
 class Parked:
-    """A send without room."""
+    """A send without space."""
 
     def __init__(self) -> None:
         self.was_dropped = False
@@ -81,7 +81,7 @@ class Case:
         return context
 
     def begin(self, xid: TransactionId, session: int, *, waits: bool = False) -> Parked:
-        """Begin with one send of that session, which may be without room."""
+        """Begin with one send of that session, which may lack space."""
         self.broker.begin_transaction(self.context, xid)
         exchange = ProducerExchange(self.context, ProducerInfo(ProducerId("c1", 1, session)))
         self.broker.send(exchange, ActiveMQMessage(transaction_id=xid))

@@ -1,4 +1,4 @@
-"""Agents that find brokers: the datagrams, what becomes of bad ones, and who is forgotten when."""
+"""Discovery agents: datagrams, handling of invalid ones, and when a broker is forgotten."""
 
 from __future__ import annotations
 

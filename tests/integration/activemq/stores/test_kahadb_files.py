@@ -220,7 +220,7 @@ def state(written: Written, folder: Path, process: Any, log: Path) -> list[str]:
 
 
 def rewrite(source: Path, target: Path) -> None:
-    """Write all commands of a journal anew, in batches of three, with remarks between."""
+    """Rewrite all commands of a journal in batches of three, with trace records between."""
     target.mkdir(parents=True)
     payloads: list[bytes] = []
     for record in JournalFiles(source).records():

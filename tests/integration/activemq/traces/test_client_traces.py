@@ -22,7 +22,7 @@ __all__ = ["client"]
 
 TRANSACTED, CLIENT = AcknowledgeMode.TRANSACTED, AcknowledgeMode.CLIENT
 LONG = 10.0
-"""Seconds for what has to come."""
+"""Timeout in seconds for expected events."""
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -207,7 +207,7 @@ async def test_details_of_a_single_factory(client: RemoteClient) -> None:
 
 
 async def travelled(client: RemoteClient, messages: dict[str, Message]) -> dict[str, Message]:
-    """Send each message through the broker; return what is received."""
+    """Send each message through the broker; return the received messages."""
     template = JmsTemplate(client.factory(), receive_timeout=10.0)
     queue = client.destination("q")
     received: dict[str, Message] = {}

@@ -99,7 +99,7 @@ async def test_one_listeners_redelivery_is_not_the_others(jms_app: JmsTestApp) -
 
 
 async def _fetched_by_the_first(jms_app: JmsTestApp, application: JmsApplication) -> int:
-    """Return how many of 50 messages the broker has sent to a listener that handles none yet."""
+    """Return how many of 50 messages were dispatched to a listener that has handled none yet."""
     container: Any = application.registry["orders"]
     for number in range(50):
         await jms_app.template.convert_and_send("orders", str(number))

@@ -29,7 +29,7 @@ class Journal:
 
 @send_to("answers")
 class Orders:
-    """Its instance is what the container provides."""
+    """Its instance is provided by the container."""
 
     made = 0
 

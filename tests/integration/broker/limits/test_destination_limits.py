@@ -1,4 +1,4 @@
-"""Destinations are given back when nobody uses them, and nobody can take them all."""
+"""Unused destinations are removed, and no client can exhaust the limit for others."""
 
 from __future__ import annotations
 

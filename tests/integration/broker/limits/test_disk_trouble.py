@@ -1,4 +1,4 @@
-"""A disk that is full, and one that breaks: the broker says so, and what it answered is there."""
+"""A full disk and a failing one: the broker logs it, and confirmed messages are kept."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def test_a_broken_disk_stops_the_broker_and_nothing_more_is_answered(
 async def test_a_broken_disk_under_the_scheduled_messages_is_a_failed_store(
     service_on: Any, raw_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`pyjms broker start` ends with an error then, and whoever supervises it starts it again."""
+    """`pyjms broker start` then exits with an error, so that its supervisor restarts it."""
     disk = TroubledDisk()
     job_store = partial(KahaDBJobSchedulerStore, disk=disk)
     monkeypatch.setattr("pyjms_broker.store.jobs.KahaDBJobSchedulerStore", job_store)

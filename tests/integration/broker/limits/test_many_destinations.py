@@ -78,7 +78,7 @@ async def text_from(client: RawClient) -> str | None:
 
 
 class Canary:
-    """A client that goes on sending requests and counts the responses."""
+    """A client that keeps sending requests and counts the responses."""
 
     def __init__(self, client: RawClient) -> None:
         self.client = client
@@ -93,7 +93,7 @@ class Canary:
 async def responses_meanwhile(
     service: BrokerService, connect: Connect, work: Awaitable[Any]
 ) -> int:
-    """Await `work`; return how many requests of another client were answered in between."""
+    """Await `work`; return the number of another client's requests answered meanwhile."""
     canary = Canary(await connect())
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(canary.sing, lambda: 0 < existing(service) < len(MEMBERS))

@@ -1,4 +1,4 @@
-"""A whole broker that is short of memory: transactions end whole, what never came in comes again."""
+"""A broker short of memory: transactions stay atomic, and unaccepted messages are redelivered."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def connect(
 
 
 async def send_in(client: Any, xid: TransactionId) -> None:
-    """Send one message where there is room, and the others where there is none."""
+    """Send one message to a queue with space, and the others to a full one."""
     await client.send(Q, *BEFORE)
     await client.transaction(TransactionType.BEGIN, xid)
     producer_id = ProducerId(client.name, 77, 1)
@@ -118,7 +118,7 @@ async def send_in(client: Any, xid: TransactionId) -> None:
 
 
 async def drain(client: Any, queue: Queue, count: int) -> list[str]:
-    """Consume that many, and see that there are no more."""
+    """Consume this number of messages, and check that there are no others."""
     consumer = await client.consumer(queue)
     texts = []
     for _ in range(count):

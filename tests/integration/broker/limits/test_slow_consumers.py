@@ -1,4 +1,4 @@
-"""Slow consumers are aborted where the policy of their destination asks for it."""
+"""Slow consumers are aborted if the policy of their destination enables it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ABORT_SLOW_ACK = {"type": "abort_slow_ack"}
 
 
 class Peer(RawClient):
-    """A client whose consumer is slow: it never acknowledges by itself."""
+    """A client with a slow consumer, which never acknowledges automatically."""
 
     async def slow(self, destination: Destination, **fields: Any) -> ConsumerId:
         return await self.consumer(destination, **{"prefetch_size": 2, **fields})

@@ -65,7 +65,7 @@ async def persistent(tmp_path: Path, raw_client: Any) -> AsyncIterator[Persisten
 
 
 async def drain(client: Any, count: int, used: Callable[[], int]) -> int:
-    """Acknowledge all that comes, a part late; return how much memory was used at most."""
+    """Acknowledge all messages, some of them late; return the maximum memory usage."""
     highest = 0
     while count:
         unacknowledged: list[MessageDispatch] = [await client.dispatched()]

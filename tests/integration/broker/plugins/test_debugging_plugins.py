@@ -119,7 +119,7 @@ class Receiver:
         self._format.negotiate(self._format.local_info())
 
     def commands(self) -> list[Command]:
-        """Return those that have come since the last call."""
+        """Return those that have arrived since the last call."""
         found: list[Command] = []
         while True:
             try:

@@ -108,7 +108,7 @@ class Selecting:
         await self.client.remove(await self.client.consumer(queue, selector=selector))
 
     async def copies(self, **properties: object) -> int:
-        """Send a message with these properties to the topic; return how many more A has."""
+        """Send a message with these properties to the topic; return the number of new messages in A."""
         before = self.broker.queue_statistics(A.physical_name).messages
         message = self.client.text(await self.client.producer(), T, "x")
         message.marshalled_properties = encode_map(properties)

@@ -56,7 +56,7 @@ def fail(url: str, count: int) -> None:
 
 
 def take(url: str) -> list[tuple[str, int]]:
-    """Consume all messages, and wait for more until nothing comes for six seconds."""
+    """Consume all messages until none arrives for six seconds."""
     found = []
     with ConnectionFactory(url).create_connection() as connection:
         connection.start()

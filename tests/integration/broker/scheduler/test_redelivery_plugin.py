@@ -1,4 +1,4 @@
-"""The redelivery plug-in: failed messages come again by the scheduler. (activemq-broker R10)"""
+"""The redelivery plug-in: the scheduler redelivers failed messages. (activemq-broker R10)"""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Failing:
         return await self.consumer.receive(seconds)
 
     async def fail_all(self, seconds: float = 1000) -> list[tuple[float, int]]:
-        """Refuse all that come until nothing does for so long; return times and counts."""
+        """Refuse all messages until none arrives for this time; return times and counts."""
         began, seen = _clock.time_ms(), []
         while (message := await self.next(seconds)) is not None:
             after = round((_clock.time_ms() - began) / 1000, 1)

@@ -15,7 +15,7 @@ from pyjms.listener.container.simple import SimpleMessageListenerContainer
 
 
 class FailingHandler(logging.Handler):
-    """A logging handler that raises what it is given, once armed."""
+    """A logging handler that, once armed, raises the given exception."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

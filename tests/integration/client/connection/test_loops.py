@@ -33,7 +33,7 @@ async def broker() -> AsyncIterator[BrokerService]:
 
 
 async def elsewhere(function: Callable[[], Any], backend: str = "asyncio") -> None:
-    """Run a coroutine function on an event loop of its own, in a thread, and wait for it."""
+    """Run a coroutine function on a new event loop in a thread, and wait for it."""
     await anyio.to_thread.run_sync(partial(anyio.run, function, backend=backend))
 
 

@@ -27,7 +27,7 @@ STATS = "jms.statsEnabled=true"
 
 
 class Recorder:
-    """An observer that adds up what it is told."""
+    """An observer that adds up reported values."""
 
     def __init__(self) -> None:
         self.totals: Counter[tuple[str, str]] = Counter()

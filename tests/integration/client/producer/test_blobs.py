@@ -28,7 +28,7 @@ BODY = b"0123456789" * 1000
 
 
 class Uploads(BaseHTTPRequestHandler):
-    """A web server that stores what is put, and redirects below /elsewhere."""
+    """A web server that stores the bodies of PUT requests, and redirects below /elsewhere."""
 
     bodies: dict[str, bytes]
     chunks: list[int]

@@ -283,7 +283,7 @@ async def test_a_received_message_can_be_sent_on(client: Any) -> None:
 async def test_consumers_of_the_process_share_no_message_with_each_other_or_the_sender(
     client: Any,
 ) -> None:
-    """vm:// passes commands on as objects: what one changes, nobody else may see."""
+    """vm:// passes commands as objects: a change must not be visible to others."""
     session = await client.session()
     topic = Topic("shared")
     consumers = [await session.create_consumer(topic) for _ in range(2)]

@@ -42,7 +42,7 @@ class Marking:
 
 
 class Unchanged:
-    """Leaves every message as it is."""
+    """Leaves messages unchanged."""
 
     def producer_transform(self, session: Any, producer: Any, message: Message) -> None:
         return None
@@ -52,7 +52,7 @@ class Unchanged:
 
 
 class Failing:
-    """Fails as often as it is told to, then leaves messages as they are."""
+    """Fails a given number of times, then leaves messages unchanged."""
 
     def __init__(self, times: int) -> None:
         self.times = times

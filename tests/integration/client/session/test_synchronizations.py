@@ -217,7 +217,7 @@ async def test_a_cached_session_forgets_listener_and_synchronizations(client: Cl
 async def test_a_transaction_that_only_the_broker_ends_is_rolled_back(
     client: Client, end: str
 ) -> None:
-    """Before its commit: what was claimed with it is released."""
+    """Before its commit: messages claimed with it are released."""
     session = await client.session(TRANSACTED)
     calls: list[str] = []
     session.add_synchronization(Recorder(calls))

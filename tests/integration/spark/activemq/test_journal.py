@@ -25,7 +25,7 @@ SUBSCRIPTION = "journal:all"
 
 
 class Filled(NamedTuple):
-    """A broker's folder, and what the Java client says it sent."""
+    """A broker's folder, and the Java client's report of sent messages."""
 
     folder: Path
     sent: list[dict[str, Any]]

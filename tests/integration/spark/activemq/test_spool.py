@@ -1,4 +1,4 @@
-"""The source and the sinks on a real ActiveMQ: through the spool, by itself, and nothing is lost.
+"""The source and the sinks on a real ActiveMQ: they use the spool automatically, without loss.
 
 What `exactlyOnce` promises there: `epoch` is exact always. `ids` drops what comes again while it
 is still on its queue, over restarts too, and what was consumed while the broker runs and remembers

@@ -1,4 +1,4 @@
-"""The source on Artemis and activemq-broker 6: through the spool, by itself, and nothing is lost."""
+"""The source on Artemis and activemq-broker 6: it uses the spool automatically, without loss."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_batch_replays_equal_after_the_broker_was_killed(
 def test_what_the_spool_does_not_take_is_not_acknowledged(
     broker: SparkBroker, tmp_path: Path, attempts: Any
 ) -> None:
-    """Artemis counts by itself how often a message is delivered, and takes it away after that."""
+    """Artemis itself counts the deliveries of a message, and removes it after the last one."""
     if attempts:
         broker.restart("stop", attempts=attempts)
     broker.send("IN", ["a", "b"])

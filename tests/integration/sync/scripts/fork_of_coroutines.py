@@ -1,4 +1,4 @@
-"""Coroutines that fork: the child runs a loop of its own, without the parent's connections."""
+"""Coroutines that fork: the child runs a new event loop without the parent's connections."""
 
 import asyncio
 import multiprocessing

@@ -1,4 +1,4 @@
-"""A script that forks with everything open: the child connects again, the parent goes on."""
+"""A script that forks with everything open: the child reconnects, and the parent continues."""
 
 import os
 import sys

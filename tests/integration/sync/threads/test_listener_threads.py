@@ -14,7 +14,7 @@ Q = Queue("q")
 
 
 class Outcomes:
-    """Records what was sent."""
+    """Records sent messages."""
 
     def __init__(self) -> None:
         self.sent: list[str | None] = []

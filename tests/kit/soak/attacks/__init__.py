@@ -1,4 +1,4 @@
-"""Attacks of hostile clients, by name. Each goes on until it is done or cancelled."""
+"""Attacks of hostile clients, by name. Each runs until it is done or cancelled."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ __all__ = ["FLOODS"]
 
 KIB: Final = 1024
 EXPIRES: Final = 10_000
-"""Milliseconds after which the messages of an attack are no longer wanted."""
+"""Time to live of an attack's messages, in milliseconds."""
 
 
 def junk(
@@ -57,7 +57,7 @@ async def _listen(peer: Peer) -> None:
 
 @asynccontextmanager
 async def listening(peer: Peer) -> AsyncIterator[TaskGroup]:
-    """Read and forget what comes for `peer`."""
+    """Read and discard the input of `peer`."""
     async with anyio.create_task_group() as group:
         group.start_soon(_listen, peer)
         yield group

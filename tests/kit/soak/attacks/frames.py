@@ -1,4 +1,4 @@
-"""Bytes that are no conversation: garbage, lies about sizes, frames and handshakes without an end."""
+"""Invalid byte streams: garbage, wrong sizes, endless frames and handshakes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ENDS = (
     anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError,
     TimeoutError, AssertionError,
 )  # fmt: skip
-"""What an attacker may meet: closed connections, refusals, and no answer in time."""
+"""Expected reactions to an attacker: closed connections, refusals, timeouts."""
 
 
 class Attacker:

@@ -1,4 +1,4 @@
-"""A client that only asks and is answered, over its own queue, and measures each round trip.
+"""A client that only sends requests over its own queue, and measures each round trip.
 
 python -m tests.kit.soak.clients.canary URL LOG; ends when its standard input has a line or ends.
 """

@@ -33,7 +33,7 @@ class Link:
         """The endpoint whose consumer it has, if it is told of interruptions."""
         self.connection: ActiveMQConnection
         self.since = 0.0
-        """When it was connected to the broker from which its messages come."""
+        """The time when it was connected to the broker that its messages come from."""
 
     def transport_interrupted(self, error: Exception) -> None:
         self.interruptions += 1
@@ -44,7 +44,7 @@ class Link:
         self.note_connected()
 
     def note_connected(self) -> None:
-        """Note that messages come over a new connection from now on."""
+        """Record that messages arrive over a new connection from now on."""
         self.since = time.monotonic()
 
 
@@ -65,7 +65,7 @@ class Links:
         self._last = _clock.now()
 
     async def wait_until_quiet(self, seconds: float) -> None:
-        """Wait until no message has come for that long."""
+        """Wait until no message has arrived for this time."""
         self.heard()
         while (left := self._last + seconds - _clock.now()) > 0:
             with anyio.move_on_after(left):

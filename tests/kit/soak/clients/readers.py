@@ -1,4 +1,4 @@
-"""Clients that receive, in every acknowledge mode, and write down what they handle."""
+"""Clients that receive, in every acknowledge mode, and record the messages they handle."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def note(link: Link, kind: str, reader: Reader, message: Message) -> Noted:
 
 
 def settle(link: Link, kind: str, reader: Reader, received: Received) -> None:
-    """Write what became of messages that were received."""
+    """Record the outcome of received messages."""
     for noted in received:
         link.log.write(kind, reader.endpoint.name, *noted)
 

@@ -1,4 +1,4 @@
-"""Clients that send numbered messages, alone or in transactions, and write down what is confirmed."""
+"""Clients that send numbered messages, singly or in transactions, and record the confirmed ones."""
 
 from __future__ import annotations
 

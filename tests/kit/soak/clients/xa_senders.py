@@ -1,4 +1,4 @@
-"""A client that sends in XA transactions, and finishes those that were prepared when it comes back."""
+"""A client that sends in XA transactions, and completes prepared ones after a reconnect."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class XaSender:
         del self._open[branch.xid.global_transaction_id]
 
     async def _recover(self, client: RawClient) -> None:
-        """Complete what is prepared; what is not there was completed, or was never prepared.
+        """Complete prepared branches; missing ones were completed, or never prepared.
 
         That is certain at the end only: the broker may still be preparing for a lost connection.
         """

@@ -1,4 +1,4 @@
-"""What the headers of SUBSCRIBE ask of the broker, and what acknowledgements say."""
+"""The effects of SUBSCRIBE headers, and the contents of acknowledgements."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.kit.listeners.containers import Recorder
 
 
 class Gate:
-    """A listener that stays busy until it is let go."""
+    """A listener that stays busy until it is released."""
 
     def __init__(self, recorder):
         self.recorder = recorder

@@ -1,4 +1,4 @@
-"""Containers with an external transaction manager, and what listeners see bound. (1.8, 1.9)"""
+"""Containers with an external transaction manager, and the resources bound for listeners. (1.8, 1.9)"""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ async def test_messages_of_the_last_time(clock: ManualClock, make_broker: type[B
 
 
 class Prices:
-    """A query for messages of its own, which refuses updates named `bad`."""
+    """A query that returns its own messages and refuses updates named `bad`."""
 
     def __init__(self) -> None:
         self.asked = []

@@ -24,7 +24,7 @@ SIZE = 1100
 def make_tight(
     make_broker: type[Broker], paged: PagedAdapter, temp_store: TempStore
 ) -> Callable[..., Any]:
-    """Make a broker whose memory has room for 20 messages."""
+    """Make a broker whose memory holds 20 messages."""
 
     def make(*policies: Any, **usage: Any) -> Any:
         limits = SystemUsage(20 * SIZE, **usage)

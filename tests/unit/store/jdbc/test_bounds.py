@@ -1,4 +1,4 @@
-"""Nothing grows for ever."""
+"""Nothing grows without bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durable subscriptions in ACKS, and what ACKS has no room for."""
+"""Durable subscriptions in ACKS, including values that do not fit into its columns."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_every_golden_frame_of_versions_1_to_11(golden: Golden) -> None:
 
 
 def test_the_fast_codec_reads_and_writes_the_same_as_the_general_codec(golden: Golden) -> None:
-    """Hot commands have code of their own for loose, uncached version 12."""
+    """Hot commands have specialized code for loose, uncached version 12."""
     reader, writer = FastReader(), FastWriter()
     read = written = 0
     for line in golden.lines("vectors"):
