@@ -128,7 +128,7 @@ def resetting(monkeypatch: pytest.MonkeyPatch) -> list[ResettingListener]:
     return made
 
 
-async def test_errors_of_reset_sockets_delay_nobody(
+async def test_errors_of_reset_sockets_do_not_delay_other_clients(
     resetting: list[ResettingListener],
     service: BrokerService,
     serves: Callable[[], Any],

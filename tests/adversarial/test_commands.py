@@ -70,7 +70,7 @@ async def test_commands_before_the_connection_exists(
     await serves()
 
 
-async def test_members_without_ids_and_ids_that_come_twice(
+async def test_members_without_ids_and_duplicate_ids(
     peer: Connect, serves: Callable[[], Any], service: BrokerService
 ) -> None:
     attacker = await peer()
@@ -319,7 +319,7 @@ async def test_pulls_with_and_without_an_end(
     await serves()
 
 
-async def test_invalid_oneway_commands_are_reported_and_the_connection_goes_on(
+async def test_invalid_oneway_commands_are_reported_and_the_connection_continues(
     peer: Connect,
 ) -> None:
     attacker = await peer()

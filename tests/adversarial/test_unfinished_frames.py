@@ -111,7 +111,7 @@ async def test_a_frame_counts_once_however_often_data_comes() -> None:
     assert frames.budget.used == 0
 
 
-async def test_small_frames_do_not_count_and_one_frame_always_has_room() -> None:
+async def test_small_frames_do_not_count_and_one_frame_always_fits() -> None:
     frames = Frames(limit=1000)
     frames.connection("small").update(0, 60_000)
     assert frames.budget.used == 0

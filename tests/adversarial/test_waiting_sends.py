@@ -78,7 +78,7 @@ async def test_long_messages_that_wait_are_not_read_beyond_the_limit(
     await until(lambda: budget.held == budget.used == 0)
 
 
-async def test_a_client_that_leaves_while_its_message_has_no_room(
+async def test_a_client_that_leaves_while_its_message_waits_for_space(
     service: BrokerService, peer: Any
 ) -> None:
     senders = [await peer(f"sender{number}") for number in range(6)]

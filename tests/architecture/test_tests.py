@@ -114,7 +114,7 @@ def test_workers_collect_the_same_folders_in_other_orders() -> None:
     assert sorted(there) == sorted(tests)
 
 
-def test_a_worker_collects_a_selection_as_it_is() -> None:
+def test_a_worker_collects_a_selection_unchanged() -> None:
     assert _collected(1, "tests/unit") == ["tests/unit"]
 
 

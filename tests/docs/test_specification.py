@@ -115,7 +115,7 @@ def test_the_documents_define_codes() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(SPECIFICATION.glob("*-*.md")), ids=lambda path: path.stem)
-def test_every_item_has_an_anchor_of_its_own(path: Path) -> None:
+def test_every_item_has_its_own_anchor(path: Path) -> None:
     anchors = ANCHOR.findall(path.read_text(encoding="utf-8"))
     assert len(anchors) == len(set(anchors))
     missing = [

@@ -88,7 +88,7 @@ def received(child: Running) -> list[str]:
 
 
 @pytest.mark.timeout(150)
-def test_the_parts_on_a_broker_of_its_own(tmp_path: Path) -> None:
+def test_the_parts_on_a_separate_broker(tmp_path: Path) -> None:
     readme = Readme()
     readme.write_settings(tmp_path)
     pyjms, group, start, *arguments = readme.broker.split()

@@ -276,7 +276,7 @@ async def test_a_topic_consumer_with_more_than_its_prefetch_pending_is_slow(conn
 
 @pytest.mark.fact("activemq-broker 11/MasterBroker")
 @pytest.mark.parametrize("topic", [f"{A}MasterBroker", f"{A}>"])
-async def test_each_consumer_hears_that_the_broker_is_a_master(connect: Any, topic: str) -> None:
+async def test_each_consumer_is_told_that_the_broker_is_a_master(connect: Any, topic: str) -> None:
     client = await connect()
     await client.consumer(Topic(topic))
     advisory = await client.message()

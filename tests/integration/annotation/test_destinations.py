@@ -60,7 +60,7 @@ async def test_yaml_names_several(jms_app: JmsTestApp) -> None:
     assert jms_app.recorder.errors() == []
 
 
-async def test_queues_and_topics_have_marks_of_their_own(jms_app: JmsTestApp) -> None:
+async def test_queues_and_topics_have_separate_marks(jms_app: JmsTestApp) -> None:
     @jms_listener("orders", Topic("news"), id="both")
     async def handler(text: str) -> None: ...
 

@@ -29,7 +29,7 @@ SPRING = PyjmsSettings.model_validate(
 )
 
 
-async def test_sender_and_listener_have_models_of_their_own(jms_app: JmsTestApp) -> None:
+async def test_sender_and_listener_have_different_models(jms_app: JmsTestApp) -> None:
     seen: list[Any] = []
 
     @jms_listener("orders")

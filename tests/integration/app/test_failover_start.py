@@ -27,7 +27,7 @@ def settings(port: int, query: str = "", **more: Any) -> PyjmsSettings:
 
 @pytest.mark.fact("activemq-edges 11.8")
 @pytest.mark.parametrize("cache", ["auto", "none"])
-async def test_the_start_does_not_wait_for_ever(
+async def test_the_start_does_not_wait_forever(
     caplog: pytest.LogCaptureFixture, cache: str
 ) -> None:
     caplog.set_level(logging.INFO, logger="pyjms")

@@ -155,7 +155,7 @@ async def test_the_deadline_bounds_shutdown_hooks_too(
 
 
 @pytest.mark.parametrize(("jitter", "added"), [(None, 0.8), (0.0, 0.0), (0.5, 0.5)])
-async def test_a_back_off_with_a_jitter_of_its_own_keeps_it(
+async def test_a_back_off_keeps_its_jitter(
     jitter: float | None, added: float, jms_broker: EmbeddedBroker, pyjms_broker_url: str
 ) -> None:
     rule = FixedBackOff(4.0, jitter=jitter)

@@ -69,7 +69,7 @@ async def test_form_of_an_advisory(connect: Connect, service: BrokerService) -> 
     assert told.connection_id == client.connection_id
 
 
-async def test_every_client_hears_of_temporary_destinations_of_all_also_earlier_ones(
+async def test_every_client_gets_advisories_of_all_temporary_destinations_also_earlier_ones(
     connect: Connect,
 ) -> None:
     first = await connect()
@@ -152,7 +152,7 @@ async def test_consumers_and_producers_are_counted(connect: Connect) -> None:
 
 
 @pytest.mark.fact("activemq-broker V-A2")
-async def test_who_subscribes_gets_what_is_the_case_and_nobody_else_does(connect: Connect) -> None:
+async def test_only_a_new_subscriber_gets_the_current_state(connect: Connect) -> None:
     there, late, bystander = await connect(), await connect(), await connect()
     await there.consumer(Queue("q"))
     await there.producer(Queue("q"))

@@ -96,7 +96,7 @@ async def test_prepared_branches_survive_their_connection(
 
 
 @pytest.mark.parametrize("where", [Queue("q"), Topic("t")])
-async def test_what_a_closed_connection_prepared_and_another_rolls_back_comes_again(
+async def test_work_prepared_by_a_closed_connection_is_redelivered_after_a_rollback_by_another(
     connect: Connect, test_broker: EmbeddedTestBroker, where: Queue | Topic
 ) -> None:
     fields = {"client_id": "me", "subscription_name": "s"} if where.is_topic else {}

@@ -58,7 +58,7 @@ def test_purge_by_selector_and_reset(managed: ManagedBroker) -> None:
     assert managed.queue("q")["EnqueueCount"] == 0
 
 
-def test_purge_refuses_where_nobody_can_be_asked(managed: ManagedBroker) -> None:
+def test_purge_refuses_without_a_terminal_for_the_confirmation(managed: ManagedBroker) -> None:
     send(managed, "q", "1", "2")
     refused = broker(managed, "purge", "q")
     assert refused.exit_code == 2

@@ -53,7 +53,7 @@ async def test_a_receive_fetches_one_message_and_leaves_the_others(
 
 
 @pytest.mark.parametrize("kind", FACTORIES)
-async def test_receives_of_one_transaction_take_what_they_ask_for(
+async def test_receives_of_one_transaction_take_the_requested_messages(
     broker: Any, url: str, template: JmsTemplate, kind: str
 ) -> None:
     for number in range(5):

@@ -123,7 +123,7 @@ async def test_a_broker_without_a_scheduler_is_an_error(clock: VirtualClock) -> 
         ({"cron": "0 6 * *"}, ValueError, "write minute, hour"),
     ],
 )
-async def test_what_is_no_schedule(
+async def test_invalid_schedules(
     arguments: dict[str, Any], error: type[Exception], words: str, scheduler: JmsScheduler
 ) -> None:
     with pytest.raises(error, match=words):

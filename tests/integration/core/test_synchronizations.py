@@ -330,7 +330,7 @@ async def test_what_is_sent_before_the_end_belongs_to_it_and_after_it_does_not(
         assert await texts(template) == []
 
 
-async def test_before_commit_may_ask_for_a_rollback(
+async def test_before_commit_may_request_a_rollback(
     factory: ConnectionFactory, template: JmsTemplate, database: Database
 ) -> None:
     class Undoing(Recording):

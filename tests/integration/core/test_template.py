@@ -148,7 +148,7 @@ async def test_factories_that_share(factory: ConnectionFactory, make: Any) -> No
 
 
 @pytest.mark.fact("spring-jms 3.2.6")
-async def test_a_cached_consumer_fetches_what_nobody_listens_for(
+async def test_a_cached_consumer_fetches_messages_without_a_listener(
     factory: ConnectionFactory, template: JmsTemplate
 ) -> None:
     for cache_consumers, left in ((True, None), (False, "two")):

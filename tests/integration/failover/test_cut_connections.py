@@ -41,7 +41,7 @@ class Listener:
         self.resumed = anyio.Event()
 
 
-async def test_the_listeners_of_a_connection_hear_of_a_cut_and_its_sessions_go_on(
+async def test_the_listeners_of_a_connection_are_notified_of_a_cut_and_its_sessions_continue(
     proxy: CuttingProxy,
 ) -> None:
     with anyio.fail_after(LONGEST_WAIT):
@@ -75,7 +75,7 @@ async def test_the_listeners_of_a_connection_hear_of_a_cut_and_its_sessions_go_o
 @pytest.mark.parametrize(
     "wrap", [SingleConnectionFactory, CachingConnectionFactory, PooledConnectionFactory]
 )
-async def test_the_listeners_of_a_handle_hear_of_cuts_until_it_is_closed(
+async def test_the_listeners_of_a_handle_are_notified_of_cuts_until_it_is_closed(
     proxy: CuttingProxy, wrap: Any
 ) -> None:
     with anyio.fail_after(LONGEST_WAIT):
@@ -116,7 +116,7 @@ async def test_a_container_over_a_cache_or_pool_knows_of_an_outage(
 
 
 @pytest.mark.parametrize("wrap", [CachingConnectionFactory, PooledConnectionFactory])
-async def test_the_listener_of_a_factory_hears_of_the_cuts_of_all_its_connections(
+async def test_the_listener_of_a_factory_is_notified_of_the_cuts_of_all_its_connections(
     proxy: CuttingProxy, wrap: Any
 ) -> None:
     heard: list[str] = []
@@ -144,7 +144,7 @@ async def test_the_listener_of_a_factory_hears_of_the_cuts_of_all_its_connection
 
 
 @pytest.mark.fact("activemq-edges F5")
-async def test_a_transaction_goes_on_if_its_deliveries_come_again(
+async def test_a_transaction_continues_if_its_messages_are_redelivered(
     proxy: CuttingProxy, broker: EmbeddedTestBroker
 ) -> None:
     with anyio.fail_after(LONGEST_WAIT):

@@ -193,7 +193,7 @@ async def test_what_was_handled_in_auto_mode_is_not_handled_twice(site: Site) ->
 
 @pytest.mark.fact("activemq-edges F2")
 @pytest.mark.parametrize("mode", [AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL])
-async def test_what_was_not_acknowledged_comes_again(site: Site, mode: AcknowledgeMode) -> None:
+async def test_unacknowledged_messages_are_redelivered(site: Site, mode: AcknowledgeMode) -> None:
     with anyio.fail_after(LONGEST_WAIT):
         async with await ConnectionFactory(site.url).create_connection() as connection:
             await connection.start()
@@ -212,7 +212,7 @@ async def test_what_was_not_acknowledged_comes_again(site: Site, mode: Acknowled
 
 
 @pytest.mark.fact("activemq-edges F5")
-async def test_a_transaction_whose_deliveries_do_not_come_again_is_rolled_back(site: Site) -> None:
+async def test_a_transaction_whose_messages_are_not_redelivered_is_rolled_back(site: Site) -> None:
     with anyio.fail_after(LONGEST_WAIT):
         async with await ConnectionFactory(site.url).create_connection() as connection:
             await connection.start()

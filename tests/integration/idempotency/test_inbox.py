@@ -95,7 +95,7 @@ async def test_async_sessions_do_the_same(
     assert count(sessions) == 1
 
 
-def test_listeners_have_keys_of_their_own(sessions: sessionmaker[Session]) -> None:
+def test_listeners_have_separate_keys(sessions: sessionmaker[Session]) -> None:
     with sessions.begin() as session:
         assert record(session, "a", listener="one")
         assert not record(session, "a", listener="one")

@@ -203,7 +203,7 @@ async def test_java_makes_objects_of_trusted_packages_only_and_we_make_none(
         java("receive", name, 1, options="jms.trustedPackages=java.util")
 
 
-async def test_we_ask_and_java_answers(java: Any, name: str) -> None:
+async def test_our_requests_are_answered_by_java(java: Any, name: str) -> None:
     java.begin("serve-replies", name)
     template = JmsTemplate(ConnectionFactory(java.url), receive_timeout=5.0)
     reply: Any = await template.send_and_receive(name, lambda s: s.create_text_message("ours"))
@@ -212,7 +212,7 @@ async def test_we_ask_and_java_answers(java: Any, name: str) -> None:
     assert await anyio.to_thread.run_sync(java.end) == ["ours"]
 
 
-async def test_java_asks_and_a_container_of_ours_answers(java: Any, name: str) -> None:
+async def test_requests_of_java_are_answered_by_our_container(java: Any, name: str) -> None:
     async def answer(message: Any, session: Any) -> None:
         reply = session.create_text_message(f"re: {message.text}")
         reply.correlation_id = message.message_id

@@ -23,7 +23,7 @@ BEHIND = 8
 
 
 @pytest.mark.fact("activemq-persistence K18")
-async def test_senders_go_on_beside_a_message_that_nobody_consumes(
+async def test_senders_continue_despite_an_unconsumed_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pyjms_broker.store")

@@ -106,7 +106,7 @@ async def test_repeated_dead_letters_are_summed_up(
     assert len(await jms_app.dead_letters()) == 29
 
 
-async def test_a_later_burst_has_lines_of_its_own(
+async def test_a_later_burst_is_logged_separately(
     jms_app: JmsTestApp, jms_clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     @jms_listener("orders")

@@ -90,7 +90,7 @@ async def test_what_a_bridge_sends_again_is_dropped(
                 await consumer.ack(await consumer.dispatched())
 
 
-async def test_what_is_no_repetition(network: Network) -> None:
+async def test_invalid_repetitions(network: Network) -> None:
     """Other destinations, messages that return from where they were forwarded, failed sends."""
     service = audited(network, audits=True, plugins=[FailsOnce])
     await network.start(service)

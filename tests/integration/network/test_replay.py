@@ -153,7 +153,7 @@ async def test_what_comes_back_too_early_is_refused(network: Network, enable_aud
 
 
 @pytest.mark.fact("activemq-edges NW6")
-async def test_a_message_that_nobody_wants_is_not_lost_on_its_way_to_and_from(
+async def test_an_unwanted_message_is_not_lost_between_brokers(
     network: Network,
 ) -> None:
     async with VirtualClock() as clock:

@@ -272,7 +272,7 @@ async def test_an_absent_broker_is_not_ready(url: str) -> None:
         assert health.reasons == ("listener orders: no_consumer",)
 
 
-async def test_a_broker_that_is_lost_and_comes_again() -> None:
+async def test_a_broker_that_is_lost_and_returns() -> None:
     @jms_listener("in", id="orders")
     async def handle(text: str) -> None: ...
 

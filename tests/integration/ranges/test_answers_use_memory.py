@@ -43,7 +43,7 @@ async def silent_queue(broker: Broker) -> tuple[RangesClient, Destination]:
     return client, await client.session.create_temporary_queue()
 
 
-async def test_answers_nobody_receives_stay_within_memory(make_broker: MakeBroker) -> None:
+async def test_unreceived_answers_stay_within_memory(make_broker: MakeBroker) -> None:
     broker = await filled(make_broker)
     memory = broker.service.region_broker.system_usage.memory
     for _ in range(3):
@@ -82,7 +82,7 @@ async def test_answers_to_a_queue_stay_within_the_temp_limit(make_broker: MakeBr
         assert await consumer.receive() is not None
 
 
-async def test_a_reader_goes_on_whose_queue_fills_all_memory(make_broker: MakeBroker) -> None:
+async def test_a_reader_whose_queue_fills_all_memory_continues(make_broker: MakeBroker) -> None:
     policies = PolicyMap(
         [PolicyEntry(destination=Queue(">"), pending_queue_policy="vmQueueCursor")]
     )
@@ -99,7 +99,7 @@ async def test_a_reader_goes_on_whose_queue_fills_all_memory(make_broker: MakeBr
     assert not memory.is_full
 
 
-async def test_refusals_have_no_room_either(make_broker: MakeBroker) -> None:
+async def test_refusals_also_wait_for_space(make_broker: MakeBroker) -> None:
     broker = await filled(make_broker)
     client, answers = await silent_queue(broker)
     with pytest.raises(JMSException, match="More than 32 requests at a time"):

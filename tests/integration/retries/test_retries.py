@@ -109,7 +109,7 @@ async def test_what_a_failed_handler_has_sent_is_not_committed_with_its_dead_let
     assert await texts_in(jms_app.template, "half") == []
 
 
-async def test_without_a_destination_of_its_own_the_broker_makes_dead_letters(
+async def test_without_a_separate_destination_the_broker_makes_dead_letters(
     jms_app: JmsTestApp,
 ) -> None:
     calls: list[str] = []
@@ -231,7 +231,7 @@ async def test_yaml_names_exceptions(jms_app: JmsTestApp) -> None:
     assert await texts_in(jms_app.template, "failed") == ["a"]
 
 
-async def test_messages_of_a_batch_are_given_up_while_others_go_on(jms_app: JmsTestApp) -> None:
+async def test_messages_of_a_batch_are_given_up_while_others_continue(jms_app: JmsTestApp) -> None:
     seen: list[list[str]] = []
 
     @jms_listener("orders", id="orders", batch_size=2, retry=RetryPolicy(

@@ -50,7 +50,7 @@ def test_repeats_are_dropped_pending_consumed_and_after_restarts(
     assert broker.count("OUT") == 0
 
 
-def test_rows_with_ids_of_their_own_may_come_in_another_order_and_with_new_ones(
+def test_rows_with_their_own_ids_may_come_in_another_order_and_with_new_ones(
     broker: SparkBroker,
 ) -> None:
     send(broker, TEXTS, "id")

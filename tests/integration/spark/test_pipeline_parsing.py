@@ -256,7 +256,7 @@ def test_numbers_are_as_they_were_written(judge: Judge) -> None:
     ]
 
 
-def test_what_spark_reads_itself_stays_as_it_is(judge: Judge) -> None:
+def test_names_that_spark_reads_itself_are_unchanged(judge: Judge) -> None:
     schema = "a VARIANT, b DECIMAL(3,2), c STRING COLLATE UTF8_LCASE, e BINARY"
     rows, reasons = judge(
         schema,

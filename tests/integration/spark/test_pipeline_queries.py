@@ -108,7 +108,7 @@ def test_good_rows_and_bad_messages_go_their_ways(
 
 @pytest.mark.fact("spark-pipeline 5/Paimon sink")
 @pytest.mark.parametrize("mode", ["ranges", pytest.param("spool", marks=pytest.mark.nightly)])
-def test_a_batch_that_comes_again_publishes_neither_rows_nor_dead_letters_twice(
+def test_a_repeated_batch_publishes_neither_rows_nor_dead_letters_twice(
     broker: SparkBroker, run: Callable[..., Any], tmp_path: Path, mode: str
 ) -> None:
     pipeline = Pipeline(
@@ -365,7 +365,7 @@ def test_ids_of_pipelines_with_one_sink_are_their_own(
 
 
 @pytest.mark.parametrize("id_column", [None, "id"])
-def test_ids_know_what_comes_again(
+def test_ids_detect_duplicates(
     broker: SparkBroker, run: Callable[..., Any], tmp_path: Path, id_column: str | None
 ) -> None:
     def origins(flights: DataFrame) -> DataFrame:

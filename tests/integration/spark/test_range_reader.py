@@ -63,7 +63,7 @@ def texts_between(reader, start, end):
     return [row["text"] for row in rows_between(reader, start, end)]
 
 
-def test_batches_obey_the_limit_and_come_again_as_they_were(
+def test_batches_obey_the_limit_and_are_repeated_unchanged(
     broker: SparkBroker, make: Callable[..., Any]
 ) -> None:
     broker.send("IN", [f"m{number}" for number in range(10)])
@@ -270,7 +270,7 @@ def test_the_reader_is_chosen_once_and_logged_once(
     assert len(said) == 1
 
 
-def test_a_query_that_began_with_a_spool_goes_on_with_it(
+def test_a_query_that_began_with_a_spool_continues_with_it(
     broker: SparkBroker, make: Callable[..., Any], tmp_path: Path
 ) -> None:
     broker.send("IN", ["a"])

@@ -309,7 +309,7 @@ def in_background(runner: PipelineRunner) -> Iterator[list[bool]]:
         assert not thread.is_alive()
 
 
-def test_a_poison_batch_ends_its_pipeline_and_the_others_go_on(
+def test_a_poison_batch_ends_its_pipeline_and_the_others_continue(
     spark: SparkSession, broker: SparkBroker, settings: PyjmsSettings
 ) -> None:
     seen = Recorder()

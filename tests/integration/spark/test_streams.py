@@ -74,7 +74,7 @@ def test_both_sources_give_the_same_columns_and_leave_nothing(
         ("spool", "key", "yes"),
     ],
 )
-def test_a_batch_that_comes_again_is_neither_lost_nor_doubled(
+def test_a_repeated_batch_is_neither_lost_nor_doubled(
     spark: SparkSession,
     broker: SparkBroker,
     tmp_path: Path,
@@ -109,7 +109,7 @@ def test_a_finished_batch_is_removed_and_an_older_checkpoint_is_reported(
     assert sorted(broker.texts("OUT")) == sorted(TEXTS)
 
 
-def test_a_stream_goes_on_with_what_comes_and_waits_when_nothing_does(
+def test_a_stream_continues_with_new_messages_and_waits_for_them(
     spark: SparkSession, broker: SparkBroker, tmp_path: Path
 ) -> None:
     query = rows_of(spark, broker, tmp_path, "going_on", mode="auto", pollTimeout="100ms").start()

@@ -268,7 +268,7 @@ async def test_tls_from_a_settings_file(files: CertificateFiles, tmp_path: Path)
         assert service.connectors[0].connect_uri.startswith("stomp+ssl://127.0.0.1:")
 
 
-async def test_jms_clients_are_given_a_connector_of_their_own() -> None:
+async def test_jms_clients_are_given_a_separate_connector() -> None:
     service = BrokerService("both", persistent=False)
     service.add_connector("stomp://127.0.0.1:0")
     assert service.connect_uri == "vm://both"

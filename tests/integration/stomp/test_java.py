@@ -69,7 +69,7 @@ async def test_stomp_receives_what_java_sends(stomp: StompBroker, java: Java) ->
     assert found["c-object"].headers["transformation"].startswith("jms-")
 
 
-async def test_stomp_asks_and_java_answers(stomp: StompBroker, java: Java) -> None:
+async def test_requests_of_stomp_are_answered_by_java(stomp: StompBroker, java: Java) -> None:
     client = await stomp.client()
     await client.subscribe("/temp-queue/answers")
     await anyio.to_thread.run_sync(lambda: java.begin("serve-replies", "a"))
@@ -79,7 +79,7 @@ async def test_stomp_asks_and_java_answers(stomp: StompBroker, java: Java) -> No
     assert await anyio.to_thread.run_sync(java.end) == ["ours"]
 
 
-async def test_java_asks_and_stomp_answers(stomp: StompBroker, java: Java) -> None:
+async def test_requests_of_java_are_answered_by_stomp(stomp: StompBroker, java: Java) -> None:
     client = await stomp.client()
     await client.subscribe("/queue/a")
     await anyio.to_thread.run_sync(lambda: java.begin("ask", "a", "theirs"))

@@ -44,7 +44,7 @@ class Listener:
 @pytest.mark.parametrize(
     ("transacted", "call"), [(True, "commit"), (True, "close"), (False, "close")]
 )
-def test_listeners_run_in_a_thread_of_their_own(transacted: bool, call: str) -> None:
+def test_listeners_run_in_a_separate_thread(transacted: bool, call: str) -> None:
     factory = ConnectionFactory("vm://completions?broker.persistent=false")
     with factory.create_connection() as connection:
         session = connection.create_session(transacted)

@@ -57,7 +57,7 @@ async def run_with_brokers(work: Any) -> None:
             await service.stop()
 
 
-async def test_a_thread_goes_on_with_the_next_broker() -> None:
+async def test_a_thread_continues_with_the_next_broker() -> None:
     def work(url: str, replace: Any) -> None:
         factory = ConnectionFactory(f"failover:({url})?initialReconnectDelay=5")
         listener, of_the_factory = Listener(), Listener()

@@ -319,7 +319,7 @@ def test_a_second_interruption_ends_the_wait() -> None:
         pass
 
 
-def test_threads_have_transactions_of_their_own(factory: CachingConnectionFactory) -> None:
+def test_threads_have_separate_transactions(factory: CachingConnectionFactory) -> None:
     begun: list[threading.Thread] = []
     manager = ResourceTransactionManager(
         lambda: begun.append(threading.current_thread()), lambda _: None, lambda _: None

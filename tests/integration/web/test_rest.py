@@ -249,7 +249,7 @@ async def test_a_client_that_leaves_while_its_message_waits_for_space_leaves_not
         assert await size(broker, "full") == 1
 
 
-async def test_a_client_that_the_broker_has_ended_is_made_anew() -> None:
+async def test_a_client_ended_by_the_broker_is_recreated() -> None:
     async with web_broker() as broker, broker.client() as client:
         path = "/api/message/q?type=queue&clientId=c&readTimeout=20000"
         name = "*:type=Broker,connectionViewType=clientId,*"
@@ -269,7 +269,7 @@ async def test_a_client_that_the_broker_has_ended_is_made_anew() -> None:
         assert (await client.get(path)).text == "x"
 
 
-async def test_there_are_no_more_named_clients_than_200_however_fast_they_come() -> None:
+async def test_named_clients_are_limited_to_200() -> None:
     async with web_broker() as broker:
         clients = RestClients(broker.service)
         refused: list[int] = []

@@ -248,7 +248,7 @@ async def test_a_login_ends_without_requests() -> None:
         assert (await client.get("/read")).status_code == 401
 
 
-async def test_there_are_no_more_sessions_than_a_thousand() -> None:
+async def test_sessions_are_limited_to_a_thousand() -> None:
     sessions = Sessions(60.0)
     kept = sessions.create(WebUser("first"), logged_in=True)
     for number in range(1500):

@@ -96,7 +96,7 @@ def test_an_override_names_what_an_endpoint_has() -> None:
 
 
 @pytest.mark.fact("spring-jms 6.8")
-def test_factories_with_a_phase_of_their_own_must_agree() -> None:
+def test_factories_with_different_phases_must_agree() -> None:
     registry = JmsListenerEndpointRegistry()
 
     def register(phase: int) -> None:

@@ -167,7 +167,7 @@ async def test_a_listener_that_closes_its_consumer_has_acknowledged_what_came_be
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("option", ["sendAcksAsync=false", "messagePrioritySupported=true"])
-async def test_each_message_by_itself(brokers: FakeBrokers, option: str) -> None:
+async def test_each_message_separately(brokers: FakeBrokers, option: str) -> None:
     async with consumer(lambda _: None, f"jms.{option}") as made:
         for number in range(1, 4):
             dispatch(brokers, made, number)

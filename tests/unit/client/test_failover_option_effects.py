@@ -315,7 +315,7 @@ async def test_a_list_that_cannot_be_read_is_one_warning_and_not_the_end(
     assert "secret" not in caplog.text
 
 
-async def test_a_file_that_is_no_text_is_one_warning_and_not_the_end(
+async def test_a_binary_file_causes_one_warning_and_no_failure(
     brokers: FakeBrokers, tmp_path: Path, caplog: Any
 ) -> None:
     (tmp_path / "brokers").write_bytes(b"\xff\xfe\x00")

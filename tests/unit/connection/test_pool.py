@@ -254,7 +254,7 @@ async def test_the_exception_listener_of_the_native_connection_is_called_too(pro
 
 
 @pytest.mark.fact("spring-jms 9.5")
-async def test_a_stopped_handle_is_unusable_and_the_connection_goes_on(provider: Any) -> None:
+async def test_a_stopped_handle_is_unusable_and_the_connection_continues(provider: Any) -> None:
     async with PooledConnectionFactory(provider) as pool:
         handle, other = [await pool.create_connection() for _ in range(2)]
         await handle.start()

@@ -279,7 +279,7 @@ async def test_an_unknown_destination_operation(client: Client) -> None:
         await client.ask(DestinationInfo(CONNECTION, Queue("q"), 7))
 
 
-async def test_a_producer_with_a_window_hears_of_each_unanswered_send(
+async def test_a_producer_with_a_window_is_told_of_each_unanswered_send(
     client: Client, host: Host
 ) -> None:
     await client.connect()
@@ -294,7 +294,7 @@ async def test_a_producer_with_a_window_hears_of_each_unanswered_send(
     assert sum(isinstance(c, ProducerAck) for c in client.heard.commands) == 2  # the window opens
 
 
-async def test_a_producer_without_a_window_hears_nothing(client: Client) -> None:
+async def test_a_producer_without_a_window_is_told_nothing(client: Client) -> None:
     await client.connect()
     await client.producer()
     client.tell(message())
@@ -516,7 +516,7 @@ async def test_a_stopping_connector_gives_the_answers_that_are_due(
     assert not connector.connections
 
 
-async def test_a_stopping_connector_waits_for_no_send_that_has_no_room(
+async def test_a_stopping_connector_does_not_wait_for_a_send_without_space(
     client: Client, connector: VmConnector, host: Host
 ) -> None:
     await client.connect()

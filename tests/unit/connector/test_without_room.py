@@ -51,7 +51,7 @@ async def test_a_stopping_connector_waits_for_no_commit_without_room(
     assert not connector.connections
 
 
-async def test_a_stopping_connector_waits_for_a_commit_that_has_room_by_now(
+async def test_a_stopping_connector_waits_for_a_commit_that_has_space_by_now(
     client: Any, connector: Any, host: Any
 ) -> None:
     await client.connect()

@@ -310,7 +310,7 @@ async def test_small_transactions_and_acknowledgements(provider: Any) -> None:
     assert provider.counts["Session.commit"] == 0
 
 
-async def test_a_template_that_waits_for_ever(provider: Any) -> None:
+async def test_a_template_that_waits_forever(provider: Any) -> None:
     template = JmsTemplate(provider)
     got: list[object] = []
 

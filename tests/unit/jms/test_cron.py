@@ -58,7 +58,7 @@ def test_entries(entry: str, normalized: str) -> None:
         ("0 0 13 * 5", "both restricted"),
     ],
 )
-def test_what_is_no_entry(entry: str, words: str) -> None:
+def test_invalid_entries(entry: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         normalized_cron(entry)
 

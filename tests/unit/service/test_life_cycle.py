@@ -85,7 +85,7 @@ async def test_a_start_opens_the_store_then_destinations_then_connectors(tmp_pat
 
 
 @pytest.mark.fact("activemq-broker B7")
-async def test_start_opens_stop_closes_and_both_may_come_twice() -> None:
+async def test_start_opens_stop_closes_and_both_are_idempotent() -> None:
     service = BrokerService("life", persistent=False, destinations=[Queue("ready")])
     with pytest.raises(IllegalStateException, match="has not been started"):
         _ = service.broker
@@ -326,7 +326,7 @@ class StuckConnector(TransportConnector):
         await anyio.sleep_forever()
 
 
-async def test_stop_does_not_wait_for_connections_for_ever(
+async def test_stop_does_not_wait_for_connections_forever(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = BrokerService("stuck", persistent=False)

@@ -263,7 +263,7 @@ async def test_a_long_replay_is_followed_in_the_log(
     assert said == ["Broker stored replays its journal: 4000 records, at db-2.log:8"]
 
 
-async def test_the_broker_may_go_on_without_its_store(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_broker_may_continue_without_its_store(caplog: pytest.LogCaptureFixture) -> None:
     store = Store()
     service, _ = with_door(store, IOExceptionHandler(ignore_all_errors=True))
     async with service:

@@ -92,7 +92,7 @@ def small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.fact("activemq-broker B11")
 @pytest.mark.parametrize("key", ["memory_limit", "store_limit", "temp_limit"])
 @pytest.mark.usefixtures("small_disk")
-async def test_a_limit_that_the_machine_has_no_room_for(
+async def test_a_limit_above_the_available_space(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, key: str
 ) -> None:
     file = tmp_path / "broker.yaml"

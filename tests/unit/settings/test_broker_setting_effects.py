@@ -34,9 +34,7 @@ SAME_AS: Final = {
 
 SHOWN: Final = {
     # BrokerSettings
-    "BrokerSettings.maximum_destinations": (
-        f"{OWN}::test_there_are_no_more_destinations_than_the_file_allows"
-    ),
+    "BrokerSettings.maximum_destinations": (f"{OWN}::test_destinations_are_limited_by_the_file"),
     "BrokerSettings.unfinished_frames_limit": (
         "adversarial/test_unfinished_frames.py::test_unfinished_frames_share_a_limited_memory"
     ),
@@ -56,9 +54,7 @@ SHOWN: Final = {
     "BrokerSettings.maximum_selector_characters": (
         "integration/broker/configuration/test_key_effects.py::test_a_selector_that_costs_too_much_takes_nothing"
     ),
-    "BrokerSettings.broker_name": (
-        f"{OWN}::test_there_are_no_more_destinations_than_the_file_allows"
-    ),
+    "BrokerSettings.broker_name": (f"{OWN}::test_destinations_are_limited_by_the_file"),
     "BrokerSettings.persistent": (
         "integration/broker/configuration/test_key_effects.py::test_messages_survive_a_restart_of_a_persistent_broker"
     ),
@@ -150,7 +146,7 @@ SHOWN: Final = {
         "unit/settings/test_persistence_settings.py::test_each_store_has_a_directory_below_the_brokers"
     ),
     "BrokerSettings.io_exception_handler": (
-        "unit/service/test_store.py::test_the_broker_may_go_on_without_its_store"
+        "unit/service/test_store.py::test_the_broker_may_continue_without_its_store"
     ),
     "BrokerSettings.plugins": (
         "integration/broker/test_missing_completions.py::test_a_filter_that_forgets_a_return_is_named"
@@ -168,7 +164,7 @@ SHOWN: Final = {
         "integration/broker/configuration/test_configuration.py::test_the_file_says_what_the_broker_does"
     ),
     "BrokerSettings.adjust_usage_limits": (
-        "unit/service/test_usage_limits.py::test_a_limit_that_the_machine_has_no_room_for"
+        "unit/service/test_usage_limits.py::test_a_limit_above_the_available_memory"
     ),
     # SystemUsageSettings
     "SystemUsageSettings.memory_limit": (
@@ -428,7 +424,7 @@ SHOWN: Final = {
     ),
     # JournaledJDBCPersistenceSettings
     "JournaledJDBCPersistenceSettings.journal_log_files": (
-        "unit/store/jdbc/test_setting_effects.py::test_a_journal_of_so_many_segments_asks_for_a_checkpoint"
+        "unit/store/jdbc/test_setting_effects.py::test_a_journal_of_many_segments_requests_a_checkpoint"
     ),
     "JournaledJDBCPersistenceSettings.journal_log_file_size": (
         "unit/store/jdbc/test_journaled.py::test_checkpoints_release_the_journal"
@@ -441,7 +437,7 @@ SHOWN: Final = {
     ),
     # IOExceptionHandlerSettings
     "IOExceptionHandlerSettings.ignore_all_errors": (
-        "unit/service/test_store.py::test_the_broker_may_go_on_without_its_store"
+        "unit/service/test_store.py::test_the_broker_may_continue_without_its_store"
     ),
     "IOExceptionHandlerSettings.stop_start_connectors": (
         "unit/service/test_store.py::test_clients_may_be_sent_away_while_the_disk_is_full"
@@ -1114,7 +1110,7 @@ async def test_slow_frames_make_room_after_their_time(tmp_path: Path, seconds: i
         assert ended == ["slow"]
 
 
-async def test_there_are_no_more_destinations_than_the_file_allows(tmp_path: Path) -> None:
+async def test_destinations_are_limited_by_the_file(tmp_path: Path) -> None:
     text = "maximum_destinations: 3\nbroker_name: few\nadvisory_support: false"
     async with _service(tmp_path, text):
         template = JmsTemplate(ConnectionFactory("vm://few?create=false"))

@@ -118,7 +118,7 @@ def test_the_delays_of_redelivery_can_be_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "expected"), [("-1", None), ("0", 0.0), ("5s", 5.0)])
-def test_spring_boots_minus_one_means_for_ever(
+def test_spring_boots_minus_one_means_forever(
     tmp_path: Path, text: str, expected: float | None
 ) -> None:
     found = broker(tmp_path, f"pool: {{block_if_full_timeout: {text}}}")

@@ -19,7 +19,7 @@ def test_rows_of_a_partition_are_numbered_messages_of_one_producer() -> None:
     assert RowId("q:3:2", 0).message_id != first.message_id
 
 
-def test_a_row_with_an_id_of_its_own_is_a_producer_of_its_own() -> None:
+def test_a_row_with_its_own_id_is_a_separate_producer() -> None:
     assert RowId("order-7").text == "order-7"
     assert RowId("order-7").message_id == RowId("order-7").message_id
     assert RowId("order-7").message_id != RowId("order-8").message_id

@@ -261,7 +261,7 @@ async def test_what_another_attempt_cannot_mend_is_not_tried_again(
     assert life.of(PipelineFailed) == [PipelineFailed("p", reason, {})]
 
 
-async def test_a_batch_that_fails_by_itself_ends_the_pipeline_and_is_named(
+async def test_a_batch_that_fails_repeatedly_ends_the_pipeline_and_is_named(
     tmp_path: Path, clock: VirtualClock
 ) -> None:
     for batch in (6, 7):

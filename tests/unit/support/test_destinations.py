@@ -11,7 +11,7 @@ from pyjms.jms.destination import Queue, TemporaryTopic, Topic
 from pyjms.support.destination import DynamicDestinationResolver, SimpleDestinationResolver
 
 
-async def test_dynamic_resolver_asks_each_time(provider: Any) -> None:
+async def test_dynamic_resolver_creates_a_destination_each_time(provider: Any) -> None:
     session = await (await provider.create_connection()).create_session()
     resolver = DynamicDestinationResolver()
     for _ in range(2):

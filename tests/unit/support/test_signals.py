@@ -12,7 +12,9 @@ from pyjms._signals import stop_on_signals
 from pyjms.testing.clock import VirtualClock
 
 
-async def test_a_signal_that_is_delivered_twice_asks_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_signal_delivered_twice_requests_a_stop_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO)
     stopping = anyio.Event()
     async with (

@@ -74,7 +74,7 @@ async def test_an_application_under_test(jms_app: JmsTestApp) -> None:
     assert not application.is_running
 
 
-async def test_each_test_has_a_broker_of_its_own(
+async def test_each_test_has_a_separate_broker(
     jms_broker: EmbeddedBroker, jms_app: JmsTestApp
 ) -> None:
     other = embedded_broker()

@@ -128,7 +128,7 @@ BAD = [
 ]
 
 
-async def test_bad_datagrams_are_counted_and_the_rest_goes_on(caplog: Any) -> None:
+async def test_bad_datagrams_are_counted_and_the_rest_is_handled(caplog: Any) -> None:
     agent = Agent()
     async with started(agent) as clock:
         agent.network.deliver(*BAD, b"", b"\x00" * 9000, b"other", *BAD, ALIVE)

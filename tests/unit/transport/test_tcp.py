@@ -358,7 +358,7 @@ async def test_client_and_accepted_end_exchange_commands() -> None:
     await server.stop()
 
 
-async def test_a_slow_peer_does_not_block_stop_for_ever(
+async def test_a_slow_peer_does_not_block_stop_forever(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with connected() as pair:

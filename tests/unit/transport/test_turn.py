@@ -169,7 +169,7 @@ async def test_a_wait_can_be_cancelled_and_leaves_no_timer() -> None:
     waiter.wake()
 
 
-async def test_only_asyncio_has_a_timer_of_its_own() -> None:
+async def test_only_asyncio_has_its_own_timer() -> None:
     waiter = Waiter()
     call_off = waiter.wake_later(0)
     assert (call_off is None) == (sniffio.current_async_library() == "trio")

@@ -121,7 +121,7 @@ async def test_what_is_read_in_time_ends_the_wait() -> None:
         assert made.ended == []
 
 
-async def test_one_value_always_has_room() -> None:
+async def test_one_value_always_fits() -> None:
     async with VirtualClock() as clock:
         made = Connections(limit=10)
         value = bytes(SIZE)

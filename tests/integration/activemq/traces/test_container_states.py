@@ -197,7 +197,7 @@ SPRINGS_FAILED = "Execution of JMS message listener failed, and no ErrorHandler 
 
 
 @pytest.mark.parametrize("kind", EXCEPTION_KINDS)
-async def test_who_hears_of_which_exception(
+async def test_which_listener_gets_which_exception(
     kind: str, client: RemoteClient, factory: ConnectionFactory, diary: Diary, build: Any,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip

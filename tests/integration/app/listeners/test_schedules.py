@@ -205,7 +205,7 @@ async def test_a_broker_that_comes_without_a_scheduler_is_reported(
         ({"plain": {"cron": "* * * * *"}}, "cron and fixed_rate apply to @jms_scheduled only"),
     ],
 )
-def test_a_check_finds_what_is_no_schedule(given: dict[str, Any], words: str) -> None:
+def test_a_check_finds_invalid_schedules(given: dict[str, Any], words: str) -> None:
     class Both(Counter):
         @jms_scheduled(fixed_rate=1.0, id="other")
         async def other(self) -> None: ...
@@ -227,7 +227,7 @@ def test_a_check_finds_what_is_no_schedule(given: dict[str, Any], words: str) ->
         ({"cron": "* * * * *", "expires": -1}, ValueError),
     ],
 )
-def test_a_mark_refuses_what_is_no_schedule(arguments: Any, error: type[Exception]) -> None:
+def test_a_mark_refuses_invalid_schedules(arguments: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         jms_scheduled(**arguments)
 

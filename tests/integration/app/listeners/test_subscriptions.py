@@ -65,7 +65,7 @@ async def test_listeners_with_a_client_id_start_and_receive(jms_app: JmsTestApp)
 @pytest.mark.parametrize(
     "kind", [DefaultJmsListenerContainerFactory, SimpleJmsListenerContainerFactory]
 )
-async def test_a_factory_with_a_client_id_of_its_own(kind: Any, jms_app: JmsTestApp) -> None:
+async def test_a_factory_with_its_own_client_id(kind: Any, jms_app: JmsTestApp) -> None:
     class Container(ApplicationContainer):
         jms_listener_container_factory = providers.Singleton(
             kind, providers.Singleton(ConnectionFactory, jms_app.url, client_id="me")

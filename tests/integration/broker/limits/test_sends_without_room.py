@@ -198,7 +198,7 @@ async def test_a_client_that_goes_takes_its_waiting_commit_with_it(
     assert broker.service.system_usage.memory.used == 0
 
 
-async def test_a_client_hears_why_its_commit_failed() -> None:
+async def test_a_client_gets_the_reason_of_a_failed_commit() -> None:
     policy = {"send_fail_if_no_space_after_timeout": 0.05}
     async with EmbeddedTestBroker(short(persistent=False, policy=policy)) as broker:
         url = await broker.tcp_url() + "?jms.producerWindowSize=1000000"

@@ -90,7 +90,7 @@ def policy(**values: Any) -> RedeliveryPolicy:
         ({"use_exponential_back_off": True, "maximum_redelivery_delay": 7.0}, [0, 1, 6, 13]),
     ],
 )
-async def test_a_failed_message_comes_again_after_its_delay(
+async def test_a_failed_message_is_redelivered_after_its_delay(
     timeless: Any, make_broker: Any, values: dict[str, Any], times: list[float]
 ) -> None:
     broker = await make_broker(plugins=plugin(policy(**values)))
@@ -231,7 +231,7 @@ async def test_a_topic_gets_the_message_again(timeless: Any, make_broker: Any) -
 
 @pytest.mark.fact("activemq-broker R10")
 @pytest.mark.parametrize("persistent", [True, False])
-async def test_copies_of_a_message_in_several_queues_come_again_each(
+async def test_each_copy_of_a_message_in_several_queues_is_redelivered(
     make_broker: Any, persistent: bool
 ) -> None:
     policies = [policy(maximum_redeliveries=1)]
@@ -251,7 +251,7 @@ async def test_copies_of_a_message_in_several_queues_come_again_each(
 
 
 @pytest.mark.fact("activemq-broker R10")
-async def test_a_message_that_another_subscriber_has_not_read_comes_again(
+async def test_a_message_that_another_subscriber_has_not_read_is_redelivered(
     make_broker: Any,
 ) -> None:
     broker = await make_broker(persistent=True, plugins=plugin(policy(maximum_redeliveries=1)))
@@ -267,7 +267,7 @@ async def test_a_message_that_another_subscriber_has_not_read_comes_again(
     await failing.close()
 
 
-async def test_other_plugins_leave_a_redelivery_as_it_is(timeless: Any, make_broker: Any) -> None:
+async def test_other_plugins_leave_a_redelivery_unchanged(timeless: Any, make_broker: Any) -> None:
     inside = [TraceBrokerPathPlugin(), TimeStampingBrokerPlugin()]
     broker = await make_broker(plugins=[*inside, *plugin(policy())], populate_jmsx_user_id=True)
     await broker.send(text="x")

@@ -35,7 +35,7 @@ def failing_log() -> Any:
     target.removeHandler(handler)
 
 
-async def test_a_dispatcher_that_cannot_go_on_fails_its_connection(
+async def test_a_dispatcher_that_cannot_continue_fails_its_connection(
     client: Any, failing_log: Any
 ) -> None:
     connection = await client.connect()

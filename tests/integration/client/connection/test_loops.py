@@ -162,7 +162,7 @@ async def test_a_cancelled_receive_loses_no_message(broker: BrokerService, backe
     assert [message.text for message in got] == ["a"]
 
 
-async def test_a_client_hears_of_the_end_of_the_broker() -> None:
+async def test_a_client_is_notified_of_the_end_of_the_broker() -> None:
     """The broker stops, or its loop ends without a stop: a client on another loop is told."""
     for orderly in (True, False):
         name = f"loops-{next(_numbers)}"
@@ -193,7 +193,7 @@ async def test_a_client_hears_of_the_end_of_the_broker() -> None:
             await connection.close()
 
 
-async def test_the_broker_hears_of_the_end_of_a_clients_loop(broker: BrokerService) -> None:
+async def test_the_broker_is_notified_of_the_end_of_a_clients_loop(broker: BrokerService) -> None:
     kept: list[Any] = []
 
     async def client() -> None:  # ends without closing its connection

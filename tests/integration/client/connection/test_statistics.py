@@ -178,7 +178,7 @@ async def test_priority_buffers_are_measured_too(client: Any) -> None:
     assert consumer.stats.pending_message_count.count == 0
 
 
-async def test_observers_hear_of_every_change(client: Any, recorder: Recorder) -> None:
+async def test_observers_are_notified_of_every_change(client: Any, recorder: Recorder) -> None:
     connection = await client.connect(query=STATS)
     session = await client.session(connection=connection)
     producer = await session.create_producer(Queue("q"))

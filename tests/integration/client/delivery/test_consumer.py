@@ -339,7 +339,7 @@ async def test_buffered_messages_go_to_a_later_listener_and_pull_has_none(client
 
 
 @pytest.mark.fact("activemq-broker Q14")
-async def test_pull_asks_for_one_message_at_a_time(client: Any, clock: Any) -> None:
+async def test_pull_requests_one_message_at_a_time(client: Any, clock: Any) -> None:
     await client.send("q", "1", "2", "3")
     session = await client.session()
     consumer = await session.create_consumer(Queue("q?consumer.prefetchSize=0"))
@@ -478,7 +478,7 @@ async def test_a_loop_over_a_consumer_does_not_hide_errors(client: Any) -> None:
 
 
 @pytest.mark.parametrize("pulls", [False, True])
-async def test_a_consumer_that_the_broker_refuses_is_no_failure_of_the_connection(
+async def test_a_consumer_refused_by_the_broker_does_not_fail_the_connection(
     client: Any, pulls: bool
 ) -> None:
     """It is not registered, so it is not removed either: the broker would report an error."""

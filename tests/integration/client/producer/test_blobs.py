@@ -159,7 +159,7 @@ async def test_a_stream_goes_through_a_web_server_in_blocks(uploads: Any) -> Non
             await body_of(blob)
 
 
-async def test_a_url_is_sent_as_it_is(uploads: Any) -> None:
+async def test_a_url_is_sent_unchanged(uploads: Any) -> None:
     server, handler = uploads
     handler.bodies["/there"] = b"already"
     connection, session = await session_of(url())

@@ -418,7 +418,7 @@ async def test_a_full_destination_that_fails_sends_is_a_resource_error(clock: An
                 await producer.send(session.create_text_message("x" * 1000))
 
 
-async def test_a_producer_that_the_broker_refuses_is_no_failure_of_the_connection(
+async def test_a_producer_refused_by_the_broker_does_not_fail_the_connection(
     client: Any,
 ) -> None:
     """It is not registered, so it is not removed either: the broker would report an error."""

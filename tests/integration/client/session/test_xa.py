@@ -95,7 +95,7 @@ async def test_two_phases_one_phase_and_rollbacks(xa: XAClient, client: Client) 
 
 
 @pytest.mark.fact("activemq-edges N20")
-async def test_an_xa_session_refuses_work_outside_of_branches_and_ends_of_its_own(
+async def test_an_xa_session_refuses_work_outside_of_branches_and_local_commits(
     xa: XAClient, client: Client
 ) -> None:
     await client.send("in", "waits")
@@ -123,7 +123,7 @@ async def test_an_xa_session_refuses_work_outside_of_branches_and_ends_of_its_ow
     assert await client.left("in") == []
 
 
-async def test_with_a_mode_of_its_own_it_works_outside_of_branches(
+async def test_with_a_separate_mode_it_works_outside_of_branches(
     xa: XAClient, client: Client
 ) -> None:
     await client.send("in", *"abcd")

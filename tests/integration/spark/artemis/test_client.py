@@ -69,7 +69,7 @@ def test_a_transaction_is_sent_or_not(connection: Connection, broker: SparkBroke
     assert broker.texts("A") == ["sent"]
 
 
-def test_what_is_rolled_back_comes_again_and_says_so(
+def test_rolled_back_messages_are_marked_as_redelivered(
     connection: Connection, broker: SparkBroker
 ) -> None:
     broker.send("A", ["a", "b"])
@@ -85,7 +85,7 @@ def test_what_is_rolled_back_comes_again_and_says_so(
     assert broker.count("A") == 0
 
 
-def test_what_a_closed_connection_had_comes_again_and_says_so(broker: SparkBroker) -> None:
+def test_messages_of_a_closed_connection_are_marked_as_redelivered(broker: SparkBroker) -> None:
     broker.send("A", ["a", "b"])
     for redelivered in (False, True):
         with ConnectionFactory(broker.url).create_connection() as connection:
@@ -114,7 +114,7 @@ def test_a_selector_is_the_brokers(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_a_durable_subscription_keeps_what_came_while_nobody_listened(
+def test_a_durable_subscription_keeps_messages_while_it_has_no_consumer(
     broker: SparkBroker, end: str
 ) -> None:
     def session_of(connection):

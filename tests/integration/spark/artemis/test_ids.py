@@ -70,7 +70,7 @@ def test_ids_drop_what_is_still_there_over_restarts(
     assert broker.texts("OUT") == HUNDRED
 
 
-def test_rows_with_ids_of_their_own_may_come_in_another_order_and_with_new_ones(
+def test_rows_with_their_own_ids_may_come_in_another_order_and_with_new_ones(
     broker: SparkBroker,
 ) -> None:
     send(broker, range(100), "id")

@@ -115,7 +115,7 @@ def test_what_the_spool_does_not_take_is_not_acknowledged(
         assert [(row["text"], row["redelivered"]) for row in rows] == [("a", True), ("b", True)]
 
 
-def test_what_is_in_the_spool_and_comes_again_is_known(broker: SparkBroker, tmp_path: Path) -> None:
+def test_duplicates_of_spooled_messages_are_detected(broker: SparkBroker, tmp_path: Path) -> None:
     broker.send("IN", ["a", "b", "c"])
     run_blocking(_pull_without_acknowledging, broker.url, tmp_path / "spool")
     broker.restart("kill")

@@ -154,7 +154,7 @@ EXCEPTION_KINDS = {
     "spring-jms 1.1/errorHandler, exceptionListener",
 )  # fmt: skip
 @pytest.mark.parametrize("kind", EXCEPTION_KINDS)
-async def test_who_hears_of_which_exception(
+async def test_which_listener_gets_which_exception(
     kind: str,
     provider: JmsProvider,
     recorder: Recorder,

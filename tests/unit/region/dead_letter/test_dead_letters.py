@@ -319,7 +319,7 @@ def test_a_dead_letter_of_a_subscription_is_stored_before_the_acknowledgement(
 
 @pytest.mark.parametrize("persistent", [True, False])
 @pytest.mark.parametrize("state", [StoreState.RUNNING, StoreState.FAILED])
-def test_a_dead_letter_that_is_not_stored_is_reported_with_what_becomes_of_it(
+def test_a_dead_letter_that_is_not_stored_is_reported_with_its_outcome(
     make_broker: type[Broker],
     paged: PagedAdapter,
     caplog: pytest.LogCaptureFixture,

@@ -448,7 +448,7 @@ def test_removing_an_unknown_consumer_is_ignored(client: Client) -> None:
     client.close(consumer)
 
 
-def test_a_consumer_of_several_queues_acknowledges_each_copy_by_itself(
+def test_a_consumer_of_several_queues_acknowledges_each_copy_separately(
     broker: Broker, client: Client
 ) -> None:
     one, two = Queue("one"), Queue("two")

@@ -234,7 +234,7 @@ def test_browsing_reads_all_messages_page_by_page(tight: Broker) -> None:
     assert limited.received(first) == ["1", "2"]
 
 
-def test_a_browser_continues_as_its_window_has_room(tight: Broker) -> None:
+def test_a_browser_continues_as_its_window_has_space(tight: Broker) -> None:
     client, looker = tight.client(), tight.client()
     send(client, 1, 100)
     browser = looker.consume(Q, browser=True, prefetch=20)

@@ -50,7 +50,7 @@ def test_a_message_within_the_limits_is_selected(broker: Broker) -> None:
     assert client.errors == []
 
 
-def test_a_durable_subscription_goes_on_until_it_has_exceeded_often(
+def test_a_durable_subscription_continues_until_it_has_exceeded_often(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = broker.client("me")

@@ -181,7 +181,7 @@ def test_a_second_takeover_does_not_count_transacted_messages_again(any_broker: 
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_each_subscription_has_transactions_of_its_own(any_broker: Broker, commit: bool) -> None:
+def test_each_subscription_has_separate_transactions(any_broker: Broker, commit: bool) -> None:
     me, you, sender = any_broker.client("me"), any_broker.client("you"), any_broker.client()
     mine, yours = subscribe(me), subscribe(you)
     send(sender, "0", "1")

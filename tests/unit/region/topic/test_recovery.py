@@ -174,7 +174,7 @@ def test_recovered_messages_fill_the_window_before_new_ones(make_broker: type[Br
     assert client.received(consumer) == ["1", "2", "3", "4"]
 
 
-def test_a_message_for_one_consumer_takes_no_room(make_broker: type[Broker]) -> None:
+def test_a_message_for_one_consumer_takes_no_space(make_broker: type[Broker]) -> None:
     client = make_broker(keeping(COUNT)).client()
     client.send(T, "1")
     for number in range(3):

@@ -72,7 +72,7 @@ def test_what_sets_have_in_common(changes: list[list[int | tuple[int, int]]]) ->
     assert_same(SequenceSet.common(sets), set.intersection(*models))
 
 
-def test_what_comes_in_order_takes_no_room() -> None:
+def test_numbers_in_order_take_no_space() -> None:
     numbers = SequenceSet()
     for number in range(1, 10_000):
         numbers.add(number)

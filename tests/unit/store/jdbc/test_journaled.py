@@ -129,7 +129,7 @@ async def test_a_crash_loses_nothing_that_was_answered(
     assert last.texts(last.queue()) == ["3"]
 
 
-async def test_a_replay_that_is_cut_short_goes_on(
+async def test_a_replay_that_is_cut_short_continues(
     open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]], tmp_path: Path
 ) -> None:
     store = await open_store(journaled())
@@ -159,7 +159,7 @@ async def test_checkpoints_release_the_journal(
     assert store.texts(store.queue()) == ["1"]
 
 
-async def test_a_full_journal_asks_for_a_checkpoint(
+async def test_a_full_journal_requests_a_checkpoint(
     open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
     store = await open_store(journaled(journal_log_files=1))
@@ -170,7 +170,7 @@ async def test_a_full_journal_asks_for_a_checkpoint(
     assert store.texts(queue) == [str(n) for n in range(1, 11)]
 
 
-async def test_the_database_may_be_away_as_long_as_the_journal_has_room(
+async def test_the_database_may_be_away_as_long_as_the_journal_has_space(
     open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]], tmp_path: Path
 ) -> None:
     import sqlite3

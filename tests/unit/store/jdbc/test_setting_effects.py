@@ -178,7 +178,7 @@ async def test_a_statement_reads_so_many_rows(
 
 
 @pytest.mark.parametrize("journal_log_files", [1, 1000])
-async def test_a_journal_of_so_many_segments_asks_for_a_checkpoint(
+async def test_a_journal_of_many_segments_requests_a_checkpoint(
     open_store: Callable[..., Any],
     sql: Callable[..., list[tuple[Any, ...]]],
     journal_log_files: int,

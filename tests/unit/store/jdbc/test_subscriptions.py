@@ -168,7 +168,7 @@ async def test_messages_that_all_subscriptions_have_acknowledged(
     assert found.message_count == 1
 
 
-async def test_a_subscription_without_a_destination_of_its_own(
+async def test_a_subscription_without_a_separate_destination(
     open_store: Callable[..., Any], sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
     store = await open_store()

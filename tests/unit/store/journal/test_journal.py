@@ -294,7 +294,7 @@ async def test_without_preallocation_segments_grow(tmp_path: Path, answer: Answe
     assert (tmp_path / "db-1.log").stat().st_size == 28 + 11 + len(END_MARKER)
 
 
-async def test_a_record_larger_than_a_segment_gets_one_of_its_own(
+async def test_a_record_larger_than_a_segment_gets_a_separate_one(
     tmp_path: Path, answer: Answer
 ) -> None:
     large = bytes(range(256)) * 40

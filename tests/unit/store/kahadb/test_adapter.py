@@ -263,7 +263,7 @@ async def test_an_index_has_its_own_directory_if_wanted(home: Any, tmp_path: Any
         await home.adapter.delete_all_messages()
 
 
-async def test_changes_in_memory_ask_for_a_checkpoint(home: Any) -> None:
+async def test_changes_in_memory_request_a_checkpoint(home: Any) -> None:
     adapter = await home.open(journal={"max_file_length": 32 << 20})
     db = adapter._require_open()
     store = adapter.queue_message_store(Q)

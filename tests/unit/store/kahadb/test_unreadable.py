@@ -174,7 +174,7 @@ def _recovered(home: Any, xid: XATransactionId) -> Any:
 
 
 @KINDS
-async def test_a_queue_goes_on_with_old_and_new_messages(
+async def test_a_queue_continues_with_old_and_new_messages(
     home: Any, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The reproduction: the page in which one message is damaged was read again every 5 s."""

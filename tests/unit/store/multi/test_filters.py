@@ -85,7 +85,7 @@ def test_filters_say_what_they_are() -> None:
     assert str(FilteredKahaDB(queue="a.>", per_destination=True)) == "queue://a.> (per destination)"
 
 
-def test_a_destination_of_its_own_has_a_directory_of_its_own() -> None:
+def test_a_separate_destination_has_a_separate_directory() -> None:
     long, other = "a" * 30 + "." + "x" * 70, "b" * 30 + "." + "x" * 70
     names = ["orders", "a:b", "a#3ab", "a#b", "\u00e9", "#e9", long, other, "x" * 5000, "\ud800"]
     found = {directory_name(kind(name)) for name in names for kind in (Queue, Topic)}

@@ -294,7 +294,7 @@ async def test_a_broken_disk_fails_for_good(tmp_path: Path) -> None:
     assert stage.store.state is StoreState.FAILED
 
 
-async def test_what_cannot_be_read_back_is_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+async def test_unreadable_messages_are_reported_and_the_rest_continues(tmp_path: Path) -> None:
     stage, disk, states = await bad_stage(tmp_path)
     spool = stage.store.spool("Q")
     for _ in range(5):

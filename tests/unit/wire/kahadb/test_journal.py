@@ -99,7 +99,7 @@ def test_names_of_segments() -> None:
         assert segment_number(name) is None
 
 
-def test_reading_goes_on_after_a_wrong_checksum() -> None:
+def test_reading_continues_after_a_wrong_checksum() -> None:
     good, bad, last = batch(b"good"), bytearray(batch(b"bad")), batch(b"last")
     bad[-1] ^= 1
     data = good + bytes(bad) + last
@@ -110,7 +110,7 @@ def test_reading_goes_on_after_a_wrong_checksum() -> None:
     assert reader.skipped == [Skipped(7, begin, begin + len(bad), "checksum")]
 
 
-def test_reading_goes_on_after_a_wrong_size() -> None:
+def test_reading_continues_after_a_wrong_size() -> None:
     for at, value in ((19, 200), (16, 0x7F), (31, 1), (28, 0x7F), (32, 2), (0, 1), (5, 0)):
         bad = bytearray(batch(b"bad"))
         bad[at] = value
