@@ -89,7 +89,7 @@ class Attribute:
 
 
 class _Declaration:
-    """The value of a field until its class exists; then the default stands in its place."""
+    """A placeholder that replaces itself with the default when its class is created."""
 
     def __init__(self, default: object, documentation: Attribute) -> None:
         self._default = default

@@ -29,7 +29,7 @@ class ExposureHost(Protocol):
 
 
 class ServerHost(ExposureHost, Protocol):
-    """The part of the broker service that everything uses to which clients connect."""
+    """The part of the broker service that is used by connectors and the web server."""
 
     @property
     def reserved_file_handles(self) -> int:
@@ -37,7 +37,7 @@ class ServerHost(ExposureHost, Protocol):
 
     @property
     def store_failed(self) -> bool:
-        """Whether a store can no longer promise anything, so that errors get no response.
+        """Whether a store has failed permanently, so that errors get no response.
 
         (activemq-persistence K24)
         """

@@ -69,7 +69,7 @@ class Spec:
         """Return the value of an attribute as written in broker.yaml.
 
         Raises:
-            ValidationError: the setting cannot have that value.
+            ValidationError: the value is invalid for the setting.
         """
         value = self.values.get(name, {}).get(text, text)
         if value is text:

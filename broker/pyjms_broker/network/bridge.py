@@ -274,9 +274,9 @@ class NetworkBridge:
             if key.client_id == client_id and key.subscription_name == name:
                 subscriptions.add_static(destination, name)
 
-    # for the forwarder
+    # ForwardingListener
     def confirmed(self, demand: Demand) -> None:
-        """Note that a forwarded message was acknowledged."""
+        """Count a forwarded message that was acknowledged."""
         if self._subscriptions is not None:
             self._subscriptions.confirmed(demand)
 
@@ -361,7 +361,7 @@ class NetworkBridge:
             self._inbound.take(command)
 
     def _explained(self, error: Exception) -> Exception:
-        """Return an error of the remote broker, with what it means if the client id is in use."""
+        """Return an error of the remote broker, with an explanation if the client id is in use."""
         if not isinstance(error, InvalidClientIDException):
             return error
         return InvalidClientIDException(

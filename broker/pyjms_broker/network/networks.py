@@ -114,9 +114,9 @@ class Networks:
             connector.cluster.broker_joined(bridge.remote)
 
     def ended(self, bridge: NetworkBridge) -> None:
-        """Tell them of its end.
+        """Report the end of a bridge to the broker's filters and clients.
 
-        Clients hear nothing of it when this broker stops: the other brokers are where they go.
+        Clients are not notified when this broker stops, because they then need the other brokers.
         """
         self._started.pop(bridge, None)
         self._host.broker.network_bridge_stopped(bridge.remote)
@@ -130,7 +130,7 @@ class Networks:
             connector.start()
 
     async def stop(self) -> None:
-        """End all bridges: the broker stops. Idempotent."""
+        """End all bridges because the broker stops. Idempotent."""
         self._is_stopping = True
         for connector in self.connectors:
             await connector.stop()

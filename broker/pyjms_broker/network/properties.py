@@ -86,7 +86,7 @@ def read_properties_of(text: str) -> NetworkConnectorAttributes:
 
 
 def _reader_of(kind: Any) -> Callable[[str], object]:
-    """Return the function that reads a value of a type, or of that type or None."""
+    """Return the parser for values of a type or of an optional type."""
     return _READERS[next(each for each in (kind, *get_args(kind)) if each in _READERS)]
 
 

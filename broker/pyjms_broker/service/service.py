@@ -113,7 +113,7 @@ class BrokerService(BrokerConfiguration):
         self._own_stop: BackgroundTask | None = None
         self._state = BrokerState.CREATED
         self._opening: anyio.CancelScope | None = None  # while STARTING
-        self._stopped: anyio.Event | None = None  # of this run, or the last one
+        self._stopped: anyio.Event | None = None  # set at the end of this or the last run
 
     @classmethod
     def from_uri(cls, uri: str) -> BrokerService:

@@ -26,9 +26,9 @@ class Section(BaseModel):
 
 
 class BuiltSection(Section, Generic[_Built]):
-    """A section that stands for an object, which is made of the values.
+    """A section whose values are the arguments of an object.
 
-    What makes it is named with the class, and gets all keys except `type` as keyword arguments:
+    The class statement names the constructor, which gets all keys except `type` as keyword arguments:
 
         class TimedSettings(BuiltSection[Policy], made_by=TimedPolicy): ...
     """

@@ -41,7 +41,8 @@ _MAXIMUM_WAITING_SENDS = 1000
 _MAXIMUM_WAITING_BYTES = 64 * 1024 * 1024
 """The limit for one connection, well above any producer window."""
 _MAXIMUM_UNREAD_RESPONSES: Final = 64 * 1024
-"""Bytes for one connection, above what made it congested; most responses have 20 to 60."""
+"""Bytes per connection in addition to those queued when it became congested; most responses
+have 20 to 60."""
 _WAITING_BYTES_UNDER_PRESSURE = 1024 * 1024
 """The limit for one connection while the memory for all clients' waiting sends is exceeded."""
 _WORK_AT_ONCE: Final = 0.05
@@ -136,9 +137,9 @@ class BackPressure:
             self._draining = spawn(self._wait_until_drained, name=name)
 
     def response_queued(self) -> None:
-        """Note that the congested client has another response to read.
+        """Handle a response that was queued for a congested client.
 
-        If there are many, further requests would only add to them.
+        Reading pauses if many are queued, since further requests would only add responses.
         """
         self.client_is_behind()
         queued = self._transport.queued_bytes

@@ -187,7 +187,7 @@ def on_consumer_control(connection: BrokerConnection, control: ConsumerControl) 
 def on_connection_control(
     connection: BrokerConnection, control: ConnectionControl
 ) -> CommandResult:
-    """Note whether the client is behind `failover:`, and so sends again after a failure."""
+    """Record whether the client uses `failover:` and sends again after a failure."""
     for state in connection.resources.connections.values():
         state.context.fault_tolerant = control.fault_tolerant
     return COMPLETED
@@ -221,7 +221,7 @@ def on_destination_info(connection: BrokerConnection, info: DestinationInfo) -> 
 def on_remove_subscription(
     connection: BrokerConnection, info: RemoveSubscriptionInfo
 ) -> CommandResult:
-    """Remove a durable subscription; done when the store has."""
+    """Remove a durable subscription; done when the store has recorded it."""
     return connection.resources.remove_subscription(info)
 
 
@@ -240,13 +240,13 @@ def on_transaction_info(connection: BrokerConnection, info: TransactionInfo) -> 
 
 # the connection itself
 def on_shutdown(connection: BrokerConnection, _info: ShutdownInfo) -> CommandResult:
-    """Close the connection in the background: the client has nothing more to send."""
+    """Close the connection in the background, because the client sends no further commands."""
     connection.stop_soon()
     return COMPLETED
 
 
 def on_keep_alive(connection: BrokerConnection, info: KeepAliveInfo) -> CommandResult:
-    """Echo a keep-alive that requires a response; others only show that the peer lives."""
+    """Echo a keep-alive that requires a response; others only show that the peer is alive."""
     if info.response_required:
         info.response_required = False  # echo the command instead of sending a Response
         connection.send_command(info)
@@ -256,7 +256,7 @@ def on_keep_alive(connection: BrokerConnection, info: KeepAliveInfo) -> CommandR
 def on_connection_error(
     connection: BrokerConnection, command: ConnectionErrorCommand
 ) -> CommandResult:
-    """Log an error that the client reports."""
+    """Log an error reported by the client."""
     logger.warning("%s reports an error: %s", connection.remote_address, command.exception)
     return COMPLETED
 

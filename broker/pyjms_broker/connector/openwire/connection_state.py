@@ -65,7 +65,7 @@ class ResourceCount:
     def check(
         self, destination: Destination | None, limit: int | None, kind: str, where: object
     ) -> None:
-        """Refuse one more on `destination` as `check_limit` does."""
+        """Refuse another one on `destination`, like `check_limit`."""
         check_limit(
             self._advisory if _is_advisory(destination) else self._plain, limit, kind, where
         )

@@ -71,7 +71,7 @@ def log_unexpected(error: Exception, operation: str) -> None:
 
 
 def level_of_end(error: BaseException) -> int:
-    """Return at which level the end of a connection is logged: port checks are no event."""
+    """Return the level at which the end of a connection is logged: DEBUG for port checks."""
     return logging.DEBUG if isinstance(error, ClosedUnused) else logging.INFO
 
 

@@ -45,7 +45,7 @@ def _counter(name: str, field: str, description: str) -> Attribute[_Destination]
 def policy_attribute(
     name: str, field: str, kind: str, description: str, *, writable: bool = False
 ) -> Attribute[_Destination]:
-    """Return an attribute for `field` of the destination's policy, which a write replaces."""
+    """Return a writable attribute for `field` of the destination's policy."""
 
     def write(d: _Destination, value: object) -> None:
         d.it.policy = replace(d.it.policy, **{field: value})  # type: ignore[arg-type]

@@ -334,9 +334,9 @@ class JDBCPersistenceAdapter:
                     f"The lock on the database {self.database.name} is lost; the store has stopped"
                 )
 
-    # for the writer
+    # WriterListener
     def database_answered(self, outcome: Outcome) -> None:
-        """Correct the counts that only the database knows."""
+        """Correct the counts by an outcome that only the database can determine."""
         stores = self._by_container
         for container, size in outcome.freed:
             if container in stores:
@@ -359,7 +359,7 @@ class JDBCPersistenceAdapter:
                 self._clean_topic(store)
 
     def writer_changed(self, state: StoreState, error: Exception | None) -> None:
-        """Report a state of the writer as the store's."""
+        """Report the writer's state as the state of the store."""
         if self.on_state is not None:
             self.on_state(state, error)
 

@@ -77,13 +77,13 @@ class _Batch:
 
 
 class WriterListener(Protocol):
-    """Learns what the database does, on the loop: the adapter."""
+    """Is notified, on the event loop, of results and states; implemented by the adapter."""
 
     def database_answered(self, outcome: Outcome) -> None:
-        """Use results that only the database knows."""
+        """Handle an outcome that only the database can determine."""
 
     def writer_changed(self, state: StoreState, error: Exception | None) -> None:
-        """Report a new state."""
+        """Handle a new state of the writer."""
 
 
 class Writer:
