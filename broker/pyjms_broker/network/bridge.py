@@ -164,8 +164,8 @@ class NetworkBridge:
             )
         if self.remote_name == host.broker_name:
             logger.warning(
-                "Network connector %s: %s is a broker named %s, as this one is; give each broker "
-                "of a network a name of its own, of which the bridges' client ids are made",
+                "Network connector %s: the broker at %s has the same name as this one, %s; give each "
+                "broker in a network a unique name, which is part of the bridges' client ids",
                 attributes.name,
                 remote.transport.remote_address,
                 self.remote_name,

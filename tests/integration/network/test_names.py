@@ -24,7 +24,7 @@ __all__ = ["java_program"]
 ORDERS = Queue("orders")
 NAME = "activemq"
 AT_ONCE = "initialReconnectDelay=5&useExponentialBackOff=false"
-WARNING = f"is a broker named {NAME}, as this one is"
+WARNING = f"has the same name as this one, {NAME}"
 REFUSED = f"another broker of the network may be named {NAME}"
 
 
