@@ -164,8 +164,8 @@ class NetworkBridge:
             )
         if self.remote_name == host.broker_name:
             logger.warning(
-                "Network connector %s: the broker at %s has the same name as this one, %s; give each "
-                "broker in a network a unique name, which is part of the bridges' client ids",
+                "Network connector %s: the broker at %s has the same name as this one, %s; give "
+                "each broker in a network a unique name, which is part of the bridges' client ids",
                 attributes.name,
                 remote.transport.remote_address,
                 self.remote_name,
