@@ -123,7 +123,7 @@ class DiscoveredBridges:
             self._leaving.add(spawn(keeper.stop, name=name))
 
     def _new_keeper(self, service: str) -> BridgeKeeper | None:
-        if not self._has_room():
+        if not self._can_add():
             self._warn("too many", f"{MAXIMUM_FOUND} brokers were found already", service)
             return None
         try:
@@ -143,7 +143,7 @@ class DiscoveredBridges:
         self._found[service] = made
         return made
 
-    def _has_room(self) -> bool:
+    def _can_add(self) -> bool:
         """Drop brokers that are gone, or an unreachable one; return whether another one fits."""
         for each in [url for url, keeper in self._found.items() if not keeper.is_needed]:
             del self._found[each]

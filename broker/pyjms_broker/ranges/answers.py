@@ -24,7 +24,7 @@ from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.queue.queue import Queue
 
-__all__ = ["AnswerRoom", "check_reply_destination"]
+__all__ = ["AnswerSpace", "check_reply_destination"]
 
 logger = get_logger(__name__)
 
@@ -50,7 +50,7 @@ def check_reply_destination(context: ConnectionContext, request: ActiveMQMessage
     check_access(context, to)
 
 
-class AnswerRoom:
+class AnswerSpace:
     """Decides which replies may be sent now; the others wait."""
 
     def __init__(self, chain: Broker) -> None:
@@ -79,7 +79,7 @@ class AnswerRoom:
             finally:
                 withdraw()
 
-    def has_room(self, context: ConnectionContext, answer: ActiveMQMessage) -> bool:
+    def is_available(self, context: ConnectionContext, answer: ActiveMQMessage) -> bool:
         """Return whether a reply may be sent now.
 
         Raises:

@@ -26,7 +26,7 @@ from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.ranges.answers import AnswerRoom, check_reply_destination
+from pyjms_broker.ranges.answers import AnswerSpace, check_reply_destination
 from pyjms_broker.ranges.leases import RANGES, Leases
 from pyjms_broker.ranges.operations import OPERATIONS, Reply
 from pyjms_broker.ranges.progress import ProgressRecords
@@ -59,7 +59,7 @@ class RangesBroker(BrokerFilter):
         self._region = region
         self._progress = ProgressRecords(region, next_broker, self._replies)
         self._leases = Leases(region, self._progress)
-        self._room = AnswerRoom(next_broker)
+        self._space = AnswerSpace(next_broker)
         self._clients: dict[ConnectionContext, _Client] = {}
 
     async def start(self) -> None:
@@ -116,7 +116,7 @@ class RangesBroker(BrokerFilter):
             client.tasks.add(task)
             return
         refusal = f"More than {_MAX_CONCURRENT} requests at a time"
-        if not self._room.has_room(context, self._probe(message)):
+        if not self._space.is_available(context, self._probe(message)):
             raise ResourceAllocationException(
                 f"{refusal}, and {message.reply_to} has no space",
                 hint="receive the answers before sending further requests",
@@ -127,7 +127,7 @@ class RangesBroker(BrokerFilter):
         self, context: ConnectionContext, client: _Client, message: ActiveMQMessage
     ) -> None:
         try:
-            await self._room.wait_for(context, self._probe(message))
+            await self._space.wait_for(context, self._probe(message))
             reply = await self._answer(context, client, message, read_request(message))
         except RangesError as error:
             reply = _refusal(error.code, str(error))
@@ -156,9 +156,9 @@ class RangesBroker(BrokerFilter):
         async with client.reading:
             probe = self._probe(message)
             while True:
-                await self._room.wait_for(context, probe)
+                await self._space.wait_for(context, probe)
                 reply = await execute(self._leases, context, fields)
-                if self._room.has_room(context, probe):
+                if self._space.is_available(context, probe):
                     return reply
                 del reply  # a waiting reply uses no memory: it is read again
 

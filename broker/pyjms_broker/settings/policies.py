@@ -134,7 +134,7 @@ class _AbortSettings(BuiltSection[SlowConsumerStrategy]):
 class AbortSlowConsumerSettings(
     _AbortSettings, AbortSlowConsumerAttributes, made_by=AbortSlowConsumerStrategy
 ):
-    """Consumers are aborted that have no room in their prefetch while messages wait."""
+    """Consumers whose prefetch window is full while messages wait are aborted."""
 
     type: Literal["abort_slow"]
 
@@ -142,7 +142,7 @@ class AbortSlowConsumerSettings(
 class AbortSlowAckConsumerSettings(
     _AbortSettings, AbortSlowAckConsumerAttributes, made_by=AbortSlowAckConsumerStrategy
 ):
-    """Consumers are aborted that do not acknowledge."""
+    """Consumers that do not acknowledge are aborted."""
 
     type: Literal["abort_slow_ack"]
 

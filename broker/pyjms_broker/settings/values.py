@@ -28,7 +28,7 @@ class Section(BaseModel):
 class BuiltSection(Section, Generic[_Built]):
     """A section whose values are the arguments of an object.
 
-    The class statement names the constructor, which gets all keys except `type` as keyword arguments:
+    The class statement names the constructor, which gets the keys except `type` as arguments:
 
         class TimedSettings(BuiltSection[Policy], made_by=TimedPolicy): ...
     """

@@ -197,7 +197,7 @@ _QUEUE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "doesCursorHaveSpace",
         BOOLEAN,
-        "Whether memory has room for more waiting messages.",
+        "Whether memory has space for more pending messages.",
         lambda d: not d.it.memory.is_above(d.it.policy.cursor_memory_high_water_mark),
     ),
     Operation(

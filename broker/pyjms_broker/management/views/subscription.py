@@ -278,7 +278,7 @@ _DURABLE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "doesCursorHaveSpace",
         BOOLEAN,
-        "Whether memory has room for more waiting messages.",
+        "Whether memory has space for more pending messages.",
         _has_space,
     ),
     Operation(

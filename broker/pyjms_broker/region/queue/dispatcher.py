@@ -291,12 +291,12 @@ class QueueDispatcher:
                 self.redelivered.remove(reference)
 
     def _page_in(self) -> None:
-        room = self._max_page_size - len(self.fresh) - len(self.waiting)
+        capacity = self._max_page_size - len(self.fresh) - len(self.waiting)
         if self._policy.lazy_dispatch:
             ready = self.ring.ready
-            room = min(room, sum(c.subscription.room for c in ready) - len(self.fresh))
+            capacity = min(capacity, sum(c.subscription.room for c in ready) - len(self.fresh))
         cursor, fresh = self.cursor, self.fresh
-        while room > 0 and cursor and not (cursor.must_read and self._must_not_read()):
+        while capacity > 0 and cursor and not (cursor.must_read and self._must_not_read()):
             try:
                 reference = cursor.pop()
             except KeyError:  # the store has quarantined messages that the cursor still counted
@@ -313,7 +313,7 @@ class QueueDispatcher:
                     return
                 continue
             fresh.append(reference)
-            room -= 1
+            capacity -= 1
 
     def _must_not_read(self) -> bool:
         """Return whether nothing may be paged in. (activemq-broker M8)

@@ -47,14 +47,14 @@ class AdvisoryTopic(Topic):
         about = reference.message.data_structure
         if about is not None:
             reference.size += _size_of(about) + len(self.destination.physical_name)
-        if not self._has_room():
+        if not self._has_space():
             if transaction is not None:  # a client's: the broker's advisories have none
-                raise ResourceAllocationException(f"{self} has no room for {reference.message_id}")
+                raise ResourceAllocationException(f"{self} has no space for {reference.message_id}")
             self._publish_to_ready(reference)
             return COMPLETED
         return super().accept(context, reference, transaction)
 
-    def _has_room(self) -> bool:
+    def _has_space(self) -> bool:
         if not self._spooling and not self.memory.is_full:
             return True
         if self.broker.temp_store is None or self.policy.pending_subscriber_policy == "vmCursor":

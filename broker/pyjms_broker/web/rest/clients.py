@@ -154,11 +154,11 @@ class RestClients:
         if found is not None:
             del self._named[key]
             await found.close()
-        await self._make_room()
+        await self._evict_session()
         made = await self._connected(user)
         try:
             if key not in self._named:  # otherwise another request was faster
-                await self._make_room()  # others may have been added meanwhile
+                await self._evict_session()  # others may have been added meanwhile
             found = self._named.setdefault(key, made)
         finally:
             if self._named.get(key) is not made:
@@ -167,7 +167,7 @@ class RestClients:
             self._sweeping = spawn(self._sweep, name="REST clients")
         return found
 
-    async def _make_room(self) -> None:
+    async def _evict_session(self) -> None:
         """If there are too many clients, end the least recently used session.
 
         Raises:
