@@ -164,7 +164,7 @@ SHOWN: Final = {
         "integration/broker/configuration/test_configuration.py::test_the_file_says_what_the_broker_does"
     ),
     "BrokerSettings.adjust_usage_limits": (
-        "unit/service/test_usage_limits.py::test_a_limit_above_the_available_memory"
+        "unit/service/test_usage_limits.py::test_a_limit_above_the_available_space"
     ),
     # SystemUsageSettings
     "SystemUsageSettings.memory_limit": (
