@@ -192,7 +192,7 @@ async def test_json_wrong_messages(session: Session) -> None:
         converter.from_message(encoded)
     with pytest.raises(
         MessageConversionException,
-        match=r"value of type object as JSON: .* \(send what",
+        match=r"value of type object as JSON: .* \(send a value",
     ):
         converter.to_message(object(), session)
 

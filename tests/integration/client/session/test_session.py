@@ -526,7 +526,8 @@ async def test_long_runs_of_messages_let_other_tasks_run(client: Any) -> None:
         tasks.cancel_scope.cancel()
     assert got == seen == texts
     assert after_receive - before >= 1
-    assert turns - after_receive >= 600 // 32
+    # a burst ends after a millisecond, or 512 messages where, as here, time stands still
+    assert turns - after_receive >= 600 // 512
 
 
 async def test_each_kind_of_message_is_made_by_the_session(client: Any) -> None:
