@@ -51,10 +51,10 @@ __all__ = ["JmsApplication"]
 logger: Final = get_logger(__name__)
 
 _LEAST_FOR_HOOKS = 3.0
-"""Seconds that the shutdown hooks have even if the handlers have used up theirs."""
+"""Seconds that the shutdown hooks have even if the handlers have used all their time."""
 
 _CLOSE_TIMEOUT = 3.0
-"""Seconds for connections to close, after the handlers have had theirs."""
+"""Seconds for connections to close, after the handlers' time."""
 
 
 class JmsApplication:
@@ -62,22 +62,23 @@ class JmsApplication:
 
     Args:
         targets: modules, handler functions, or instances with handler methods.
-        config: the YAML file; else `PYJMS_CONFIG`, `./application.yaml` or the one in `./config`.
+        config: the YAML file; by default `PYJMS_CONFIG`, `./application.yaml` or
+            `./config/application.yaml`.
         settings: settings created in code, instead of a file.
-        container: a subclass or instance of ApplicationContainer, with providers of your own.
+        container: a subclass or instance of ApplicationContainer, with your own providers.
         stop_timeout: seconds that handlers in progress, and then the shutdown hooks, have when the
             application stops; None: the setting `lifecycle.timeout_per_shutdown_phase`.
         interceptors: functions `(invocation, proceed)` around each call of a handler, `def` or
             `async def`; the first is the outermost (see `pyjms.listener.handler.interceptors`).
-        send_interceptors: the same around each send of the templates and each reply of a handler
-            (see `pyjms.core.interceptors`).
+        send_interceptors: such functions around each send of the templates and each reply of a
+            handler (see `pyjms.core.interceptors`).
         error_handler: called on the loop with each failure of a listener whose container factory
             sets no error handler; `def` or `async def`. The failure is then not logged. It is a
-            ListenerExecutionFailedException with `listener_id`, `message` and the handler's own
+            ListenerExecutionFailedException with `listener_id`, `message` and the handler's
             exception as its cause.
 
     Raises:
-        ConfigurationException: settings, handlers or injections that cannot work, each named.
+        ConfigurationException: settings, handlers or injections are invalid; it names each problem.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class JmsApplication:
         factories = partial(probed_factories, self.container, self.settings)
         health = self.settings.health
         self.observation: Observation = Observation(health, self.registry, surround, factories)
-        """Its phase, and the port of its health checks."""
+        """The application's phase, and the port of its health checks."""
         self._hooks = HookRunner()
         self._targets: list[object] = list(targets)
         self._running = False
@@ -118,13 +119,13 @@ class JmsApplication:
 
     @property
     def templates(self) -> Mapping[str, JmsTemplate]:
-        """The templates of the further brokers, by their names in `brokers`."""
+        """The templates of the additional brokers, by their names in `brokers`."""
         templates: Mapping[str, JmsTemplate] = self.container.jms_templates()
         return templates
 
     @property
     def scheduler(self) -> JmsScheduler:
-        """The scheduler of the application's broker (coroutines): its jobs, and further ones."""
+        """The scheduler of the application's broker (coroutines): lists, adds and removes jobs."""
         return JmsScheduler(self.template)
 
     @property
@@ -135,7 +136,7 @@ class JmsApplication:
 
     @property
     def is_running(self) -> bool:
-        """Whether `start` was called and `stop` was not."""
+        """Whether `start` has been called and `stop` has not."""
         return self._running
 
     def health(self) -> Health:
@@ -167,7 +168,7 @@ class JmsApplication:
         """Add a module, a handler or an instance with handlers, before the start.
 
         Raises:
-            IllegalStateException: the application runs.
+            IllegalStateException: the application is running.
         """
         if self._running:
             raise IllegalStateException(
@@ -181,13 +182,15 @@ class JmsApplication:
         *destinations: str | Destination,
         **options: Unpack[ListenerOptions],
     ) -> AbstractMessageListenerContainer:
-        """Make a handler a listener while the application runs, and start it; see `jms_listener`.
+        """Add a listener for a handler while the application runs, and start it.
+
+        The arguments are those of `jms_listener`.
 
         `registry.unregister(id)` removes it.
 
         Raises:
             ConfigurationException: the handler cannot work.
-            IllegalStateException: the application does not run, or the id is in use.
+            IllegalStateException: the application is not running, or the id is in use.
         """
         if not self._running:
             raise IllegalStateException("The application is not running", hint="register(handler)")
@@ -197,15 +200,15 @@ class JmsApplication:
         """Return the listeners as configured, before they have containers.
 
         Raises:
-            ConfigurationException: as `check`.
+            ConfigurationException: as for `check`.
         """
         return self._wiring.endpoints(self._targets)
 
     def call_plan(self, endpoint: MethodJmsListenerEndpoint) -> CallPlan:
-        """Return how the handler of a listener is called: its parameters, and their types.
+        """Return the call plan of a listener's handler: its parameters, and their types.
 
         Raises:
-            ConfigurationException: one of them cannot be supplied.
+            ConfigurationException: a parameter cannot be supplied.
         """
         return self._wiring.call_plan(endpoint)
 
@@ -213,20 +216,20 @@ class JmsApplication:
         """Check settings and handlers, without connecting anywhere.
 
         Raises:
-            ConfigurationException: all that is wrong, one line each.
+            ConfigurationException: there are problems; one line for each.
         """
         self._wiring.check(self._targets)
 
     def check_settings(self) -> None:
-        """Check the settings alone, without the handlers.
+        """Check only the settings, without the handlers.
 
         Raises:
-            ConfigurationException: all that is wrong, one line each.
+            ConfigurationException: there are problems; one line for each.
         """
         self._wiring.check_settings()
 
     def find_problems(self, problems: Problems) -> None:
-        """Add all problems that `check` would raise, and the checks that they prevent."""
+        """Add all problems that `check` would raise, and the checks that could not be made."""
         self._wiring.find(self._targets, problems)
 
     def find_settings_problems(self, problems: Problems) -> None:
@@ -234,7 +237,7 @@ class JmsApplication:
         self._wiring.find_settings_problems(problems)
 
     def require_work(self) -> None:
-        """Raise if there is neither a listener nor a hook; for the command line.
+        """Check that there is a listener or a hook; for the command line.
 
         Raises:
             ConfigurationException: there is none; the text says what was searched for.
@@ -246,13 +249,14 @@ class JmsApplication:
         """Run the start-up hooks and start the listeners.
 
         Returns when each listener consumes, or waits for its broker. With `failover:`, it waits for
-        a broker up to the setting `lifecycle.startup_timeout`. Cancelling stops what had started.
+        a broker up to the setting `lifecycle.startup_timeout`. After cancellation or an error,
+        everything that has started is stopped again.
 
         Raises:
-            ConfigurationException: as `check`.
-            JMSException: a listener that the broker will never accept, such as one whose client
-                id is taken.
-            Exception: what a start-up hook raised; what had started is stopped again.
+            ConfigurationException: as for `check`.
+            JMSException: the broker will never accept a listener, for example because its client id
+                is in use.
+            Exception: a start-up hook raised it.
         """
         if self._running:
             return
@@ -292,7 +296,7 @@ class JmsApplication:
         Handlers that do not finish in time are cancelled or abandoned, with a log line for each.
 
         Args:
-            timeout: seconds for handlers in progress, in each phase; None is the application's
+            timeout: seconds for handlers in progress, in each phase; None: the application's
                 `stop_timeout`.
         """
         if timeout is not None:
@@ -336,7 +340,7 @@ class JmsApplication:
 
         Raises:
             KeyError: there is no listener of such an id.
-            JMSException: a listener that the broker will never accept.
+            JMSException: the broker will never accept a listener.
         """
         await self.registry.resume(*listener_ids)
 
@@ -348,15 +352,15 @@ class JmsApplication:
     async def run_async(self, *, on_started: Callable[[], object] | None = None) -> None:
         """Start, wait for SIGINT, SIGTERM or `request_stop`, then stop. The main thread only.
 
-        Meanwhile SIGUSR1 pauses all listeners and SIGUSR2 resumes them.
+        While it runs, SIGUSR1 pauses all listeners and SIGUSR2 resumes them.
 
         Args:
             on_started: called on the loop once the application has started; not if it is stopped
                 before.
 
         Raises:
-            IllegalStateException: it is another thread.
-            Exception: as `start`.
+            IllegalStateException: this is not the main thread.
+            Exception: as for `start`.
         """
         require_main_thread()
         requested = self._stop_requested = anyio.Event()
@@ -369,7 +373,7 @@ class JmsApplication:
             await self.stop()
 
     async def _start_unless(self, stopping: anyio.Event) -> None:
-        """Start; give that up if `stopping` is set meanwhile."""
+        """Start; abort the start if `stopping` is set during it."""
 
         async def give_up() -> None:
             await stopping.wait()
@@ -389,11 +393,11 @@ class JmsApplication:
 
         Args:
             on_started: called on the loop once the application has started.
-            backend_options: those of `anyio.run` for asyncio; by default uvloop where installed.
+            backend_options: those of `anyio.run` for asyncio; by default uvloop if installed.
 
         Raises:
-            IllegalStateException: it is another thread.
-            Exception: as `start`.
+            IllegalStateException: this is not the main thread.
+            Exception: as for `start`.
         """
         run = partial(self.run_async, on_started=on_started)
         anyio.run(run, backend_options=backend_options or loop_options())

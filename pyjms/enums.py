@@ -1,4 +1,4 @@
-"""The numeric constants of JMS and Spring."""
+"""The numeric constants of JMS and Spring as enumerations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DeliveryMode(IntEnum):
 
 
 class CacheLevel(IntEnum):
-    """What a listener container reuses between receives. Spring: CACHE_NONE to CACHE_AUTO."""
+    """The resources that a container keeps between receives. Spring: CACHE_NONE to CACHE_AUTO."""
 
     NONE = 0
     CONNECTION = 1

@@ -1,4 +1,4 @@
-"""The exceptions of pyjms: those of JMS, of Spring and our own.
+"""The exceptions of pyjms: those of JMS, of Spring and its own.
 
     Exception
     ├── Retry                                 delay: delivers the message again
@@ -29,14 +29,14 @@
         │   ├── ReplyFailureException
         │   └── UnreadableMessageException
         ├── ProtocolViolation
-        │   ├── LocalProtocolError            we were about to break the protocol
-        │   └── RemoteProtocolError           the peer broke it; position
+        │   ├── LocalProtocolError            a command of ours would violate the protocol
+        │   └── RemoteProtocolError           the peer violated it; position
         ├── ConfigurationException            source, line
         └── UnsupportedOperationException     also NotImplementedError
 
 Java's IllegalArgumentException and NumberFormatException are ValueError here, NullPointerException
-is TypeError. The unchecked copies of the JMS exceptions, those of Spring and those of JMS 2.0
-(JMSRuntimeException ...), do not exist: one tree serves all.
+is TypeError. The unchecked copies of the JMS exceptions in Spring and JMS 2.0 (JMSRuntimeException
+...) do not exist: there is a single hierarchy.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ __all__ = [
 
 
 class JMSException(Exception):
-    """The base of all exceptions of JMS.
+    """The base class of all JMS exceptions.
 
-    `str()` is the reason followed by the hint, what to do about it; `reason` and `hint` hold them
-    separately. `retryable` is true if the same call may succeed later.
+    `str()` is the reason followed by the hint, what to do about it; the attributes `reason` and
+    `hint` have them separately. `retryable` is true if the same call may succeed later.
     JMS: javax.jms.JMSException; its linkedException is `linked_exception` (and `__cause__`).
     """
 
@@ -122,7 +122,7 @@ class InvalidDestinationException(JMSException):
 
 
 class DestinationResolutionException(InvalidDestinationException):
-    """A name resolved to no destination, or to one of the wrong kind."""
+    """A name could not be resolved, or only to a destination of the wrong kind."""
 
 
 class DestinationDoesNotExistException(JMSException):
@@ -150,7 +150,7 @@ class MessageFormatException(JMSException, ValueError):
 
 
 class MessageConversionException(MessageFormatException):
-    """A converter could not turn a payload into a message, or back."""
+    """A converter could not convert a payload to a message, or a message to a payload."""
 
     def __init__(
         self,
@@ -192,22 +192,22 @@ class TransactionRolledBackException(JMSException):
 class SynchedLocalTransactionFailedException(JMSException):
     """A session could not be committed after the transaction with which it was synchronized.
 
-    That transaction is committed. Spring: the class of this name.
+    That transaction is committed. Spring: SynchedLocalTransactionFailedException.
     """
 
 
 class HeuristicCompletionException(JMSException):
     """Some of several chained transactions were committed, and others were not.
 
-    Spring: the class of this name.
+    Spring: HeuristicCompletionException.
     """
 
 
 class XAException(JMSException):
-    """An XA call failed; `xa_error_code` says how. JTA: javax.transaction.xa.XAException.
+    """An XA call failed; `xa_error_code` has the kind. JTA: javax.transaction.xa.XAException.
 
     Codes from XA_RBBASE to XA_RBEND: the branch was rolled back. 5 to 8: the broker, or its
-    administrator, has decided heuristically. Below 0: see each code.
+    administrator, has made a heuristic decision. Below 0: see each code.
     """
 
     XA_RBBASE: ClassVar[int] = 100
@@ -238,7 +238,7 @@ class XAException(JMSException):
     XAER_PROTO: ClassVar[int] = -6
     """The call is not allowed in this state."""
     XAER_RMFAIL: ClassVar[int] = -7
-    """The broker cannot be reached: ask it for the branch later, with `recover`."""
+    """The broker cannot be reached: query the branch later, with `recover`."""
     XAER_DUPID: ClassVar[int] = -8
     XAER_OUTSIDE: ClassVar[int] = -9
 
@@ -279,8 +279,8 @@ class Reject(PoisonMessageException):
 class Retry(Exception):
     """Raised by a handler: its message is rolled back and delivered again, after `delay` seconds.
 
-    It counts as an attempt. None: the delay is that of the listener's redelivery policy. Its cause,
-    if it has one, is the reason in a dead letter.
+    It counts as an attempt. None: the delay of the listener's redelivery policy. Its cause, if it
+    has one, is the reason in a dead letter.
 
     Raises:
         TypeError: the delay is not a number.
@@ -297,7 +297,7 @@ class Retry(Exception):
 class Skip(Exception):
     """Raised by a handler: its message needs no handling, and is consumed as if it had returned.
 
-    What the handler has sent in the session's transaction is committed.
+    Messages that the handler has sent in the session's transaction are committed.
     """
 
 
@@ -322,11 +322,11 @@ class ReplyFailureException(ListenerExecutionFailedException):
 
 
 class UnreadableMessageException(ListenerExecutionFailedException):
-    """The handler was not called: no argument can be made of the message, now or later."""
+    """The handler was not called: the message cannot be converted to its arguments, even later."""
 
 
 class ProtocolViolation(JMSException):
-    """The wire protocol was broken."""
+    """The wire protocol was violated."""
 
 
 class LocalProtocolError(ProtocolViolation):
@@ -334,10 +334,10 @@ class LocalProtocolError(ProtocolViolation):
 
 
 class RemoteProtocolError(ProtocolViolation):
-    """The peer broke the wire protocol.
+    """The peer violated the wire protocol.
 
-    `position` is the offset in the frame, if known; `completed` holds the commands that the
-    same portion of bytes completed before the fault.
+    `position` is the offset in the frame, if known; `completed` has the commands that the same
+    chunk of bytes completed before the violation.
     """
 
     def __init__(self, reason: str = "", *, position: int | None = None, **kwargs: str) -> None:
@@ -368,12 +368,12 @@ class ConfigurationException(JMSException):
 
     @property
     def problems(self) -> tuple[ConfigurationException, ...]:
-        """The single problems, ordered by file and line; those without a file are last."""
+        """The individual problems, ordered by file and line; those without a file are last."""
         return self._problems or (self,)
 
     @classmethod
     def joined(cls, errors: Iterable[ConfigurationException]) -> ConfigurationException:
-        """Return one exception with a line for each problem of at least one exception."""
+        """Return one exception with a line for each problem of one or more exceptions."""
         single = {str(problem): problem for error in errors for problem in error.problems}
         ordered = sorted(
             single.values(), key=lambda each: (not each.source, each.source or "", each.line or 0)

@@ -72,7 +72,7 @@ def hook_kind(function: object) -> str | None:
 
 
 class HookRunner:
-    """Keeps the hooks of an application, calls without arguments, and runs them."""
+    """Keeps the hooks of an application, as functions without arguments, and runs them."""
 
     def __init__(self) -> None:
         self._startup: list[tuple[str, Callable[[], Any]]] = []
@@ -106,7 +106,7 @@ class HookRunner:
         if deadline.cancelled_caught:
             *others, (name, _) = hooks
             logger.warning(
-                "Shutdown hook %s did not end within %g s and is given up", name, seconds
+                "Shutdown hook %s did not end within %g s and is abandoned", name, seconds
             )
             for name, _ in reversed(others):
                 logger.warning("Shutdown hook %s is not run: no time is left", name)

@@ -31,7 +31,7 @@ _INSTALLED: Final = f"{os.sep}site-packages{os.sep}"
 
 
 def check_target(target: str | None, config: Path | None) -> Problems:
-    """Return all problems of MODULE[:APP] and its settings; without it, of the settings alone."""
+    """Return all problems of MODULE[:APP] and its settings; without it, only of the settings."""
     problems = Problems()
     application = None
     with collect_problems(problems):
@@ -66,7 +66,7 @@ def _check_pipelines(target: str, settings: PyjmsSettings, problems: Problems) -
 
 @contextmanager
 def importing(target: str, problems: Problems) -> Iterator[None]:
-    """Add what keeps a module from being imported, with the user's file and line."""
+    """Add the error that prevents the import of a module, with the user's file and line."""
     try:
         yield
     except UserCodeFailed as failed:
@@ -82,7 +82,7 @@ def importing(target: str, problems: Problems) -> Iterator[None]:
 
 
 def _located(cause: BaseException, error: JMSException) -> ConfigurationException:
-    """Return an error with the last line of the user's own code that led to it."""
+    """Return an error with the last line of the user's code that led to it."""
     source, line = None, None
     if isinstance(cause, SyntaxError):
         source, line = cause.filename, cause.lineno
@@ -101,7 +101,7 @@ def _located(cause: BaseException, error: JMSException) -> ConfigurationExceptio
 
 
 def report(problems: Problems) -> None:
-    """Print all problems, what was not checked, and how many there are; end with exit code 1.
+    """Print all problems, the checks not made, and the number of problems; exit with code 1.
 
     Returns if there are none.
     """

@@ -28,7 +28,7 @@ ConfigOption = Annotated[
 
 
 def _choose_profiles(names: str | None) -> str | None:
-    """Use these profiles in this process and in processes that it starts."""
+    """Set the profiles of this process and of processes that it starts."""
     if names is not None:
         os.environ[PROFILES_VARIABLE] = names
     return names

@@ -1,7 +1,7 @@
 """The connection options of commands: URL, user, and a password that other users cannot read.
 
-A password on the command line is in the process list and in the shell's history. It comes from
-the environment (PYJMS_PASSWORD), a file, or a question on the terminal.
+A password on the command line would be visible in the process list and the shell's history. It is
+read from the environment (PYJMS_PASSWORD), a file, or a prompt on the terminal.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ User: TypeAlias = Annotated[str | None, user_option()]
 
 
 def password_option(name: str) -> Any:
-    """Return the option `name` for a password on the command line, where ActiveMQ has one."""
+    """Return the option `name` for a password on the command line, for ActiveMQ's commands."""
     return typer.Option(
         name, help="The password (ActiveMQ's option); everybody on this machine can see it."
     )
@@ -85,12 +85,12 @@ class Credentials(NamedTuple):
 def read_credentials(
     user: str | None, password_file: Path | None, password: str | None = None
 ) -> Credentials:
-    """Return the user's credentials; asks on the terminal for a password that is not given.
+    """Return the user's credentials; prompt for a password that is not given.
 
     Args:
         user: None: no credentials.
         password_file: has the password in its first line.
-        password: as given on the command line, where ActiveMQ's options allow that.
+        password: given on the command line, if ActiveMQ's options allow that.
 
     Raises:
         ConfigurationException: there is no password, or its file cannot be read; or a password
@@ -123,7 +123,7 @@ def factory_for(
     """Return the connection factory for a command's options; does not connect.
 
     Raises:
-        ConfigurationException: as `read_credentials`, or the URL cannot be read.
+        ConfigurationException: as for `read_credentials`, or the URL cannot be parsed.
     """
     from pyjms.client.factory import ConnectionFactory
 

@@ -28,7 +28,7 @@ GROUP: Final = "pyjms.cli"
 def mount_commands(app: typer.Typer, installed: EntryPoints | None = None) -> None:
     """Add the commands of `installed` distributions (default: all) to `app` and its groups.
 
-    A name that `app` or another distribution has already is left out, with a warning in the log.
+    A name that `app` or another distribution already has is skipped, with a warning in the log.
     """
     found = cast(EntryPoints, entry_points()) if installed is None else installed
     _mount(app, GROUP, found)
@@ -57,7 +57,7 @@ def _mount(app: typer.Typer, group: str, installed: EntryPoints) -> None:
 def _add(app: typer.Typer, entry: EntryPoint) -> None:
     try:
         command = entry.load()
-    except Exception as error:  # whatever the module of somebody else raises
+    except Exception as error:  # a third-party module may raise any exception
         _add_broken(app, entry, f"{type(error).__name__}: {error}")
         return
     if isinstance(command, typer.Typer):

@@ -1,8 +1,8 @@
 """Loading of applications: from `MODULE[:APP]` on the command line to a JmsApplication.
 
-MODULE is a dotted name (`shop.orders`) or the path of a Python file (`shop/orders.py`). A path is
-translated to the dotted name below the current folder if it lies there, so that the module is the
-same one that other modules import; elsewhere its own folder is searched for it.
+MODULE is a dotted name (`shop.orders`) or the path of a Python file (`shop/orders.py`). A path
+inside the current directory is translated to a dotted name, so that the module is the same one that
+other modules import; otherwise the file's own directory is added to the search path.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def load_module(name: str) -> ModuleType:
 
     Raises:
         ConfigurationException: there is no such module.
-        UserCodeFailed: the module raised. An error of pyjms passes as it is.
+        UserCodeFailed: the module raised. An error of pyjms is passed on unchanged.
     """
     _search_first(Path.cwd())
     try:

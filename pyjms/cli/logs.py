@@ -16,7 +16,7 @@ _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 def configure_logging(levels: Mapping[str, str], log_format: LogFormat = "text") -> None:
     """Log to standard error; `levels` maps logger names (`root`: all) to level names.
 
-    Log handlers that the application has set up stay as they are.
+    Log handlers that the application has set up are not changed.
     """
     handler = logging.StreamHandler()
     if log_format == "json":

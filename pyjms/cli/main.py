@@ -1,8 +1,8 @@
 """`pyjms`: the command line. Runs applications, checks them, shows their configuration.
 
 Commands of other packages, `pyjms broker` among them, are added through entry points (see
-`pyjms.cli.extensions`). Commands import what they need when they run, so that `--help` is quick.
-Every error of pyjms is one line on standard error and exit code 1; a wrong command line is exit
+`pyjms.cli.extensions`). Commands import their modules when they run, so that `--help` is fast.
+Every error of pyjms is one line on standard error and exit code 1; an invalid command line is exit
 code 2.
 """
 

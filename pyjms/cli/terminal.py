@@ -36,16 +36,16 @@ _NUMBER: Final = re.compile(r"[0-9.]+( [A-Za-z]+)?")
 
 
 class ExitCode(IntEnum):
-    """How a command has ended; 0: as asked for."""
+    """The exit codes of commands; 0: success."""
 
     FAILED = 1
-    """It found problems, or could not be completed."""
+    """The command found problems, or could not be completed."""
     REFUSED = 2
     """The options or the configuration are invalid."""
     FEWER = 3
-    """There were fewer messages or objects than asked for."""
+    """There were fewer messages or objects than requested."""
     INTERRUPTED = 130
-    """Ctrl-C. Typer's, and that of shells."""
+    """Ctrl-C; the code of Typer and of shells."""
 
 
 @contextmanager
@@ -66,12 +66,12 @@ def one_line_errors(command: str) -> Iterator[None]:
 
 
 def json_line(value: object) -> None:
-    """Print a value as one line of JSON in ASCII; what JSON has no type for as text."""
+    """Print a value as one line of JSON in ASCII; values without a JSON type as text."""
     typer.echo(json.dumps(value, default=str))
 
 
 def safe_text(value: object) -> str:
-    """Return what others have written, such as a message, without the terminal's control codes."""
+    """Return text from others, such as a message, without the terminal's control codes."""
     return escape_control_characters(str(value))
 
 
@@ -154,7 +154,7 @@ def _bar(what: str, total: int | None, *, bytes_: bool) -> Iterator[Callable[[in
 
 
 def _lines(what: str, total: int | None, *, bytes_: bool) -> Callable[[int], None]:
-    """Return a function that prints a line for each tenth, and nothing if there is little to do."""
+    """Return a function that prints a line for each tenth, or nothing for small operations."""
     least = 64 << 20 if bytes_ else 10_000
     step = max(least, (total or 0) // _LINES)
     done = reported = 0

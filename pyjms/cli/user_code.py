@@ -1,4 +1,4 @@
-"""The failure of a module of the user, apart from `loading` so that `--help` imports little."""
+"""The failure of a user's module, separate from `loading` so that `--help` imports little."""
 
 from __future__ import annotations
 

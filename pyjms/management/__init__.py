@@ -1,4 +1,4 @@
-"""Statistics with ActiveMQ's names, below the client: pools, too, have some.
+"""Statistics with ActiveMQ's names, in a layer below the client, as pools also have statistics.
 
 ActiveMQ: org.apache.activemq.management.
 """

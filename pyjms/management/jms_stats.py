@@ -1,7 +1,7 @@
-"""Statistics of connections and of what they create. (ActiveMQ: JMSStatsImpl and its relatives)
+"""Statistics of connections and the objects that they create. (ActiveMQ: JMSStatsImpl etc.)
 
-They exist where `jms.statsEnabled` is on. What a producer or consumer counts its session counts,
-too, and its connection: a session's `message_count` is the sum of sent and received messages.
+They exist if `jms.statsEnabled` is on. The counts of a producer or consumer are also counted by its
+session and connection: a session's `message_count` is the sum of sent and received messages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class JMSEndpointStats(Statistics):
-    """What connections, sessions, producers and consumers count. ActiveMQ: JMSEndpointStats."""
+    """Statistics of connections, sessions, producers, consumers. ActiveMQ: JMSEndpointStats."""
 
     NAMES: tuple[str, ...] = (
         "message_count", "pending_message_count", "expired_message_count", "message_wait_time",
@@ -36,13 +36,13 @@ class JMSEndpointStats(Statistics):
         self.pending_message_count: CountStatistic = CountStatistic(self, "pending_message_count")
         """Messages that have arrived and were not delivered yet."""
         self.expired_message_count: CountStatistic = CountStatistic(self, "expired_message_count")
-        """Messages that had expired before their delivery."""
+        """Messages that expired before their delivery."""
         self.message_wait_time: TimeStatistic = TimeStatistic(self, "message_wait_time")
         """Seconds from a message's arrival to its delivery."""
         self.message_rate_time: TimeStatistic = TimeStatistic(self, "message_rate_time")
-        """Seconds between a message and the one before it."""
+        """Seconds between successive messages."""
         self.message_process_time: TimeStatistic = TimeStatistic(self, "message_process_time")
-        """Seconds that a listener took for a message; `receive` does not count."""
+        """Seconds that a listener took for a message; `receive` is not measured."""
         self._last: float | None = None
 
     def on_message(self) -> None:
@@ -65,7 +65,7 @@ class JMSConnectionStats(JMSEndpointStats):
 
     @property
     def sessions(self) -> list[JMSSessionStats]:
-        """Those of the open sessions."""
+        """The statistics of the open sessions."""
         return [stats for stats in self._sessions if not stats.is_closed]
 
     def add_session(self, name: str) -> JMSSessionStats:
@@ -83,12 +83,12 @@ class JMSStats:
 
     @property
     def connections(self) -> list[JMSConnectionStats]:
-        """Those of the open connections that were created with `stats_enabled`."""
+        """The statistics of the open connections that were created with `stats_enabled`."""
         found = [stats for stats in self._connections if not stats.is_closed]
         return sorted(found, key=lambda stats: stats.name)
 
     def add_connection(self, stats: JMSConnectionStats) -> None:
-        """Add those of a new connection."""
+        """Add the statistics of a new connection."""
         self._connections.add(stats)
 
 
@@ -108,12 +108,12 @@ class JMSSessionStats(JMSEndpointStats):
 
     @property
     def producers(self) -> list[JMSProducerStats]:
-        """Those of the open producers."""
+        """The statistics of the open producers."""
         return [s for s in self._open() if isinstance(s, JMSProducerStats)]
 
     @property
     def consumers(self) -> list[JMSConsumerStats]:
-        """Those of the open consumers."""
+        """The statistics of the open consumers."""
         return [s for s in self._open() if isinstance(s, JMSConsumerStats)]
 
     def add_producer(self, name: str, destination: str | None) -> JMSProducerStats:
@@ -141,7 +141,7 @@ class JMSProducerStats(JMSEndpointStats):
     def __init__(self, name: str, parent: JMSSessionStats, destination: str | None) -> None:
         super().__init__(name, parent)
         self.destination = destination
-        """Its destination's name; None: each send names one."""
+        """The destination's name; None: each send gives a destination."""
 
 
 class JMSConsumerStats(JMSEndpointStats):
@@ -152,13 +152,13 @@ class JMSConsumerStats(JMSEndpointStats):
     def __init__(self, name: str, parent: JMSSessionStats, origin: str, *, durable: bool) -> None:
         super().__init__(name, parent)
         self.origin = origin
-        """Its destination's name."""
+        """The destination's name."""
         self._durable = parent.durable_subscription_count if durable else None
         if self._durable is not None:
             self._durable.increment()
 
     def closed(self) -> None:
-        """Count its subscription no more, and tell the observers."""
+        """Stop counting its subscription, and tell the observers."""
         if self._durable is not None and not self.is_closed:
             self._durable.decrement()
         super().closed()

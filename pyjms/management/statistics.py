@@ -1,4 +1,4 @@
-"""Numbers that are counted and measured, and the observers of their changes.
+"""Count and time statistics, and the observers of their changes.
 
     class Exporter:
         def on_change(self, stats, name, value):
@@ -9,7 +9,7 @@
 
     add_metrics_observer(Exporter())
 
-Statistics are changed on the loop of what they describe; reading them is safe from any thread.
+Statistics are changed on the loop of the object they describe; reading them is thread-safe.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ class Statistics:
     """The statistics of one object: its statistics are the attributes listed in `NAMES`.
 
     Args:
-        name: what they describe, such as a connection's id.
-        parent: the statistics in which these are counted, too: a session's are part of its
-            connection's.
+        name: the name of the object, such as a connection's id.
+        parent: the statistics that include these: those of a session are part of those of its
+            connection.
     """
 
     KIND = ""
-    """connection, session, producer, consumer or pool."""
+    """The kind of object: connection, session, producer, consumer or pool."""
     NAMES: tuple[str, ...] = ()
 
     def __init__(self, name: str, parent: Statistics | None = None) -> None:
         self.name = name
         self.parent = parent
         self.is_closed: bool = False
-        """Whether what these describe is closed."""
+        """Whether the object is closed."""
 
     def as_dict(self) -> dict[str, float]:
-        """Return the values by name; of a time its count, total, shortest and longest."""
+        """Return the values by name; for a time its count, total, shortest and longest."""
         values: dict[str, float] = {}
         for name in self.NAMES:
             values |= getattr(self, name).values()
@@ -63,7 +63,7 @@ class Statistics:
             getattr(self, name).reset()
 
     def closed(self) -> None:
-        """Note that what these describe is closed, and tell the observers. Idempotent."""
+        """Record that the object is closed, and tell the observers. Idempotent."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -85,18 +85,18 @@ class MetricsObserver(Protocol):
     """
 
     def on_change(self, stats: Statistics, name: str, value: float) -> None:
-        """Note that the statistic `name` of `stats` has changed.
+        """Handle a change of the statistic `name` of `stats`.
 
         Args:
-            stats: the statistics of a connection, session, producer, consumer or pool; each
-                change is reported for the parents, too, after it.
+            stats: the statistics of a connection, session, producer, consumer or pool; afterwards
+                the change is also reported for the parents.
             name: the attribute of `stats`.
-            value: of a CountStatistic the difference, of a TimeStatistic the new duration in
-                seconds.
+            value: the difference for a CountStatistic, the new duration in seconds for a
+                TimeStatistic.
         """
 
     def on_closed(self, stats: Statistics) -> None:
-        """Note that what `stats` describes is closed; there are no changes any more."""
+        """Handle the close of the object of `stats`, after which there are no changes."""
 
 
 _observers: list[MetricsObserver] = []
@@ -112,7 +112,7 @@ def add_metrics_observer(observer: MetricsObserver) -> None:
 
 
 def remove_metrics_observer(observer: MetricsObserver) -> None:
-    """Call `observer` no more. Thread-safe."""
+    """Remove `observer`. Thread-safe."""
     if observer in _observers:
         _observers.remove(observer)
 
@@ -130,7 +130,7 @@ class CountStatistic:
 
     Args:
         owner: the statistics to which it belongs.
-        name: its name there; the owner's parent, if it has one of that name, counts, too.
+        name: its name there; a statistic of this name in the owner's parent also counts.
     """
 
     __slots__ = ("chain", "count", "last_sample_time", "name", "owner", "start_time")
@@ -140,14 +140,14 @@ class CountStatistic:
         self.name: str = name
         parent: CountStatistic | None = getattr(owner.parent, name, None)
         self.chain: tuple[CountStatistic, ...] = (self, *(parent.chain if parent else ()))
-        """This one, and those of the parents in which it counts, too."""
+        """This statistic, and those of the parents that also count."""
         self.count: int = 0
         self.start_time: int = _clock.time_ms()
         self.last_sample_time: int = self.start_time
         """Milliseconds since 1970, of the start or the last reset, and of the last change."""
 
     def increment(self, amount: int = 1) -> None:
-        """Count `amount` more, here and in the parent."""
+        """Add `amount`, here and in the parents."""
         now = _clock.time_ms()
         for statistic in self.chain:
             statistic.count += amount
@@ -157,7 +157,7 @@ class CountStatistic:
                 _notify(statistic.owner, self.name, amount)
 
     def decrement(self, amount: int = 1) -> None:
-        """Count `amount` less, here and in the parent."""
+        """Subtract `amount`, here and in the parents."""
         self.increment(-amount)
 
     def reset(self) -> None:
@@ -174,11 +174,11 @@ class CountStatistic:
 
 
 class TimeStatistic:
-    """Durations in seconds: how many, and how long. ActiveMQ: TimeStatisticImpl.
+    """The number and lengths of durations, in seconds. ActiveMQ: TimeStatisticImpl.
 
     Args:
         owner: the statistics to which it belongs.
-        name: its name there; the owner's parent, if it has one of that name, measures, too.
+        name: its name there; a statistic of this name in the owner's parent also measures.
     """
 
     __slots__ = ("chain", "count", "max_time", "min_time", "name", "owner", "start_time",
@@ -189,7 +189,7 @@ class TimeStatistic:
         self.name: str = name
         parent: TimeStatistic | None = getattr(owner.parent, name, None)
         self.chain: tuple[TimeStatistic, ...] = (self, *(parent.chain if parent else ()))
-        """This one, and those of the parents in which it measures, too."""
+        """This statistic, and those of the parents that also measure."""
         self.count: int = 0
         self.total_time: float = 0.0
         self.min_time: float = 0.0
@@ -198,7 +198,7 @@ class TimeStatistic:
         """Milliseconds since 1970, of the start or the last reset."""
 
     def add_time(self, seconds: float) -> None:
-        """Add a duration, here and in the parent."""
+        """Add a duration, here and in the parents."""
         for statistic in self.chain:
             if not statistic.count or seconds < statistic.min_time:
                 statistic.min_time = seconds
@@ -211,23 +211,23 @@ class TimeStatistic:
 
     @property
     def average_time(self) -> float:
-        """The mean; 0 without any."""
+        """The mean duration; 0 if there are none."""
         return self.total_time / self.count if self.count else 0.0
 
     @property
     def average_per_second(self) -> float:
-        """How many such durations fit into a second; 0 without any."""
+        """The number of mean durations per second; 0 if there are none."""
         return 1 / self.average_time if self.total_time else 0.0
 
     @property
     def average_time_excluding_min_max(self) -> float:
-        """The mean without the shortest and the longest; 0 of fewer than three."""
+        """The mean without the shortest and the longest duration; 0 for fewer than three."""
         if self.count < 3:
             return 0.0
         return (self.total_time - self.min_time - self.max_time) / (self.count - 2)
 
     def reset(self) -> None:
-        """Begin again without any."""
+        """Remove all durations."""
         self.count = 0
         self.total_time = self.min_time = self.max_time = 0.0
         self.start_time = _clock.time_ms()

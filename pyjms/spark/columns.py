@@ -145,7 +145,7 @@ def message_values(
 def tolerant_values(
     message: commands.ActiveMQMessage, seq: int | None, counter: int
 ) -> tuple[object, ...]:
-    """Return a message as `message_values` does; a damaged one becomes a row that says so.
+    """Return the values like `message_values`; a damaged message becomes a row that says so.
 
     Its `body_kind` is DAMAGED, `bytes` is the body as received, and it has no properties. A stream
     must not stop forever because of one message.
@@ -196,7 +196,7 @@ def _microseconds(milliseconds: int) -> int | None:
 
 
 def _text(value: object) -> str | None:
-    """Return a property as JMS converts it to a String."""
+    """Return a property converted to text as JMS converts it to a String."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -9,10 +9,10 @@ __all__ = ["sync_folder", "write_atomically"]
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace the contents of a file in one step; they are durable when this returns. Blocks.
+    """Replace the contents of a file atomically; they are durable when this returns. Blocks.
 
     Raises:
-        OSError: the file cannot be written; the previous contents stay.
+        OSError: the file cannot be written; the previous contents are kept.
     """
     temporary = path.with_suffix(".tmp")
     with temporary.open("w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What pyjms needs of PySpark that has no public API; the only module that uses its privates.
+"""Access to features of PySpark without a public API; the only module that uses its privates.
 
 PySpark has no public way to ask whether a JVM runs, to make a session the active one of a thread,
 or to read a plan. Its own modules use these attributes across classes, so they have been stable
@@ -49,7 +49,7 @@ def jvm_plan(frame: DataFrame) -> Any:
 
 
 def explained_plan(frame: DataFrame) -> str:
-    """Return what `DataFrame.explain()` prints."""
+    """Return the text that `DataFrame.explain()` prints."""
     spark: Any = frame.sparkSession
     mode = spark._jvm.org.apache.spark.sql.execution.ExplainMode
     return str(jvm_plan(frame).explainString(mode.fromString("simple")))

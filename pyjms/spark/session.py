@@ -1,4 +1,4 @@
-"""Spark sessions: with a Java that fits, the Python of this process, and the required settings.
+"""Spark sessions with a suitable Java, the Python of this process, and the required settings.
 
 Only `master` differs between this process and a cluster. (spark-pipeline 2.2, 6.2)
 """
@@ -54,9 +54,9 @@ def spark_session(
 ) -> SparkSession:
     """Return a Spark session: the one of this process, or a new one.
 
-    A new one starts the JVM, which blocks for seconds. It sets the variables JAVA_HOME and
-    PYSPARK_PYTHON of this process and, with a local master, SPARK_LOCAL_IP unless it is set. Like
-    Spark's own builder it may be called from any thread, but not from two at once.
+    A new session starts the JVM, which blocks for seconds. It sets the environment variables
+    JAVA_HOME and PYSPARK_PYTHON of this process and, with a local master, SPARK_LOCAL_IP unless it
+    is set. Like Spark's builder it may be called from any thread, but not from two at once.
 
     Args:
         app_name: the name of the application in Spark's UI and logs.

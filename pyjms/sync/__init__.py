@@ -1,1 +1,1 @@
-"""The blocking API: the coroutine core, called from threads."""
+"""The blocking API: blocking objects that call the coroutine core from threads."""

@@ -1,18 +1,18 @@
-"""Attributes that blocking objects take from the coroutine objects behind them.
+"""Attributes of blocking objects that forward to the coroutine objects behind them.
 
-Blocking classes have `__slots__`, so that a misspelt attribute is an AttributeError instead of one
-that nobody reads. What can be set on the coroutine object can be set here, under the same name:
+Blocking classes have `__slots__`, so that a misspelt attribute raises AttributeError instead of
+having no effect. Attributes of the coroutine object can be set here under the same names:
 
-- `Attribute` is one such attribute, declared where a class has few of them; `ReadOnly` is one that
-  cannot be set.
-- `attributes_of` makes a base class of all settings of a core class that has many, so that the
-  names are written down once. Type checkers see the core's class of settings in its place.
-- `forwarding` is a method of the core that is called here, under the same name.
-- `variant_of` makes the method for one that returns a changed copy of the core. It returns the
-  blocking object around that copy.
+- `Attribute` is a single attribute, for classes that have few; `ReadOnly` is one that cannot be
+  set.
+- `attributes_of` creates a base class with all settings of a core class that has many, so that the
+  names are written only once. Type checkers see the core's class of settings instead.
+- `forwarding` returns a method that calls the core's method of the same name.
+- `variant_of` returns a method for a core method that returns a changed copy of the core; it
+  returns a blocking object around that copy.
 
-A blocking object that is assigned (a connection factory) is replaced by its core there, and
-returned as it was given here.
+If a blocking object is assigned (a connection factory), the core gets that object's core, and
+reading the attribute returns the blocking object.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Attribute(DelegatedAttribute[V]):
     """A public attribute of the core object, read and set through the blocking object.
 
     Args:
-        doc: its docstring.
-        read_only: it cannot be set.
-        on_loop: it is set on the loop, because setting it has effects there; that blocks.
+        doc: the docstring.
+        read_only: the attribute cannot be set.
+        on_loop: the attribute is set on the loop, because setting it has effects there; blocks.
     """
 
     def __init__(self, doc: str = "", *, read_only: bool = False, on_loop: bool = False) -> None:
@@ -52,11 +52,11 @@ class Attribute(DelegatedAttribute[V]):
         self._on_loop = on_loop
 
     def read(self, instance: Any) -> V:
-        """Return the core's value, or the blocking object that was set with that core."""
+        """Return the core's value, or the blocking object that was set."""
         return cast("V", instance.as_given(self.name, super().read(instance)))
 
     def write(self, instance: Any, value: V) -> None:
-        """Set the core's value; of a blocking object its core."""
+        """Set the core's value; for a blocking object, its core."""
         given = instance.take(self.name, value)
         if self._on_loop:
             call_on_loop(instance.loop, _set, instance.core, self.name, given)
@@ -80,7 +80,7 @@ def attributes_of(settings: type, names: Iterable[str] = (), *, on_loop: bool = 
 
     Args:
         settings: the class; it has no coroutine methods.
-        names: attributes that only its instances have.
+        names: further attributes, which only instances have.
         on_loop: as for `Attribute`.
     """
     found = {name: getattr(settings, name, None) for name in names}
@@ -102,12 +102,12 @@ def attributes_of(settings: type, names: Iterable[str] = (), *, on_loop: bool = 
 
 
 def forwarding(function: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Facade[T], P], R]:
-    """Return the method that calls a method of the core, one that is not a coroutine."""
+    """Return a method that calls a method of the core that is not a coroutine function."""
     return delegated(function, attrgetter("core"))
 
 
 def variant_of(function: Callable[Concatenate[T, P], T]) -> Callable[Concatenate[F, P], F]:
-    """Return the method for one that returns a copy of the core: it returns an object around it."""
+    """Return a method that wraps the copy of the core that `function` returns."""
     core_method = delegated(function, attrgetter("core"))
 
     def call(self: F, /, *args: P.args, **kwargs: P.kwargs) -> F:

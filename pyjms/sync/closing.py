@@ -1,7 +1,7 @@
-"""Blocking objects that are closed, and the threads of the listeners set on them.
+"""Blocking objects that can be closed, and the threads of their listeners.
 
-The thread of a listener is registered with its consumer, session and connection; whichever of
-them is closed first ends it.
+The thread of a listener is registered with its consumer, session and connection; it ends when the
+first of them is closed.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class CompletionThread:
         self._worker: Worker | None = None
 
     async def run(self, function: Callable[..., object], *args: object) -> None:
-        """Run `function(*args)` in the thread, which the first call makes."""
+        """Run `function(*args)` in the thread, which the first call starts."""
         if self._worker is None:
             self._worker = Worker(self._name)
             self._threads.add(self._worker)
@@ -138,7 +138,7 @@ class CloseableFacade(Facade[C], Generic[C]):
     _worker: Worker | None
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
-        """Set what the object stands for, and register its threads with those of the owner."""
+        """Set the core, and register the object's threads with those of the owner."""
         super().attach(core, loop, owner)
         parent = owner.threads if isinstance(owner, CloseableFacade) else None
         self.threads = ListenerThreads(parent)
@@ -148,12 +148,12 @@ class CloseableFacade(Facade[C], Generic[C]):
             close_at_exit(core, loop, "close")
 
     def close(self) -> None:
-        """Close it and end its listener threads. Blocks; closing twice is fine.
+        """Close it and end its listener threads. Blocks. Idempotent.
 
-        In a child process this has no effect on what was opened before the fork.
+        In a forked child process it has no effect on objects opened before the fork.
 
         Raises:
-            IllegalStateException: called by a completion listener, which it would wait for.
+            IllegalStateException: called by a completion listener, for which it would wait.
         """
         if not self.loop.in_this_process:
             return
@@ -173,7 +173,7 @@ class CloseableFacade(Facade[C], Generic[C]):
         listener: Callable[[Any], object] | None,
         previous: Callable[[Any], object] | None,
     ) -> None:
-        """Let the core call `listener` in a thread, and end the thread of the previous one."""
+        """Set a listener that the core calls in a thread; end the previous listener's thread."""
         worker = None
         if listener is None:
             call_on_loop(self.loop, set_on_core, None)
@@ -202,11 +202,11 @@ class ListeningFacade(CloseableFacade[L], Generic[L]):
 
     @property
     def message_listener(self) -> BlockingListener | None:
-        """The listener that was set here; None: there is none."""
+        """The listener that was set here, or None."""
         return self.listener
 
     def set_message_listener(self, listener: BlockingListener | None) -> None:
-        """Set the listener, which is called with each message in a thread; None: none."""
+        """Set the listener, which is called with each message in a thread; None removes it."""
         self._set_listener(self.core.set_message_listener, listener, self.listener)
         self.listener = listener
 

@@ -49,8 +49,8 @@ F = TypeVar("F", bound=api.ConnectionFactory)
 class Connection(CloseableFacade[api.Connection]):
     """A blocking connection. JMS: Connection; `pyjms.aio.Connection` has it as coroutines.
 
-    It is stopped until `start`: consumers receive nothing. Threads may share it. Close it, or
-    use it as a context manager; that closes everything created on it.
+    It is stopped until `start` is called: consumers receive nothing. Threads may share it. Close
+    it, or use it as a context manager; that closes all objects created on it.
     """
 
     __slots__ = ()
@@ -69,7 +69,7 @@ class Connection(CloseableFacade[api.Connection]):
         """Create a session. Blocks.
 
         Args:
-            transacted: work is done in local transactions, ended by `commit` or `rollback`.
+            transacted: whether to work in local transactions, ended by `commit` or `rollback`.
             acknowledge_mode: when messages count as consumed, if not transacted.
 
         Raises:
@@ -88,9 +88,9 @@ class Connection(CloseableFacade[api.Connection]):
         *,
         no_local: bool = False,
     ) -> ConnectionConsumer:
-        """Create a consumer whose messages the sessions of a pool work on. Blocks.
+        """Create a consumer whose messages are handled by the sessions of a pool. Blocks.
 
-        `pyjms.aio.Connection.create_connection_consumer` describes it.
+        See `pyjms.aio.Connection.create_connection_consumer`.
         """
         create = self.core.create_connection_consumer
         return self._over(
@@ -136,7 +136,7 @@ class Connection(CloseableFacade[api.Connection]):
         api.MessageTransformer | None
     ]("The message transformer of new sessions.")
     stats: Final = ReadOnly[JMSConnectionStats | None](
-        "What it has sent and received; None if `stats_enabled` is off."
+        "The statistics of the connection; None if `stats_enabled` is off."
     )
     exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
         api.ExceptionListener | None
@@ -184,7 +184,7 @@ class TopicConnectionFactory(ReusableFacade[F], Generic[F]):
 
 
 class CreatingFactory(QueueConnectionFactory[F], TopicConnectionFactory[F], Generic[F]):
-    """What every connection factory has."""
+    """The common part of all connection factories."""
 
     __slots__ = ()
 
@@ -203,14 +203,14 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
     Args:
         url: the broker's URL with options, such as `tcp://host:61616?jms.sendTimeout=500`; None:
             `tcp://localhost:61616`, unless AMQ_HOST and AMQ_PORT are set.
-        user_name: the user of connections that name none; `user` is the same, as in settings.
+        user_name: the default user of connections; `user` is an alias, the name used in settings.
         password: that user's password.
-        redelivery_policy: the policy of destinations that have no policy.
+        redelivery_policy: the default policy, for destinations without an entry in the policy map.
         options: the options of `pyjms.aio.ConnectionFactory`; durations in seconds. They
             override those of the URL.
 
     Raises:
-        ConfigurationException: the URL is malformed, or an option of it unknown.
+        ConfigurationException: the URL is malformed, or has an unknown option.
         TypeError: a keyword is not an option.
     """
 
@@ -220,10 +220,10 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
         "The broker's URL without the options of the client."
     )
     options: Attribute[ClientOptions] = Attribute[ClientOptions](
-        "The options, as of `pyjms.aio.ConnectionFactory`."
+        "The options; see `pyjms.aio.ConnectionFactory`."
     )
     user_name: Attribute[str | None] = Attribute[str | None](
-        "The user of connections that name none."
+        "The default user of connections."
     )
     password: Attribute[str | None] = Attribute[str | None]("That user's password.")
     exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
@@ -236,7 +236,7 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
         InterruptionListener | None
     ]("The transport listener of new connections, called on the loop: it must not block.")
     redelivery_policy: Attribute[RedeliveryPolicy] = Attribute[RedeliveryPolicy](
-        "The redelivery policy of destinations that have no policy."
+        "The default redelivery policy, for destinations without an entry in the policy map."
     )
     redelivery_policy_map: Final = ReadOnly[RedeliveryPolicyMap](
         "The redelivery policies by destination."
@@ -248,7 +248,7 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
         "Where the bodies of blob messages are stored."
     )
     stats: Final = ReadOnly[JMSStats](
-        "What its open connections have sent and received, if `stats_enabled` is on."
+        "The statistics of the factory's open connections, if `stats_enabled` is on."
     )
 
     def __init__(

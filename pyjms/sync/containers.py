@@ -1,4 +1,4 @@
-"""Listener containers of the blocking API: handlers run in threads, control blocks.
+"""Listener containers of the blocking API: handlers run in threads, control methods block.
 
 The containers themselves run on the loop of their connection factory.
 """
@@ -53,7 +53,7 @@ class _Container(Facade[_C], Generic[_C]):
     active_consumer_count: Final = ReadOnly[int]("Number of consumers that are active now.")
 
     def __init__(self, connection_factory: GivenFactory, **options: Any) -> None:
-        """Create the container with the options of the one of the same name in `pyjms.aio`."""
+        """Create the container; the options are those of `pyjms.aio`'s class of the same name."""
         self.loop = loop_of(connection_factory)
         cores = {name: self.take(name, value) for name, value in options.items()}
         core = core_of(connection_factory)
@@ -84,9 +84,9 @@ class _Container(Facade[_C], Generic[_C]):
 
 
 class DefaultMessageListenerContainer(_Container[CoreDefault], _DefaultProperties):
-    """Receives with a number of consumers that scales with the load.
+    """Receives with a number of consumers that follows the load.
 
-    Source: the Spring class of this name.
+    Spring: DefaultMessageListenerContainer.
     """
 
     __slots__ = ()
@@ -102,9 +102,9 @@ class DefaultMessageListenerContainer(_Container[CoreDefault], _DefaultPropertie
 
 
 class SimpleMessageListenerContainer(_Container[CoreSimple], _Properties):
-    """Has messages pushed to a fixed number of consumers.
+    """Gets messages pushed to a fixed number of consumers.
 
-    Source: the Spring class of this name.
+    Spring: SimpleMessageListenerContainer.
     """
 
     __slots__ = ()
@@ -112,12 +112,12 @@ class SimpleMessageListenerContainer(_Container[CoreSimple], _Properties):
     KIND: ClassVar[type[AbstractMessageListenerContainer]] = CoreSimple
 
     concurrency: Attribute[str] = Attribute[str](
-        'The number of consumers; of "2-4" the upper number counts.'
+        'The number of consumers; for a range such as "2-4", the upper number.'
     )
     concurrent_consumers: Attribute[int] = Attribute[int](
         "The number of consumers at the next initialization."
     )
-    max_concurrent_consumers: Final = ReadOnly[int]("The same number.")
+    max_concurrent_consumers: Final = ReadOnly[int]("The same as `concurrent_consumers`.")
     shared_connection_enabled: Final = ReadOnly[bool]("Always true.")
     connect_lazily: Attribute[bool] = Attribute[bool](
         "Whether to connect at `start`, not at `initialize`."

@@ -28,7 +28,7 @@ P = ParamSpec("P")
 def _chained(
     function: Callable[Concatenate[api.JMSProducer, P], api.JMSProducer],
 ) -> Callable[Concatenate[F, P], F]:
-    """Return the setter that calls the core's of the same name and returns the blocking object."""
+    """Return a setter that calls the core's setter and returns the blocking object."""
 
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         getattr(self.core, function.__name__)(*args, **kwargs)
@@ -42,7 +42,7 @@ class JMSProducer(SessionPart[api.JMSProducer]):
 
         context.create_producer().set_priority(7).set_property("n", 1).send(queue, "text")
 
-    For one thread at a time. It needs no close.
+    For one thread at a time. It need not be closed.
     """
 
     __slots__ = ("_completions",)
@@ -61,7 +61,7 @@ class JMSProducer(SessionPart[api.JMSProducer]):
     )
     properties: Final = ReadOnly[MessageProperties]("The properties that are set on every message.")
     correlation_id: Final = ReadOnly[str | None]("The correlation id of every message.")
-    reply_to: Final = ReadOnly[Destination | None]("Where replies are expected.")
+    reply_to: Final = ReadOnly[Destination | None]("The destination for replies.")
     type: Final = ReadOnly[str | None]("The type of every message.")
 
     set_delivery_mode: Final = _chained(api.JMSProducer.set_delivery_mode)
@@ -78,7 +78,7 @@ class JMSProducer(SessionPart[api.JMSProducer]):
     property_exists: Final = forwarding(api.JMSProducer.property_exists)
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
-        """Set what the object stands for; its completion thread ends with the context."""
+        """Set the core; the object's completion thread ends with the context."""
         super().attach(core, loop, owner)
         assert isinstance(owner, CloseableFacade)
         self._completions = CompletionThread(core, owner.threads, self.guard)
@@ -96,7 +96,7 @@ class JMSProducer(SessionPart[api.JMSProducer]):
         return self
 
     def send(self, destination: Destination, body: object) -> Self:
-        """Send a message, or one with this body. Blocks; see `pyjms.aio.JMSProducer.send`."""
+        """Send a message, or a message with this body. Blocks; see `pyjms.aio.JMSProducer.send`."""
         try:
             self.call(self.core.send, destination, body)
         except Exception as error:
@@ -114,23 +114,24 @@ class JMSConsumer(MessageConsumer):
     _bodies: deque[tuple[Any, Any]]
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
-        """Set what the object stands for."""
+        """Set the core."""
         super().attach(core, loop, owner)
         self._bodies = deque()
 
     def receive_body(self, kind: type[T], timeout: float | None = None) -> T | None:
         """Wait for the next message and return its body as `kind`. Blocks. JMS: receiveBody.
 
-        A message that cannot be read as `kind` stays first in line, unacknowledged, in the modes
-        AUTO and DUPS_OK. Interrupting the wait (Ctrl-C) loses no body of this kind.
+        In the modes AUTO and DUPS_OK, a message that cannot be read as `kind` stays unacknowledged,
+        and the next receive returns it. Interrupting the wait (Ctrl-C) loses no body of this kind.
 
         Args:
-            kind: str, dict, bytes, a base class of one, or what the message converter makes.
+            kind: str, dict, bytes, a base class of these, or a type that the message converter
+                supports.
             timeout: seconds; None waits for ever, 0 does not wait.
 
         Raises:
             MessageFormatException: the body is not a `kind`, or the message cannot have one.
-            JMSException: as `receive`.
+            JMSException: as for `receive`.
         """
         if self._bodies and self._bodies[0][0] is kind:
             return cast("T", self._bodies.popleft()[1])
@@ -146,7 +147,7 @@ class JMSConsumer(MessageConsumer):
             raise
 
     def receive_body_no_wait(self, kind: type[T]) -> T | None:
-        """Return the body of a message that has arrived already, or None."""
+        """Return the body of a message that has already arrived, or None."""
         return self.receive_body(kind, 0)
 
 

@@ -1,4 +1,4 @@
-"""Blocking methods made of coroutine methods, with their signatures kept for type checkers."""
+"""Blocking methods derived from coroutine methods, with their signatures for type checkers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 GivenFactory: TypeAlias = "Facade[object] | ConnectionFactory"
-"""A blocking factory (or template), or outside of a loop one of coroutines."""
+"""A blocking factory (or template) or, outside of a loop, one with coroutines."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -42,10 +42,10 @@ F = TypeVar("F", bound="Facade[object]")
 
 
 class Facade(Generic[T_co]):
-    """A blocking object: the coroutine object `core`, and the loop to which that belongs.
+    """A blocking object: the coroutine object `core`, and the loop to which it belongs.
 
-    Any thread may call it, within the rules of the object itself (a session is used by one
-    thread at a time), except the thread of the loop.
+    Any thread except that of the loop may call it, within the rules of the object itself (a session
+    is used by one thread at a time).
     """
 
     __slots__ = ("__weakref__", "_given", "_guard", "_loop", "core")
@@ -59,7 +59,7 @@ class Facade(Generic[T_co]):
     def of(
         cls, core: object, loop: LoopHandle | None = None, owner: Facade[object] | None = None
     ) -> Self:
-        """Return the blocking object for `core`, which was created by that of `owner`.
+        """Return the blocking object for `core`, which was created by the core of `owner`.
 
         It uses `loop`; None: see `pyjms.sync.portal.current_loop`.
         """
@@ -68,7 +68,7 @@ class Facade(Generic[T_co]):
         return facade
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
-        """Set what the object stands for; subclasses add their own state."""
+        """Set the core and the loop; subclasses add further state."""
         del owner
         self.core = cast("T_co", core)
         self.loop = loop
@@ -92,11 +92,11 @@ class Facade(Generic[T_co]):
         *args: object,
         keep: Callable[[R], object] | None = None,
     ) -> R:
-        """Run `function(*args)` on the loop, as `call_on_loop`. Blocks."""
+        """Run `function(*args)` on the loop, like `call_on_loop`. Blocks."""
         return call_on_loop(self.loop, function, *args, keep=keep)
 
     def take(self, name: str, value: object) -> object:
-        """Return what to set on the core as attribute `name`: of a blocking object its core."""
+        """Return the value to set on the core as `name`: for a blocking object, its core."""
         if not isinstance(value, Facade):
             return value
         if not hasattr(self, "_given"):
@@ -114,7 +114,7 @@ class Facade(Generic[T_co]):
 
 
 class SessionGuard:
-    """The thread that is in a call of a session, so that a second one is noticed.
+    """Detects that a second thread calls a session while one is in a call.
 
     JMS: a session and what it created are for one thread at a time, except `close`.
     """
@@ -122,12 +122,12 @@ class SessionGuard:
     __slots__ = ("_holder", "_name")
 
     def __init__(self, session: object) -> None:
-        """Guard `session`, whose representation is for errors."""
+        """Guard `session`, whose `repr` is used in errors."""
         self._holder: dict[str, threading.Thread] = {}
         self._name = repr(session)
 
     def enter(self) -> bool:
-        """Note that the calling thread is in a call; return False if it is in one already.
+        """Record that the calling thread is in a call; return False if it already was.
 
         Raises:
             IllegalStateException: another thread is in a call.
@@ -141,38 +141,38 @@ class SessionGuard:
             return True
         raise IllegalStateException(
             f"{self._name} is used by two threads at once: {holder.name!r} is in a call, and "
-            f"{thread.name!r} has begun another one",
+            f"{thread.name!r} has started another one",
             hint="create one session for each thread; threads may share the connection",
         )
 
     def leave(self) -> None:
-        """Note that the thread's call has ended."""
+        """Record that the thread's call has ended."""
         del self._holder["thread"]
 
 
 sessions_in_use: ContextVar[tuple[SessionGuard, ...]] = ContextVar(
     "pyjms_sessions_in_use", default=()
 )
-"""The sessions whose calls, or whose listeners, the current code is part of.
+"""The sessions in whose calls or listeners the current code runs.
 
-A thread that such a call has started and waits for (a synchronization of `commit`, a completion
-listener) may use the session, as may the thread of its message listener.
+A thread that such a call has started and for which it waits (a synchronization of `commit`, a
+completion listener) may use the session, and so may the thread of its message listener.
 """
 
 
 class SessionPart(Facade[T_co], Generic[T_co]):
-    """A session, or what it created: for one thread at a time, except `close`."""
+    """A session, or an object that it created: for one thread at a time, except `close`."""
 
     __slots__ = ()
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
-        """Set what the object stands for; it shares the guard of the session that created it."""
+        """Set the core; the object shares the guard of the session that created it."""
         super().attach(core, loop, owner)
         self._guard = owner.guard if isinstance(owner, SessionPart) else SessionGuard(core)
 
     @property
     def guard(self) -> SessionGuard:
-        """Knows the thread that is in a call of the session."""
+        """The guard of the session, which has the thread that is in a call."""
         return self._guard
 
     def call(
@@ -198,7 +198,7 @@ class SessionPart(Facade[T_co], Generic[T_co]):
 
 
 class ReusableFacade(Facade[T_co], Generic[T_co]):
-    """A blocking object that is configured once and opens what it needs: a factory, a template.
+    """A blocking object that opens connections itself: a factory, a template.
 
     It may be created before a fork; in the child process it uses a loop of that process.
     """
@@ -218,13 +218,13 @@ class ReusableFacade(Facade[T_co], Generic[T_co]):
 
 
 def core_of(factory: object) -> Any:
-    """Return the coroutine object behind a blocking factory; another object as it is.
+    """Return the coroutine object behind a blocking factory; other objects unchanged.
 
-    Whoever uses what it returns refuses texts and classes.
+    Texts and classes are refused later, where the result is used.
 
     Raises:
-        IllegalStateException: it is a coroutine object, and the caller runs on a loop: a
-            blocking call would wait for what its own loop has to do.
+        IllegalStateException: it is a coroutine object, and the caller runs on a loop: a blocking
+            call would wait for its own loop.
     """
     if isinstance(factory, Facade):
         return factory.core
@@ -238,7 +238,7 @@ def core_of(factory: object) -> Any:
 
 
 def loop_of(factory: object) -> LoopHandle:
-    """Return the loop of a blocking object; for anything else the current one."""
+    """Return the loop of a blocking object; for other objects the current loop."""
     return factory.loop if isinstance(factory, Facade) else current_loop()
 
 
@@ -248,12 +248,12 @@ def blocking(
     """Return the blocking method for a coroutine method: same name, arguments and result."""
 
     def call(self: Facade[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        # through the object, so that the method of a subclass or wrapper is the one called
+        # by name, so that the method of a subclass or wrapper is called
         method = getattr(self.core, function.__name__)
         try:
             result: R = self.call(functools.partial(method, *args, **kwargs))
         except Exception as error:
-            trim(error)  # here, so that this frame is not in it either
+            trim(error)  # here, so that this frame is also removed
             raise
         return result
 
@@ -263,7 +263,7 @@ def blocking(
 def blocking_as(
     facade: Callable[[], type[F]], function: Callable[Concatenate[T, P], Coroutine[Any, Any, Any]]
 ) -> Callable[Concatenate[Facade[T], P], F]:
-    """Do as `blocking`, for a method whose result is wrapped in a blocking object, too."""
+    """Return a blocking method like `blocking`, with the result wrapped in a blocking object."""
 
     def call(self: Facade[T], /, *args: P.args, **kwargs: P.kwargs) -> F:
         method = getattr(self.core, function.__name__)
@@ -278,10 +278,10 @@ def blocking_as(
 
 
 def implemented_by(method: Callable[P, R]) -> Callable[[Callable[..., object]], Callable[P, R]]:
-    """Return the decorator that puts `method` in place of a function of the same name.
+    """Return a decorator that replaces a function of the same name by `method`.
 
-    What a class body assigns is an attribute to type checkers, which subclasses cannot override;
-    what it defines is a method.
+    For type checkers, an assignment in a class body is an attribute, which subclasses cannot
+    override, whereas a definition is a method.
     """
     return lambda _named: method
 

@@ -31,7 +31,7 @@ C = TypeVar("C", bound=CoreSingle)
 
 
 class _SharingFactory(CreatingFactory[C], Generic[C]):
-    """What both factories that share a connection have."""
+    """The common part of the factories that share a connection."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class _SharingFactory(CreatingFactory[C], Generic[C]):
 
 
 class SingleConnectionFactory(_SharingFactory[CoreSingle]):
-    """Shares one connection among all callers. Spring: the class of this name.
+    """Shares one connection among all callers. Spring: SingleConnectionFactory.
 
     Threads may share it. Takes the options of `pyjms.aio.SingleConnectionFactory`.
     """
@@ -75,9 +75,10 @@ class SingleConnectionFactory(_SharingFactory[CoreSingle]):
 
 
 class CachingConnectionFactory(_SharingFactory[CoreCaching]):
-    """Shares one connection, and caches sessions, producers and consumers. Spring: same name.
+    """Shares one connection, and caches sessions, producers and consumers.
 
-    Threads may share it. Takes the options of `pyjms.aio.CachingConnectionFactory`.
+    Threads may share it. Takes the options of `pyjms.aio.CachingConnectionFactory`. Spring:
+    CachingConnectionFactory.
     """
 
     __slots__ = ()
@@ -92,13 +93,13 @@ class CachingConnectionFactory(_SharingFactory[CoreCaching]):
 
 
 class UserCredentialsConnectionFactoryAdapter(CreatingFactory[CoreCredentials]):
-    """Connects with fixed credentials, or those of the current thread. Spring: same name.
+    """Connects with fixed credentials, or those of the current thread.
 
-    Threads may share it.
+    Threads may share it. Spring: UserCredentialsConnectionFactoryAdapter.
 
     Args:
         target: opens the connections.
-        user_name: the user, if neither the call nor the thread names one.
+        user_name: the user, if neither the call nor the thread has one.
         password: that user's password.
     """
 
@@ -126,7 +127,7 @@ class UserCredentialsConnectionFactoryAdapter(CreatingFactory[CoreCredentials]):
 
 
 class DelegatingConnectionFactory(CreatingFactory[CoreDelegating]):
-    """Delegates everything to another factory. Spring: DelegatingConnectionFactory.
+    """Delegates all calls to another factory. Spring: DelegatingConnectionFactory.
 
     Threads may share it.
 
@@ -153,15 +154,14 @@ class DelegatingConnectionFactory(CreatingFactory[CoreDelegating]):
 
 
 class TransactionAwareConnectionFactoryProxy(CreatingFactory[CoreTransactionAware]):
-    """Gives code that opens its own sessions the session of the thread's transaction.
+    """Makes code that opens sessions take part in the current thread's transaction.
 
-    Spring: the class of this name; `pyjms.aio.TransactionAwareConnectionFactoryProxy` describes it.
-    Threads may share it.
+    See `pyjms.aio.TransactionAwareConnectionFactoryProxy`. Threads may share it.
 
     Args:
         target: the factory of the transactions.
-        synched_local_transaction_allowed: whether, within a transaction of another factory only,
-            a session of the target joins it.
+        synched_local_transaction_allowed: whether, if there is only a transaction of another
+            factory, a session of the target is committed after it and rolled back with it.
     """
 
     __slots__ = ()

@@ -23,7 +23,7 @@ __all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate", "JmsSched
 
 
 class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
-    """Sends and receives messages of payload and headers. Spring: JmsMessagingTemplate.
+    """Sends and receives messages with payload and headers. Spring: JmsMessagingTemplate.
 
     Every call blocks. Threads may share it. In a handler's thread it uses the application's loop
     and takes part in the handler's transaction. Takes a blocking JmsTemplate or connection

@@ -1,1 +1,1 @@
-"""`pyjms send`, `receive` and `browse`: messages of any broker that speaks OpenWire."""
+"""`pyjms send`, `receive` and `browse`: messages of any broker that supports OpenWire."""

@@ -1,4 +1,4 @@
-"""Options that `pyjms send`, `receive` and `browse` share, and long ones."""
+"""Options that `pyjms send`, `receive` and `browse` share, and options with long definitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def limit_option(what: str) -> Any:
-    """Return the option for the most messages of which a command does something: `what`."""
+    """Return the option for the maximum number of messages; `what` is the command's verb."""
     return typer.Option("--limit", "-n", min=1, help=f"{what} at most this number of messages.")
 
 

@@ -1,8 +1,8 @@
 """The batch sources of the format `jms`: a snapshot of a queue that removes nothing.
 
-`BrowseReader` browses, with any broker, in one task. `RangeReader` (`mode=ranges`, the bundled
-broker only) reads in several tasks what the queue's store holds: persistent messages, without
-those that consumers take in the meantime. (spark-pipeline 5 A)
+`BrowseReader` browses, with any broker, in one task. `RangeReader` (`mode=ranges`, only with the
+bundled broker) reads the messages in the queue's store in several tasks: persistent messages,
+except those that are consumed in the meantime. (spark-pipeline 5 A)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Row = tuple[object, ...]
 
 
 class BrowseReader(DataSourceReader):
-    """A snapshot of a queue, browsed in one task. ActiveMQ's policies may cut it off at 400."""
+    """A snapshot of a queue, browsed in one task. ActiveMQ's policies may limit it to 400."""
 
     def __init__(self, options: JmsOptions) -> None:
         if not isinstance(options.target, Queue):

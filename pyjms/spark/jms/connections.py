@@ -1,8 +1,8 @@
 """One connection per process and broker, for Spark's many short-lived readers and writers.
 
-Spark creates readers and writers over and over, in Python processes that it keeps. So the
-connection belongs to the process, not to them. All of it runs on the process's shared event loop;
-work is handed to that loop in pieces, not message by message. (spark-pipeline 3.1)
+Spark creates readers and writers repeatedly, in Python processes that it reuses. So the connection
+belongs to the process, not to them. All of it runs on the process's shared event loop; work is
+passed to that loop in chunks, not message by message. (spark-pipeline 3.1)
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _MAX_RETRY_DELAY: Final = 5.0
 CONNECTION_LOST: Final = (ConnectionFailedException, ConnectionClosedException)
 """The exceptions that work fails with when the connection to the broker is lost."""
 _REPEATED: Final = (*CONNECTION_LOST, TransactionRolledBackException)
-"""With `failover:` the connection survives, and the transaction of the lost broker does not."""
+"""With `failover:` the connection survives, but the transaction of the lost broker does not."""
 _PREFETCH_OPTION: Final = "consumer.prefetchSize"
 _PAGE_SIZE: Final = 200
 
@@ -79,7 +79,7 @@ def run_blocking(function: Callable[P, Any], /, *args: P.args, **kwargs: P.kwarg
 async def get_connection(options: JmsOptions) -> ActiveMQConnection:
     """Return this process's started connection to the broker of the options.
 
-    Options with a client id get a connection of their own. Call it on the shared loop.
+    Options with a client id get a separate connection. Call it on the shared loop.
 
     Raises:
         JMSException: the broker cannot be reached, or refuses the connection.
@@ -120,10 +120,10 @@ async def run_in_session(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> R:
-    """Run `work` in a new transacted session, from the beginning again if the broker was lost.
+    """Run `work` in a new transacted session, and repeat it if the broker was lost.
 
-    `work` commits the session itself. It may run again although it had succeeded, when the
-    response to its commit was lost, so it must be able to detect that if it matters.
+    `work` commits the session itself. It may run again although it had succeeded, if the response
+    to its commit was lost, so it must be able to detect that if it matters.
 
     Raises:
         JMSException: the broker was not reached in eight attempts, or refused.
@@ -154,10 +154,10 @@ async def new_session(options: JmsOptions, *, transacted: bool = True) -> Active
 async def retry_while_lost(
     work: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
 ) -> R:
-    """Run `work`, and again while it fails with a lost connection, eight times at most.
+    """Run `work`, and repeat it if it fails with a lost connection, eight times at most.
 
-    Also when its transaction was rolled back, or may have been, because `failover:` has connected
-    again meanwhile.
+    Also if its transaction was rolled back, or may have been, because `failover:` has reconnected
+    in the meantime.
 
     Raises:
         JMSException: the broker was not reached, or refused.
@@ -177,13 +177,13 @@ def with_paged_prefetch(queue: Queue) -> Queue:
 
     ActiveMQ pages 200 messages in (`maxPageSize`) and the next ones when it receives a delivered
     ack, which the client sends at half the prefetch: with the default of 1000, a transaction would
-    never get more than 200. A prefetch that the user set in the queue's options stays.
+    never get more than 200. A prefetch that the user set in the queue's options is kept.
     """
     return _with_prefetch(queue, _PAGE_SIZE)
 
 
 def without_prefetch(queue: Queue) -> Queue:
-    """Return the queue with prefetch 0: each receive asks the broker, so "none" is reliable."""
+    """Return the queue with prefetch 0: each receive asks the broker, so None is reliable."""
     return _with_prefetch(queue, 0)
 
 
@@ -209,7 +209,7 @@ async def _create_session(options: JmsOptions, *, transacted: bool = True) -> Ac
 
 
 async def _close_quietly(close: Callable[[], Awaitable[None]]) -> None:
-    """Close what may be lost already; the caller has raised the reason."""
+    """Close an object whose connection may be lost; the caller raises the reason."""
     try:
         await close()
     except JMSException as error:

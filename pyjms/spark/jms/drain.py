@@ -1,8 +1,8 @@
 """The drain flag: lets a stream end between two batches.
 
-Stopping a query kills the batch in progress, whereas a source that reports no new data lets it
-finish. So a runner creates the drain flag before it stops its queries. The flag is a file because
-Spark runs a Python source in a process of its own; an environment variable of the driver names it.
+Stopping a query kills the batch in progress, whereas it finishes if the source reports no new data.
+So a runner creates the drain flag before it stops its queries. The flag is a file because Spark
+runs a Python source in a separate process; an environment variable of the driver has its path.
 (spark-pipeline 6.2)
 """
 
@@ -22,7 +22,7 @@ from pyjms.spark.gateway import jvm_is_running
 __all__ = ["DRAIN_FILE", "cleared_drain_flag", "drain_flag", "is_draining", "set_drain_flag"]
 
 DRAIN_FILE: Final = "PYJMS_SPARK_DRAIN_FILE"
-"""The environment variable of the driver that names the flag."""
+"""The environment variable of the driver with the path of the flag."""
 
 _flag: Path | None = None
 
@@ -55,14 +55,14 @@ def drain_flag() -> Path:
 
 
 def set_drain_flag(flag: Path) -> None:
-    """Create the flag: the sources of this driver report no new data from now on."""
+    """Create the flag, after which the sources of this driver report no new data."""
     flag.parent.mkdir(parents=True, exist_ok=True)  # cleaners of /tmp remove old folders
     flag.touch()
 
 
 @contextmanager
 def cleared_drain_flag() -> Iterator[Path]:
-    """Give this driver's flag, which does not exist when the block starts or after it ends."""
+    """Yield this driver's flag, removed when the block starts and after it ends."""
     flag = drain_flag()
     flag.unlink(missing_ok=True)
     try:

@@ -34,7 +34,7 @@ _TRUE: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True)
 class JmsOptions:
-    """The options of a source or sink. Pickled into plans, so the password may be kept outside."""
+    """The options of a source or sink. They are pickled into plans; see `password_env`."""
 
     url: str
     destination: str | None = None
@@ -146,14 +146,14 @@ def check_starting_offset(options: JmsOptions) -> None:
     if options.starting_offset != "earliest":
         raise ConfigurationException(
             f"jms: startingOffset {options.starting_offset} has no effect through a spool, which "
-            "starts with everything that is on the queue",
-            hint="remove it; only ranges, of a broker that serves them, can start elsewhere",
+            "starts with all messages on the queue",
+            hint="remove it; only ranges, with a broker that serves them, can start elsewhere",
         )
 
 
 @dataclass(frozen=True)
 class _Option:
-    """An option: its name, its field in `JmsOptions`, how it is read, and who uses it."""
+    """An option: its name, its field in `JmsOptions`, its parser, and its role."""
 
     spelling: str
     field: str

@@ -1,8 +1,8 @@
-"""The data source `jms`: which reader or writer serves a query.
+"""The data source `jms`: it selects the reader or writer of a query.
 
-`spark.readStream.format("jms")` reads by ranges where the broker supports them (the bundled broker
-does), and through a spool of files otherwise. With `mode=auto` the process that computes offsets
-asks the broker once, and logs the result once. (spark-pipeline 6.1)
+`spark.readStream.format("jms")` reads by ranges if the broker supports them (the bundled broker
+does), otherwise through a spool of files. With `mode=auto` the process that computes offsets asks
+the broker once, and logs the result once. (spark-pipeline 6.1)
 """
 
 from __future__ import annotations

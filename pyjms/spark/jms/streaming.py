@@ -1,8 +1,8 @@
-"""What the stream readers share: offsets, read limits, and the division of work among tasks.
+"""Common parts of the stream readers: offsets, read limits, and the division of work among tasks.
 
-An offset names the next row: the destination, the epoch (which numbering the numbers belong to)
-and a sequence number. Spark writes it to the checkpoint as JSON and hands it back after a restart,
-so its keys and version are a file format.
+An offset identifies the next row: the destination, the epoch (the numbering to which the sequence
+numbers belong) and a sequence number. Spark writes it to the checkpoint as JSON and returns it
+after a restart, so its keys and version are a file format.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VERSION: Final = 1
 
 
 class Offset(NamedTuple):
-    """A position in a stream: the number of the next row, and the numbering it belongs to."""
+    """A position in a stream: the number of the next row, and the epoch of the number."""
 
     queue: str
     epoch: int
@@ -61,7 +61,7 @@ class BatchLimit(NamedTuple):
 
 
 def batch_limit(limit: ReadLimit, options: JmsOptions) -> BatchLimit:
-    """Return what a read limit of Spark allows; `maxBytesPerTrigger` applies as well.
+    """Return the limit for a read limit of Spark; `maxBytesPerTrigger` applies as well.
 
     A limit that mentions neither rows nor bytes does not limit them. `ReadAllAvailable` overrides
     `maxBytesPerTrigger`.

@@ -1,4 +1,4 @@
-"""The messages that a journal's records leave: added and not removed, with transactions applied.
+"""The pending messages of a journal: added and not removed, with transactions applied.
 
 The records of a transaction, local or prepared, take effect with its commit; those of a transaction
 that was never committed have none. A message on a topic is pending for each durable subscription
@@ -35,7 +35,7 @@ _TOPICS: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
 
 
 class Pending(NamedTuple):
-    """A message that was not consumed: where its record is, and for which subscription."""
+    """A message that was not consumed: the location of its record, and its subscription."""
 
     location: Location
     subscription: str | None

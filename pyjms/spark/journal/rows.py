@@ -1,4 +1,4 @@
-"""Journal records as rows: the columns of the record, then those of its message, if any."""
+"""Journal records as rows: the columns of the record, followed by those of its message."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _AT: Final = {name: index for index, (name, _) in enumerate(MESSAGE_COLUMNS)}
 
 
 class RecordFilter(NamedTuple):
-    """Which records to read; None: all. Times are in microseconds, both inclusive."""
+    """The records to read; None: all. Times are in microseconds, both inclusive."""
 
     commands: Collection[str] | None = None
     destinations: Collection[str] | None = None
@@ -136,7 +136,7 @@ def apply_filters(filters: Collection[Any], record_filter: RecordFilter = ALL) -
     for found in filters:
         column = ".".join(
             getattr(found, "attribute", ())
-        )  # a Not filter has no attribute of its own
+        )  # a Not filter has no `attribute`
         step = _FILTERS.get((type(found).__name__, column))
         if step is not None:
             record_filter = step(record_filter, found.value)

@@ -41,7 +41,7 @@ class Slice(NamedTuple):
 def segments(folders: Iterable[str]) -> list[Segment]:
     """Return the journal files of folders, of `kahadb` below them and of archives, by number.
 
-    A file that is both in a folder and in its archive counts once.
+    A file that is in a folder and also in its archive counts once.
 
     Raises:
         ConfigurationException: a folder does not exist, or contains no journal.

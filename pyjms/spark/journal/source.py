@@ -1,4 +1,4 @@
-"""The batch source `jms-journal`: the records of journal files, or the messages they leave.
+"""The batch source `jms-journal`: the records of journal files, or their pending messages.
 
 Options: `path` (folders, separated by commas: KahaDB's, or a data folder above it), `view`
 (`records` or `messages`), `destination`, `command` (names, separated by commas), `since`, `until`,

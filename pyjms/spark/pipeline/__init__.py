@@ -1,9 +1,9 @@
-"""Pipelines: functions and SQL from messages to messages, and what runs them.
+"""Pipelines: functions and SQL from messages to messages, and their execution.
 
 Layers, each using only those below it:
 
 - `execution`: starts the query of a pipeline, restarts it, drains it;
-- `definition` (what a pipeline is, and whether it can run) and `reporting` (events, log, status
-  files, health), which do not know each other;
+- `definition` (the definition of pipelines, and its checks) and `reporting` (events, log, status
+  files, health), which are independent of each other;
 - `schema`: message bodies as typed rows.
 """

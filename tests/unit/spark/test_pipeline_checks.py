@@ -139,7 +139,7 @@ def test_nothing_is_wrong_with_these(java: str) -> None:
             [made("a", options={"mode": "spool", "startingOffset": "7"})],
             (
                 "Pipeline a: jms: startingOffset 7 has no effect through a spool, which starts with "
-                "everything that is on the queue (remove it; only ranges, of a broker that serves them, can start elsewhere)"
+                "all messages on the queue (remove it; only ranges, with a broker that serves them, can start elsewhere)"
             ),
         ),
         (

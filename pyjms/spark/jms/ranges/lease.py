@@ -29,7 +29,7 @@ __all__ = ["QueueLease"]
 logger: Final = get_logger(__name__)
 
 _RETRY_PERIOD: Final = 30.0
-"""Seconds to wait for the broker, and for a lease that the previous reader still has."""
+"""Seconds to wait for the broker, and for a lease that the previous reader may still have."""
 _IN_FLIGHT_WAIT: Final = 5.0
 _STAT_WAIT: Final = 10.0
 
@@ -46,7 +46,7 @@ class QueueLease:
         self.first: int = 0
         self.next: int = 0
         self.average: int = 1
-        """Bytes of a message, on average."""
+        """The average size of a message in bytes."""
         self._options = options
         self._queue = options.target.physical_name
         self._owner = options.owner or f"{socket.gethostname()}:{os.getpid()}:{self.token[:8]}"
@@ -85,7 +85,7 @@ class QueueLease:
         self.average = max(1, found["bytes"] // max(1, found["messages"]))
 
     async def hold(self, end: int) -> None:
-        """Have the broker keep the messages before `end` as they are.
+        """Request that the broker keeps the messages before `end` unchanged.
 
         Raises:
             JMSException: the broker cannot be reached, or refuses.

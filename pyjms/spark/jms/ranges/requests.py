@@ -44,16 +44,16 @@ RANGES: Final = Queue("PyJMS.Ranges")
 _RESPONSE_TIMEOUT: Final = 60.0
 """Seconds to wait for a response, beyond the wait that the request itself asks for."""
 _PROBE_TIMEOUTS: Final = (1.0, 3.0)
-"""Seconds in which a broker that serves ranges answers the probe.
+"""Seconds within which a broker that serves ranges responds to the probe.
 
-It is probed twice, with a request in between that every broker answers. So a broker that is busy
-is not mistaken for one without ranges, with which the query would use a spool from then on.
+It is probed twice, with a request in between to which every broker responds. So a busy broker is
+not mistaken for one without ranges, for which the query would use a spool from then on.
 """
 _FAILURE_CHECK_INTERVAL: Final = 0.5
 """Seconds after which a pending request notices that its connection is lost."""
 _PROBE_TOKEN: Final = "is-anybody-there"  # noqa: S105 - the token of no lease
 _TEMPORARY_CODES: Final = frozenset(("leased", "in_flight", "unknown_token"))
-"""Refusals that may pass: another lease, or a lease that has to be taken again."""
+"""Temporary refusals: another lease, or a lease that has to be acquired again."""
 
 
 class RangesRefused(JMSException):
@@ -65,7 +65,7 @@ class RangesRefused(JMSException):
 
 
 class LeaseReplaced(RangesRefused):
-    """Another reader has the lease by now, so this one is not going to get it back."""
+    """Another reader has acquired the lease, so this reader cannot get it back."""
 
 
 class _PendingRequest:
@@ -183,9 +183,9 @@ async def ranges_client(options: JmsOptions) -> RangesClient:
 
 
 async def supports_ranges(options: JmsOptions) -> bool:
-    """Return whether the broker answers at `PyJMS.Ranges`.
+    """Return whether the broker responds at `PyJMS.Ranges`.
 
-    A broker that does not allow the request is taken for one without ranges.
+    A broker that does not allow the request counts as one without ranges.
 
     Raises:
         JMSException: the broker cannot be reached, or refuses the connection.
@@ -206,10 +206,10 @@ async def supports_ranges(options: JmsOptions) -> bool:
 
 
 async def retry_while_unavailable(work: Callable[[], Awaitable[R]], seconds: float) -> R:
-    """Run `work`, and again for up to `seconds` while the broker or the lease may come back.
+    """Run `work`, and repeat it for up to `seconds` while the broker or the lease is unavailable.
 
     Raises:
-        JMSException: neither came back, or the broker refuses for good.
+        JMSException: they stayed unavailable, or the broker refuses for good.
     """
     deadline = _clock.now() + seconds
     return await AsyncRetrying(

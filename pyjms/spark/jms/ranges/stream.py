@@ -110,7 +110,7 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._trim(lease, ended.seq)
 
     def stop(self) -> None:
-        """Release the lease, if Spark calls this; usually it just ends the process."""
+        """Release the lease, if Spark calls this; usually Spark only ends the process."""
         lease, self._lease = self._lease, None
         if lease is not None:
             run_blocking(lease.close)
@@ -159,7 +159,7 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             raise IllegalStateException(
                 text,
-                hint="they expired, were consumed or were purged; failOnDataLoss=false goes on "
-                "without them",
+                hint="they expired, were consumed or were purged; failOnDataLoss=false "
+                "continues without them",
             )
         logger.warning("%s; continuing without them (failOnDataLoss=false)", text)

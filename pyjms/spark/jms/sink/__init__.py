@@ -11,12 +11,12 @@ query, batch, partition and row number, which are the same in a repetition only 
 How long a broker remembers an id:
 
 - the bundled broker: the last 20,000 ids of a queue, on disk;
-- ActiveMQ: while the first message is still on its queue, also after a restart. A consumed one as
-  long as the broker runs and its audit reaches: 2048 rows of a partition, or the last 1024 ids of
-  an `idColumn` (a policy entry changes both). A message that was consumed before a restart is
-  sent again;
+- ActiveMQ: as long as the first message is on its queue, also after a restart. The id of a consumed
+  message as long as the broker runs and within the depth of its audit: 2048 rows of a partition, or
+  the last 1024 ids of an `idColumn` (a policy entry changes both). A message that was consumed
+  before a restart is sent again;
 - Artemis: the last 20,000 ids of an address, consumed or not, also after a restart; not within one
-  transaction. It rolls a transaction back that has an id it knows, so the rows are then sent one by
+  transaction. It rolls back a transaction that contains a known id; then the rows are sent one by
   one.
 
 `epoch`: exactly once with every broker, also after a shuffle, with plain JMS (`epoch`):
@@ -31,6 +31,6 @@ How long a broker remembers an id:
     batch < last published     an error: the checkpoint is older than what was sent
 
 Invariants: the marker changes only together with the messages of its batch. A stage counts only if
-its task reported it, so rows of a task that was killed or run twice are never published. Spark
+its task reported it, so rows of a task that was killed, or a second run, are never published. Spark
 repeats only the last batch of a query. (spark-pipeline 5 D)
 """

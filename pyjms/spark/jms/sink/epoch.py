@@ -35,7 +35,7 @@ _MODE: Final = "PyJMSDeliveryMode"
 _TIME_TO_LIVE: Final = "PyJMSTimeToLive"
 _OURS: Final = frozenset((_BATCH, _STAGE, _TARGET, _PRIORITY, _MODE, _TIME_TO_LIVE))
 _KEPT_PREFIX: Final = "PyJMSKept_"
-"""The prefix, on the stage, of properties that make a broker act on a message."""
+"""The prefix, on the stage queue, of properties that make a broker act on a message."""
 _BROKER_PROPERTIES: Final = ("AMQ_SCHEDULED_", DUPLICATE_ID_PROPERTY)
 _MARKER_TIMEOUT: Final = 45.0
 """Seconds to wait for the marker, which only the first batch of a query lacks.
@@ -43,7 +43,7 @@ _MARKER_TIMEOUT: Final = 45.0
 Longer than the 30 s in which brokers notice that the connection of a killed driver is dead.
 """
 _STAGED_TIMEOUT: Final = 30.0
-"""Seconds to wait for the next staged row; the broker has it, or it is lost."""
+"""Seconds to wait for the next staged row, which the broker has unless it is lost."""
 
 
 def stage_queue(query: str) -> Queue:
@@ -73,7 +73,7 @@ async def publish(
     stages: Mapping[str, int],
     staged_timeout: float = _STAGED_TIMEOUT,
 ) -> None:
-    """Publish the rows of these stages, unless the batch is published already.
+    """Publish the rows of these stages, unless the batch is already published.
 
     `stages`: the number of rows by stage, for each task that succeeded; rows of other stages are
     dropped. `staged_timeout`: seconds to wait for each row.

@@ -1,4 +1,4 @@
-"""Rows as messages: the columns of a sink, and what each of them becomes.
+"""Rows as messages: the columns of a sink, and their effects on messages.
 
 A column that cannot be part of a message is an error before anything is sent; it does not become a
 property. (spark-pipeline 6.1)
@@ -24,7 +24,7 @@ BODIES: Final = ("text", "bytes", "body")
 
 
 class RowId(NamedTuple):
-    """The identity of a row, the same when it is sent again: a source of rows, and a number in it.
+    """The identity of a row, the same in repeated sends: a source of rows, and a number in it.
 
     It becomes the property that the bundled broker and Artemis check, and the message id, by which
     ActiveMQ drops duplicates.

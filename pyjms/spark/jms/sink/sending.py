@@ -1,8 +1,9 @@
 """Sending the rows of a task: one local transaction, committed before the task reports success.
 
-A broker that is down before the first row is waited for; a connection that is lost later fails the
-task. Spark repeats the task on a cluster and in `local[n,m]`, up to m attempts. Artemis rolls back
-a transaction that has an id it knows, so rows with ids are kept in memory, to send them one by one.
+If the broker is down before the first row, the task waits for it; if the connection is lost later,
+the task fails. Spark repeats the task on a cluster and in `local[n,m]`, up to m attempts. Artemis
+rolls back a transaction with a known id, so rows with ids are kept in memory, to send them one by
+one.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ class RowTransaction:
 def send_rows(options: JmsOptions, rows: Iterable[Any], to_outgoing: RowConverter) -> int:
     """Send all rows in one transaction and return their number. Blocks.
 
-    With `exactlyOnce=ids` a broker may roll the transaction back because it knows a row; then each
-    row is sent by itself, and the broker drops those that it knows.
+    With `exactlyOnce=ids` a broker may roll the transaction back because it knows a row's id; then
+    each row is sent separately, and the broker drops duplicates.
 
     Raises:
         JMSException: sending failed. Nothing was sent, unless the response to the commit was lost,

@@ -1,7 +1,7 @@
 """The writers that Spark calls: `off` and `ids` send directly, `epoch` through a staging queue.
 
-Spark creates the objects whose `commit` and `abort` it calls for each batch; they share nothing
-with those that `write`, except the commit messages. (spark-pipeline 3.1, 3.4, 5 D)
+For each batch, Spark creates the objects whose `commit` and `abort` it calls; they share only the
+commit messages with the objects whose `write` it calls. (spark-pipeline 3.1, 3.4, 5 D)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SentRows(WriterCommitMessage):
 
 
 def check_sink(options: JmsOptions, schema: StructType, *, streaming: bool) -> None:
-    """Check what can be checked before anything runs.
+    """Check columns and options before anything runs.
 
     Raises:
         ConfigurationException: a column or option is not valid, or `exactlyOnce` cannot be kept.
@@ -84,8 +84,8 @@ class _Writer:
         batch_text = context.getLocalProperty(_BATCH_ID)
         batch = options.batch_id if options.batch_id is not None else int(batch_text or -1)
         if options.exactly_once == "epoch":
-            # attempt numbers start again with the driver: rows that a killed one staged must not
-            # be taken for rows of this one
+            # attempt numbers start again with the driver: rows staged by a killed driver must not
+            # be mistaken for rows of this one
             stage = f"{context.partitionId()}.{secrets.token_hex(8)}"
             return SentRows(stage_rows(options, query, batch, stage, iterator), query, stage)
         prefix = f"{query}:{batch}:{context.partitionId()}"

@@ -1,4 +1,4 @@
-"""The stream source for any broker: messages are in files before they are acknowledged.
+"""The stream source for any broker: messages are written to files before they are acknowledged.
 
 Theory of operation
 ===================
@@ -10,24 +10,24 @@ moves messages into a folder, the spool, that executors read:
     receive  ->  write a segment  ->  fsync, rename, fsync the folder  ->  commit the JMS session
 
 A segment (`segments.Spool`) is one Arrow file of rows, named `rows-<number of the first>-<count>`.
-The names say which rows the spool holds, so listing the folder is all the recovery that is needed.
-An offset is the number of the next row; its epoch is the random id of the spool (`spool-id`), so a
-checkpoint notices that it is given another folder. A batch is a range of rows, so it reads the same
-rows whenever Spark runs it again.
+The names tell which rows the spool contains, so recovery only has to list the folder. An offset is
+the number of the next row; its epoch is the random id of the spool (`spool-id`), so that a
+checkpoint with another folder is detected. A batch is a range of rows, so it reads the same rows
+whenever Spark runs it again.
 
 Invariants:
 
-- Whatever was acknowledged is on the disk. What is on the disk but was not acknowledged (the driver
-  or its connection died before the commit) is delivered again; it is recognized by its message id,
-  acknowledged, and not written again.
-- The last segment is *in doubt* when a spool is opened, and a segment is when its commit failed:
-  the broker may still deliver its messages. The last segment is not deleted, as it also carries
-  the numbering; when another segment in doubt is deleted, its ids are first written to a file of
-  *late ids* (`late_ids`), which is kept for a day.
-- One process at a time uses a spool (`lock`): two would number different messages alike. The lock
-  is the operating system's, so it goes with the process. A driver that was just stopped may have it
-  for up to 30 s more.
-- Segments up to the start of the batch that Spark asks for next are deleted, but for the last of
+- All acknowledged messages are on the disk. Messages on the disk that were not acknowledged (the
+  driver or its connection died before the commit) are delivered again; they are recognised by their
+  message ids, acknowledged, and not written again.
+- The last segment is *in doubt* when a spool is opened, and so is a segment whose commit failed:
+  the broker may deliver its messages again. The last segment is not deleted, as it also carries the
+  numbering; when another segment in doubt is deleted, its ids are first written to a file of *late
+  ids* (`late_ids`), which is kept for a day.
+- One process at a time uses a spool (`lock`): two would give different messages the same number.
+  The operating system releases the lock when the process ends. A driver that was just stopped may
+  have it for up to 30 s more.
+- Segments up to the start of the batch that Spark requests next are deleted, except the last of
   them: a batch that failed after its end was committed reads its rows again.
 
 States of a segment:
@@ -38,6 +38,6 @@ States of a segment:
     commit fails, or spool is opened   -> in doubt    -> in doubt
     batch finished (delete_before)                    -> deleted     ids kept, -> deleted
 
-A spool that was written by a query continues it on the same broker and on another one; it is part
-of the data, as the messages in it exist nowhere else. (spark-pipeline 3.2, 3.3, 5 B)
+A query can continue with its spool on the same broker or on another one; the spool is part of the
+data, as the messages in it exist nowhere else. (spark-pipeline 3.2, 3.3, 5 B)
 """

@@ -1,8 +1,8 @@
 """The ids of messages that may be delivered again after their segment was deleted.
 
 If a driver, or its connection, dies after a segment was written and before the acknowledgement is
-confirmed, the broker may hold the messages for a connection that it takes for alive. It delivers
-them again when it notices, by default after half a minute; by then the segment may be finished and
+confirmed, the broker may still assign the messages to the dead connection. It delivers them again
+when it detects that, by default after half a minute; by then the segment may be finished and
 deleted. So the ids of such segments are kept for a day.
 """
 

@@ -1,4 +1,4 @@
-"""The lock of a spool: one process at a time, as two would give different messages one number."""
+"""The lock of a spool: one process at a time, as two would number different messages equally."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FILE: Final = "lock"
 _RETRY_INTERVAL: Final = 0.1
 _LOCKED: Final = frozenset((errno.EACCES, errno.EAGAIN, errno.EDEADLK))
 _LOCKED_OFFSET: Final = 1 << 30
-"""The byte that Windows locks: beyond the holder's name, which others may then still read."""
+"""The byte that Windows locks: after the holder's name, so that others can read the name."""
 
 
 class SpoolLock:
@@ -82,7 +82,7 @@ class SpoolLock:
         holder = self._path.read_text(encoding="utf-8").strip() or "an unknown process"
         return IllegalStateException(
             f"The spool {self._path.parent} is in use by another process: {holder}",
-            hint="a query runs in one driver at a time; stop the other one",
+            hint="a query runs in one driver at a time; stop the other driver",
         )
 
 

@@ -1,4 +1,4 @@
-"""Pulling messages into the spool: received, written, synced, and only then acknowledged."""
+"""Pulls of messages into the spool: received, written, synced, and only then acknowledged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Puller:
     async def pull(self, limit: BatchLimit, timeout: float) -> Pull:
         """Move available messages into the spool, up to the limit.
 
-        Waits up to `timeout` seconds for the first one. Messages that are in the spool already,
+        Waits up to `timeout` seconds for the first message. Messages that are already in the spool,
         because an earlier acknowledgement was lost, are acknowledged and not counted.
 
         Raises:
@@ -110,7 +110,7 @@ class Puller:
             seen.add(message_id)
             rows.append(self._row(message, self._spool.end + len(rows)))
             size += len(command_of(message).content or b"")
-            # the broker's clock if the message has its time: producers' clocks are wrong more often
+            # the broker's time if the message has it: producers' clocks are wrong more often
             newest = max(newest, command_of(message).broker_in_time or message.timestamp)
         return rows, received, newest
 

@@ -91,7 +91,7 @@ class Spool:
         return any(message_id in ids for ids in self._ids.values()) or message_id in self._late_ids
 
     def mark_in_doubt(self) -> None:
-        """Note that the last segment may not have been acknowledged, as when a spool is opened."""
+        """Mark the last segment as possibly not acknowledged, as when a spool is opened."""
         self._in_doubt.update(self._segments[-1:])
 
     def append(self, rows: Sequence[Sequence[object]]) -> Segment:
@@ -116,7 +116,7 @@ class Spool:
     def delete_before(self, end: int) -> None:
         """Delete the segments that end at or before `end`, except the last one.
 
-        The last one carries the numbering, and the ids of messages that may be delivered again.
+        The last segment has the numbering, and the ids of messages that may be delivered again.
         """
         while len(self._segments) > 1 and self._segments[0].end <= end:
             self._delete(self._segments[0])

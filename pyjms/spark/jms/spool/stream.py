@@ -31,7 +31,7 @@ __all__ = ["RowsPartition", "SpoolStreamReader"]
 logger: Final = get_logger(__name__)
 
 _FIRST_TIMEOUT_NOW: Final = 2.0
-"""Seconds that AvailableNow waits for a first message, which a new consumer gets with a delay."""
+"""Seconds that AvailableNow waits for the first message, which arrives late at a new consumer."""
 _NEXT_TIMEOUT_NOW: Final = 0.3
 """Seconds that AvailableNow waits in later pulls."""
 _LOCK_TIMEOUT: Final = 30.0
@@ -121,7 +121,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._delete_finished(self._offset(end).seq)
 
     def stop(self) -> None:
-        """Release the spool, if Spark calls this; usually it just ends the process."""
+        """Release the spool, if Spark calls this; usually Spark only ends the process."""
         lock, self._lock, self._spool = self._lock, None, None
         if lock is not None:
             lock.release()
@@ -144,7 +144,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             raise IllegalStateException(
                 text,
-                hint=f"{self._folder} was changed by hand; failOnDataLoss=false continues without "
+                hint=f"{self._folder} was changed manually; failOnDataLoss=false continues without "
                 "the missing rows",
             )
         logger.warning("%s; continuing without them (failOnDataLoss=false)", text)
@@ -177,7 +177,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _end_within(segments: Sequence[Segment], start: int, limit: BatchLimit) -> int:
-    """Return the end of as many segments from `start` on as the limit allows, or of part of one."""
+    """Return the end of the segments from `start` on, or of the part, that the limit allows."""
     rows = limit.rows
     end = min(segments[0].end, start + rows)
     for segment in segments[1:]:

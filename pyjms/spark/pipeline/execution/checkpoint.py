@@ -1,9 +1,9 @@
 """The fingerprint of a pipeline: a file next to its checkpoint that must match.
 
-Spark would continue a checkpoint with another plan until its state does not fit, and then fail
-with a stack trace; and a sink that changes in the middle of a batch would get half of it. So the
-parts of a pipeline that its checkpoint depends on are compared, one by one. Trigger, limits and
-settings of Spark may change. (spark-pipeline 6.1)
+Spark would continue a checkpoint with another plan until its state does not match, and then fail
+with a stack trace; and if the sink changed in the middle of a batch, the new sink would get only
+part of the batch. So the parts of a pipeline on which its checkpoint depends are compared, one by
+one. Trigger, limits and settings of Spark may change. (spark-pipeline 6.1)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Checkpoint", "checkpoint_parts", "open_checkpoint"]
 
 FORMAT: Final = 1
 _SAME_SPARK: Final = "state"
-"""The part that is compared under the same version of Spark only, as it is text of Spark."""
+"""The part that is compared only under the same version of Spark, as it is Spark's text."""
 
 
 _OPTIONS: Final = ("selector", "clientId", "subscription")
@@ -109,7 +109,7 @@ def open_checkpoint(location: PipelineLocation, pipeline: Pipeline) -> Checkpoin
 
 
 def _is_used(location: PipelineLocation) -> bool:
-    """Return whether a query got as far as reading messages."""
+    """Return whether a query has read messages."""
     return any(
         folder.is_dir() and any(folder.iterdir())
         for folder in (location.checkpoint / "offsets", location.folder / "spool")
@@ -117,7 +117,7 @@ def _is_used(location: PipelineLocation) -> bool:
 
 
 def checkpoint_parts(pipeline: Pipeline, state: Sequence[str]) -> dict[str, Any]:
-    """Return what a checkpoint depends on. Spark numbers its sources, so their order matters."""
+    """Return the parts on which a checkpoint depends. Spark numbers sources: order matters."""
     numbered = pipeline.exactly_once == "ids" and pipeline.id_column is None
     sources = {name: _target(text) for name, text in pipeline.sources.items()}
     return {

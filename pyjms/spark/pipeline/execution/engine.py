@@ -1,6 +1,6 @@
 """The Spark session of a runner: it starts queries and reports their progress. All calls block.
 
-Spark reports batches to a listener in a thread of its own, shortly after they are done.
+Spark reports batches to a listener in a separate thread, shortly after they are finished.
 (spark-pipeline 6.2)
 """
 
@@ -107,21 +107,21 @@ class SparkEngine:
 
         make_session_active(self._spark)  # Spark looks for Python data sources there
         with self._starting:
-            # A stream that starts writes to variables of its format without a lock, and two at
-            # once break the format for the session ("Illegal size 5 of collection"). So each
-            # query gets a registration of its own.
+            # A starting stream writes to variables of its format without a lock, and two at the
+            # same time break the format for the session ("Illegal size 5 of collection"). So each
+            # query gets a separate registration.
             self._spark.dataSource.register(JmsDataSource)
             query: Query = start_query(self._spark, pipeline, location, once=once)
         return query
 
     def close(self) -> None:
-        """Stop Spark; a session that was passed in stays as it was."""
+        """Stop Spark, unless the session was passed in."""
         try:
             if self._is_own:
                 self._spark.stop()
             else:
                 self._spark.streams.removeListener(self._listener)
-        except Exception as error:  # it has ended already, as its pipelines have noticed
+        except Exception as error:  # Spark has ended before, which its pipelines have reported
             logger.debug("Stopping Spark: %s", type(error).__name__)
 
 

@@ -1,4 +1,4 @@
-"""Failures of a query: what Spark raised, classified by what to do about it. Needs no Spark.
+"""Classification of a query's failures by what to do about them. Needs no Spark.
 
 Spark ends a query at any error, with the Python traceback in its text. Such a text may contain
 values of messages, so only texts of pyjms and the names of errors become part of a reason, which is
@@ -33,7 +33,7 @@ _BROKER: Final = re.compile(
     r"\bpyjms\.[\w.]+\.(?:ConnectionFailedException|ConnectionClosedException|"
     r"RequestTimeoutException|RangesRefused|ResourceAllocationException)\b"
 )
-"""The last one is a broker that is full: sending fails until messages are consumed."""
+"""The last one means a full broker: sending fails until messages are consumed."""
 _LOST_WORKER: Final = re.compile(r"ExecutorLostFailure|Python worker exited unexpectedly")
 _FINAL: Final = re.compile(
     r"\bpyjms\.[\w.]+\.(?:ConfigurationException|JMSSecurityException)\b|"
@@ -45,8 +45,8 @@ _INVALID_MESSAGE: Final = re.compile(
     r"(Pipeline [\w.-]+: message seq (?:-?\d+|null) \(.*?; dead_letter is `fail`)",
     re.DOTALL,
 )
-"""What `dead_letter: fail` makes Spark raise (`schema.parsing`); the plan, which follows in the
-text, contains only its pattern."""
+"""The error that `dead_letter: fail` causes in Spark (`schema.parsing`); the plan, which follows in
+the text, contains only its pattern."""
 _SPARK_ENDED: Final = re.compile(
     r"SparkContext was (?:stopped|shut down)|stopped SparkContext|SparkSession was stopped"
 )
@@ -59,12 +59,12 @@ _REASON_LENGTH: Final = 300
 
 
 class FailureKind(Enum):
-    """What to do about a failure."""
+    """The kinds of failures, by what to do about them."""
 
     BROKER = "broker"
     """The broker was lost or is full: retry as long as the back-off allows."""
     BATCH = "batch"
-    """Something in the batch: retry, and give up when the same batch keeps failing."""
+    """A problem of the batch: retry, and give up if the same batch fails repeatedly."""
     FINAL = "final"
     """Another attempt would fail the same way."""
     SPARK_ENDED = "spark ended"
@@ -92,8 +92,8 @@ class OpenBatch(NamedTuple):
 def classify_failure(error: BaseException, *, at_start: bool = False) -> Failure:
     """Classify an error that a query raised. Blocks, as its text may be in the JVM.
 
-    `at_start`: the query did not run yet; what Python code raised there, for example the pipeline's
-    function, the next attempt would raise again.
+    `at_start`: the query has not run yet; errors of Python code at that time, for example of the
+    pipeline's function, would be raised again by the next attempt.
     """
     try:
         detail = str(error)

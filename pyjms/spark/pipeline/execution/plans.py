@@ -1,7 +1,7 @@
-"""What Spark's plan says about a pipeline before it runs.
+"""Analysis of a pipeline's Spark plan before it runs.
 
-Plans are objects of the JVM; where only their text says something, the text of `explain` is
-searched. (spark-pipeline 3.2, 5 D)
+Plans are objects of the JVM; properties that only their text shows are found in the text of
+`explain`. (spark-pipeline 3.2, 5 D)
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def comparable(operator: str) -> str:
 
 
 def count_streams(frame: DataFrame) -> int:
-    """Return how many streams of the format `jms` it reads; branches of one stream are one."""
+    """Return the number of streams of the format `jms`; branches of one stream count once."""
     leaves = _analyzed(frame).collectLeaves()
     streams = [
         leaves.apply(number)
@@ -67,7 +67,7 @@ def count_streams(frame: DataFrame) -> int:
 
 
 def column_ids(frame: DataFrame) -> Mapping[str, int]:
-    """Return the columns with Spark's expression ids; a column that is computed has a new id."""
+    """Return the columns with Spark's expression ids; a computed column has a new id."""
     output = _analyzed(frame).output()
     columns = [output.apply(number) for number in range(output.size())]
     return {column.name(): column.exprId().id() for column in columns}

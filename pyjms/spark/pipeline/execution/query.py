@@ -1,4 +1,4 @@
-"""Starting the query of a pipeline: its sources, its function or SQL, and its sink.
+"""The start of a pipeline's query: its sources, its function or SQL, and its sink.
 
 Results and dead letters are one query with one sink, so that both are published by the same
 transaction. (spark-pipeline 6.2)
@@ -52,7 +52,7 @@ _SPECULATION: Final = "spark.speculation"
 
 
 class _Plan(NamedTuple):
-    """What a pipeline computes, before its sink."""
+    """The computation of a pipeline, without its sink."""
 
     result: DataFrame
     dead_letters: DataFrame | None

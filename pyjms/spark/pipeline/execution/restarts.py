@@ -1,8 +1,8 @@
-"""When a query that failed is restarted, and when it is given up.
+"""Restarts of a failed query, and the decision to give it up.
 
-Delays grow as the settings say. They start again after each finished batch, and after a query that
-ran for some minutes (an idle one has no batches). A batch that keeps failing by itself is given up,
-and so is a failure that another attempt cannot fix.
+Delays grow according to the settings. They are reset after each finished batch, and after a query
+that ran for some minutes (an idle query has no batches). A pipeline is given up if a batch fails
+repeatedly, or if another attempt cannot succeed.
 """
 
 from __future__ import annotations

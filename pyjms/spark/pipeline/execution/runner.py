@@ -52,11 +52,11 @@ T = TypeVar("T")
 
 
 class PipelineRunner:
-    """Runs pipelines until they are stopped, or are done.
+    """Runs pipelines until they are stopped or finished.
 
     Args:
         settings: the brokers, and the section `spark`.
-        pipelines: the result of `collect_pipelines`, or some of it.
+        pipelines: all or some of the result of `collect_pipelines`.
         listeners: receive events, in addition to the log, the status files and `health`.
         spark: a session to run on, which is left running. By default the runner starts one
             according to `settings.spark`, and stops it at the end.
@@ -178,7 +178,7 @@ class PipelineRunner:
         await stopping.wait()
         try:
             await _in_thread(lambda: set_drain_flag(flag))
-        finally:  # without the flag they are stopped in a batch, after the drain timeout
+        finally:  # without the flag they are stopped within a batch, after the drain timeout
             for supervisor in self._supervisors.values():
                 supervisor.stop()
 

@@ -1,6 +1,6 @@
 """Access to a running query, which may end at any moment. All calls block.
 
-The reason why a query ended comes from `wait_for_end` alone; other calls that fail because the
+Only `wait_for_end` returns the reason why a query ended; the failures of other calls because the
 query has ended are ignored.
 """
 
@@ -40,7 +40,7 @@ class Query(Protocol):
 
 
 def wait_for_end(query: Query) -> Failure | None:
-    """Wait for the end of a query and return its failure; None: it was stopped or is done."""
+    """Wait for the end of a query and return its failure; None: it was stopped or has finished."""
     try:
         query.awaitTermination()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What a pipeline writes: its result and its dead letters as rows of the sink, batch by batch.
+"""The output of a pipeline: its result and its dead letters as rows of the sink, by batch.
 
 A result whose columns include a message body (`text`, `bytes`, `body`) is a message, column by
 column; any other result is sent as JSON. Sinks that receive whole batches (destinations in update
@@ -101,7 +101,7 @@ def message_rows(
 
 
 def dead_letter_rows(invalid: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Return messages that do not match the schema as they came, with properties that say why."""
+    """Return messages that do not match the schema unchanged, with properties that say why."""
     added = F.create_map(
         *(
             part
@@ -131,7 +131,7 @@ def dead_letter_rows(invalid: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 def tagged_rows(rows: DataFrame, dead_letters: DataFrame | None) -> DataFrame:
-    """Return rows and dead letters as one stream, each in a struct column of its own."""
+    """Return rows and dead letters as one stream, each in a separate struct column."""
     tagged = rows.select(F.struct("*").alias(_ROW))
     if dead_letters is None:
         return tagged
