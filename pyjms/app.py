@@ -62,8 +62,7 @@ class JmsApplication:
 
     Args:
         targets: modules, handler functions, or instances with handler methods.
-        config: the YAML file; by default `PYJMS_CONFIG`, `./application.yaml` or
-            `./config/application.yaml`.
+        config: the YAML file; default: `PYJMS_CONFIG`, `./application.yaml` or that in `./config`.
         settings: settings created in code, instead of a file.
         container: a subclass or instance of ApplicationContainer, with your own providers.
         stop_timeout: seconds that handlers in progress, and then the shutdown hooks, have when the
@@ -182,9 +181,7 @@ class JmsApplication:
         *destinations: str | Destination,
         **options: Unpack[ListenerOptions],
     ) -> AbstractMessageListenerContainer:
-        """Add a listener for a handler while the application runs, and start it.
-
-        The arguments are those of `jms_listener`.
+        """Add and start a listener (as `jms_listener` would) while the application runs.
 
         `registry.unregister(id)` removes it.
 

@@ -222,9 +222,7 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
     options: Attribute[ClientOptions] = Attribute[ClientOptions](
         "The options; see `pyjms.aio.ConnectionFactory`."
     )
-    user_name: Attribute[str | None] = Attribute[str | None](
-        "The default user of connections."
-    )
+    user_name: Attribute[str | None] = Attribute[str | None]("The default user of connections.")
     password: Attribute[str | None] = Attribute[str | None]("That user's password.")
     exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
         api.ExceptionListener | None

@@ -134,9 +134,7 @@ def _transaction(command: KahaCommand) -> str | None:
 def apply_filters(filters: Collection[Any], record_filter: RecordFilter = ALL) -> RecordFilter:
     """Return a record filter narrowed by those filters of a query that it can represent."""
     for found in filters:
-        column = ".".join(
-            getattr(found, "attribute", ())
-        )  # a Not filter has no `attribute`
+        column = ".".join(getattr(found, "attribute", ()))  # a Not filter has no `attribute`
         step = _FILTERS.get((type(found).__name__, column))
         if step is not None:
             record_filter = step(record_filter, found.value)
