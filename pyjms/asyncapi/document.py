@@ -1,12 +1,12 @@
 """The AsyncAPI 3.0 document of an application: what its listeners receive and send.
 
-It is made of the settings and the handlers, without connecting anywhere:
+It is generated from the settings and the handlers, without connecting anywhere:
 
     servers      the brokers of the settings, without users and passwords
-    channels     the destinations of listeners and of @send_to, and a channel for replies
+    channels     the destinations of listeners and @send_to, and a channel for replies
     operations   `receive` for each listener, with its reply; `send` for each @send_to
-    messages     the type of a handler's payload, and of its result
-    bindings     jms 0.0.1; its `destinationType` knows no topics, so those have `x-jms-topic`
+    messages     the types of a handler's payload and of its result
+    bindings     jms 0.0.1; its `destinationType` cannot be a topic, so topics have `x-jms-topic`
 
 What handlers send with a template cannot be seen in their signatures. (AsyncAPI 3.0.0)
 """
@@ -41,16 +41,16 @@ Json = dict[str, Any]
 def asyncapi_document(
     application: JmsApplication, *, title: str, version: str = "1.0.0", description: str = ""
 ) -> Json:
-    """Return the document of an application, which need not run.
+    """Return the document of an application, which need not be running.
 
     Args:
-        application: its settings and handlers are described.
+        application: the application whose settings and handlers are described.
         title: the application's name.
         version: the application's version.
-        description: what it does, in CommonMark.
+        description: a description of the application, in CommonMark.
 
     Raises:
-        ConfigurationException: as `JmsApplication.check`.
+        ConfigurationException: as for `JmsApplication.check`.
     """
     return _Document(application).build(title, version, description)
 
@@ -235,7 +235,7 @@ class _Document:
 
 
 def _places(uri: TransportURI) -> Iterable[TransportURI]:
-    """Yield the URLs of the single brokers inside a composite one."""
+    """Yield the URLs of the individual brokers in a composite URL."""
     for component in uri.components:
         if component.components:
             yield from _places(component)
@@ -248,7 +248,7 @@ def _has_login(broker: ActiveMQSettings) -> bool:
 
 
 def _key(text: str) -> str:
-    """Return a text as a key that references can name without escapes."""
+    """Return text as a key that references can name without escapes."""
     return _NOT_IN_A_KEY.sub("_", text) or "_"
 
 
@@ -277,7 +277,7 @@ def _texts(handler: Any) -> tuple[str, str]:
 
 
 def _extensions(endpoint: JmsListenerEndpoint) -> Json:
-    """Return what a listener has that AsyncAPI has no field for."""
+    """Return the properties of a listener for which AsyncAPI has no field."""
     found = {
         "x-jms-selector": endpoint.selector,
         "x-jms-subscription": endpoint.subscription,

@@ -69,7 +69,7 @@ summary { cursor: pointer; color: var(--quiet); font-size: .9rem; }
 
 
 def html_page(document: Json) -> str:
-    """Return the page of a document that `asyncapi_document` has made."""
+    """Return the page of a document from `asyncapi_document`."""
     return _Page(document).text()
 
 
@@ -207,7 +207,7 @@ class _Page:
         return f'<ul class="schema">{items}</ul>'
 
     def _inner(self, schema: Json, depth: int) -> str:
-        """Return the members of the one schema inside another: of a list, or one that is shared."""
+        """Return the members of a schema's items, only alternative, or referenced schema."""
         inner = schema.get("items", schema)
         alternatives = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
         if len(alternatives) == 1:

@@ -1,4 +1,4 @@
-"""Schemas of payloads and headers, made of the types of handlers."""
+"""Schemas of payloads and headers, generated from the types of handlers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _BINARY: Final = (bytes, bytearray, memoryview)
 
 
 class Schemas:
-    """The JSON schemas of one document: those of named types are shared."""
+    """The JSON schemas of one document; those of named types are shared."""
 
     def __init__(self) -> None:
         self.shared: dict[str, Any] = {}
-        """What `#/components/schemas` contains."""
+        """The contents of `#/components/schemas`."""
 
     def of(self, kind: Any) -> dict[str, Any]:
-        """Return the schema of a type; {} if there is none: anything."""
+        """Return the schema of a type; {} (anything) if there is none."""
         if kind is None or kind in {Any, object}:
             return {}
         if isinstance(kind, type) and issubclass(kind, Message):
@@ -38,7 +38,7 @@ class Schemas:
             return {"description": f"A {kind!r}."}
 
     def _add(self, adapter: TypeAdapter[Any], kind: Any, prefix: str) -> dict[str, Any] | None:
-        """Return a type's schema; None: another type has one of its names, without a prefix."""
+        """Return a type's schema; None: another type has the same name and there is no prefix."""
         schema = adapter.json_schema(ref_template=_REFERENCE.format(model=f"{prefix}{{model}}"))
         named = {f"{prefix}{name}": each for name, each in schema.pop("$defs", {}).items()}
         name = f"{prefix}{kind.__name__}" if isinstance(kind, type) else ""
@@ -71,7 +71,7 @@ class Schemas:
 
 
 def content_type_of(kind: Any) -> str | None:
-    """Return the content type of a payload of this type; None: it is not known."""
+    """Return the content type of a payload of this type; None: unknown."""
     if kind is None or kind in {Any, object}:
         return None
     if kind is str:

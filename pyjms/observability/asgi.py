@@ -1,12 +1,12 @@
 """The health checks and metrics of an application as a small ASGI application.
 
-    GET /health/live      200 while the event loop answers; 503 once the application has stopped
+    GET /health/live      200 while the event loop responds; 503 once the application has stopped
     GET /health/started   200 once the application has started
-    GET /health/ready     200 while it is ready, its brokers included; else 503 with the reasons
-    GET /metrics          Prometheus' text format; 404 unless metrics are counted
+    GET /health/ready     200 while it is ready, including its brokers; else 503 with the reasons
+    GET /metrics          Prometheus' text format; 404 unless metrics are enabled
 
 It needs no framework, and can be mounted in one: `app.mount("/jms", application.health_app())`
-answers at /jms/health/ready. Nothing that it says is secret, and nothing can be changed through it.
+responds at /jms/health/ready. Its responses contain no secrets, and it cannot change anything.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class HealthApp:
 
     Args:
         health: returns the current health.
-        metrics: returns what /metrics answers; None: nothing is counted.
-        probe: returns the health with what the brokers answer, for /health/ready; None: they are
-            not asked.
+        metrics: the source of the response of /metrics; None: metrics are disabled.
+        probe: returns the health including the brokers, for /health/ready; None: the brokers are
+            not probed.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class HealthApp:
         self._probe = probe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or take part in the start and stop of the server."""
+        """Respond to one request, or take part in the start and stop of the server."""
         if scope["type"] == "lifespan":
             await answer_lifespan(receive, send)
         elif scope["type"] == "http":
@@ -141,7 +141,7 @@ async def _respond(
 
 
 async def answer_lifespan(receive: Receive, send: Send) -> None:
-    """Take part in the start and stop of a server: there is nothing to do."""
+    """Confirm the start and stop of a server, without doing anything."""
     while True:
         event = await receive()
         if event["type"] == "lifespan.startup":

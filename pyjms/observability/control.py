@@ -5,10 +5,10 @@
     POST /listeners/ID/pause, /listeners/ID/resume
     POST /listeners/ID/scale?lower=2&upper=8
 
-Answers are JSON: the listeners concerned, as GET shows them. A pause is answered at once; handlers
-in progress end meanwhile, and `busy` counts them.
+Responses are JSON: the listeners concerned, in the format of GET. The response to a pause is
+immediate; handlers in progress continue, and `busy` counts them.
 
-Access control is up to the application: mount it behind the framework's login, or give it a token,
+Access control is up to the application: mount it behind the framework's login, or set a token,
 which each request must then contain (`Authorization: Bearer TOKEN`).
 """
 
@@ -31,7 +31,7 @@ _ACTIONS: Final = ("pause", "resume", "scale")
 
 
 class _Refused(Exception):
-    """A request that is answered with an error."""
+    """A request with an error response."""
 
     def __init__(self, status: HTTPStatus, reason: str, *headers: tuple[bytes, bytes]) -> None:
         super().__init__(reason)
@@ -44,7 +44,7 @@ class ControlApp:
 
     Args:
         registry: the listeners.
-        token: what requests have to bring; None: nothing is asked for.
+        token: the token that requests must contain; None: none is required.
     """
 
     def __init__(self, registry: JmsListenerEndpointRegistry, token: str | None = None) -> None:
@@ -52,7 +52,7 @@ class ControlApp:
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Respond to one request."""
         if scope["type"] == "lifespan":
             return await answer_lifespan(receive, send)
         if scope["type"] != "http":
@@ -126,7 +126,7 @@ class ControlApp:
 
 
 def with_control(app: ASGIApp, control: ControlApp) -> ASGIApp:
-    """Return an ASGI application that gives `control` the requests below /listeners."""
+    """Return an ASGI application that routes the requests below /listeners to `control`."""
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         is_control = scope["type"] == "http" and f"{scope['path']}/".startswith(f"{PREFIX}/")

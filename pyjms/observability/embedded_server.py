@@ -1,4 +1,4 @@
-"""uvicorn in the event loop of an application or a broker, which keeps its own signal handling."""
+"""uvicorn in the event loop of an application or a broker, without uvicorn's signal handlers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _GRACE: Final = 3
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the process that the server is a part of."""
+        """Install no signal handlers: they belong to the application or broker."""
         yield
 
 
 class EmbeddedServer:
-    """Serves an ASGI application on sockets that listen already. Belongs to one asyncio loop.
+    """Serves an ASGI application on listening sockets. Belongs to one asyncio loop.
 
     Args:
         app: the ASGI application.
         name: the name of its task.
-        options: further options of `uvicorn.Config`.
+        options: additional options of `uvicorn.Config`.
     """
 
     def __init__(self, app: Any, name: str, **options: Any) -> None:
@@ -59,7 +59,7 @@ class EmbeddedServer:
     async def start(
         self, listeners: Iterable[SocketListener], ssl_context: ssl.SSLContext | None = None
     ) -> None:
-        """Answer the requests that come to `listeners`, with TLS if there is a context."""
+        """Start to serve requests on `listeners`, with TLS if there is a context."""
         if ssl_context is not None:
             self._config.ssl = ssl_context
         self._server = server = _Server(self._config)
@@ -69,7 +69,7 @@ class EmbeddedServer:
         self._task = spawn(server.main_loop, name=self._name)
 
     async def stop(self) -> None:
-        """End all requests after some seconds at most, and close the sockets. Idempotent."""
+        """End all requests within a few seconds, and close the sockets. Idempotent."""
         server, self._server = self._server, None
         if server is None:
             return

@@ -1,15 +1,15 @@
 """Health of an application: live, started, ready, and the state of each listener.
 
-    live      the event loop answers; an orchestrator restarts a process that is not
-    started   the start has ended: each listener consumes, or waits for its broker to come
-    ready     started, not stopping, each listener has a live consumer and progresses, and each
-              broker that was asked accepts connections
+    live      the event loop responds; an orchestrator restarts a process that is not live
+    started   the start has ended: each listener consumes, or waits until its broker is available
+    ready     started, not stopping, each listener has a live consumer and makes progress, and each
+              broker that was probed accepts connections
 
-A listener that was paused, or that does not start by itself (`auto_startup`), does not count.
+Listeners that were paused, or do not start automatically (`auto_startup`), do not count.
 
 A listener is stuck when one of its handlers has run for longer than `stuck_after` while messages
-wait: in the consumer's own buffer, or, where that cannot tell (prefetch 0 and 1, foreign
-providers), while all of its consumers are in their handlers for that long.
+wait in the consumer's own buffer; or, if the buffer is not informative (prefetch 0 and 1, other
+providers), while the handlers of all its consumers have run for that long.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ class ListenerHealth:
     """The state of one listener."""
 
     id: str
-    """Its id."""
+    """The listener's id."""
     destination: str
-    """Where it consumes."""
+    """The destination from which it consumes."""
     status: Status
-    """up; or stuck, no_consumer (such as without a broker), stopped: the application is not ready;
-    or paused, not_started: as it was told."""
+    """up; stuck, no_consumer (for example, the broker is unavailable) or stopped: the application
+    is not ready; paused or not_started: on purpose."""
     consumers: int
-    """Its consumers."""
+    """The number of its consumers."""
     busy: int
-    """Its handlers in progress."""
+    """The number of its handlers in progress."""
     longest: float
-    """Seconds for which the longest of them has run."""
+    """Seconds for which the longest-running of them has run."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether the application may be ready with it."""
+        """Whether the application can be ready with the listener in this state."""
         return self.status in _ACCEPTABLE
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerHealth:
-    """What a broker answered that was asked for a connection."""
+    """The result of an attempt to connect to a broker."""
 
     name: str
     """`activemq`, or its name in the settings' `brokers`."""
@@ -66,11 +66,11 @@ class BrokerHealth:
     provider: str | None = None
     """The name of the JMS provider; None: it did not answer."""
     error: str | None = None
-    """The kind of the failure; its text is in the log."""
+    """The type of the failure; its message is in the log."""
 
     @property
     def is_up(self) -> bool:
-        """Whether it accepted a connection."""
+        """Whether the broker accepted a connection."""
         return self.status == "up"
 
 
@@ -83,11 +83,11 @@ class Health:
     listeners: tuple[ListenerHealth, ...] = ()
     """Its listeners."""
     brokers: tuple[BrokerHealth, ...] = ()
-    """The brokers that were asked for a connection; none without a probe."""
+    """The brokers that were probed; empty without a probe."""
 
     @property
     def live(self) -> bool:
-        """Whether the application works at all: it has not stopped."""
+        """Whether the application has not stopped."""
         return self.phase != "stopped"
 
     @property
@@ -97,7 +97,7 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether it runs, each listener has a live consumer and progresses, no broker is down."""
+        """Whether it runs, all listeners consume and make progress, and no broker is down."""
         return (
             self.phase == "running"
             and all(each.is_ready for each in self.listeners)
@@ -106,7 +106,7 @@ class Health:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is not ready, a text for each reason."""
+        """The reasons why it is not ready."""
         if self.phase != "running":
             return (self.phase,)
         listeners = (f"listener {e.id}: {e.status}" for e in self.listeners if not e.is_ready)
@@ -114,7 +114,7 @@ class Health:
         return (*listeners, *brokers)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything, for JSON."""
+        """Return the health as a dict for JSON."""
         return {
             "status": "ready" if self.ready else "; ".join(self.reasons),
             "phase": self.phase,
@@ -142,9 +142,9 @@ def health_of(
     """Return the health of an application with these containers.
 
     Args:
-        phase: where the application is.
-        containers: those of its listeners.
-        stuck_after: seconds after which a handler holds up the messages that wait; None: never.
+        phase: the phase of the application.
+        containers: the containers of its listeners.
+        stuck_after: seconds after which a handler with messages waiting is stuck; None: never.
     """
     return Health(phase, tuple(_listener(each, stuck_after) for each in containers))
 
@@ -192,6 +192,6 @@ def _is_stuck(
 
 
 def _waiting(delivery: Delivery) -> int | None:
-    """Return how many messages wait behind this one in its consumer's buffer, if that is known."""
+    """Return the number of messages behind this one in its consumer's buffer; None: unknown."""
     buffered = getattr(delivery.consumer, "buffered", None)
     return buffered if isinstance(buffered, int) else None

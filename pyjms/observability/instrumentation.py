@@ -1,4 +1,4 @@
-"""The interface of instrumentations, and the destinations of messages as they see them.
+"""The interface of instrumentations, and the addresses of brokers.
 
 An instrumentation makes an interceptor for each listener and each template, once, when these are
 created, so that attributes that never change are computed once.
@@ -37,10 +37,10 @@ class Instrumentation(Protocol):
         """Return the interceptor of a template's receives over a connection factory."""
 
     def attach(self, health: Callable[[], Health]) -> None:
-        """Observe the application's health, too: it starts."""
+        """Start to observe the application's health, when it starts."""
 
     def detach(self) -> None:
-        """End that: the application has stopped."""
+        """Stop observing the application's health, when it has stopped."""
 
 
 class Server(NamedTuple):
@@ -51,7 +51,7 @@ class Server(NamedTuple):
 
 
 def server_of(connection_factory: object) -> Server | None:
-    """Return the address of a factory's broker; None: in this process, or one of several."""
+    """Return the address of a factory's broker; None: it is in this process, or one of several."""
     found: Any = connection_factory
     for _ in range(_DEEPEST):
         inner = next((getattr(found, name) for name in _WRAPPED if hasattr(found, name)), None)

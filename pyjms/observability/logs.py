@@ -5,10 +5,11 @@
      "listener_id": "orders", "destination": "queue://orders.new", "message_id": "ID:...",
      "correlation_id": "...", "trace_id": "...", "span_id": "..."}
 
-`message_context` is the interceptor that notes the message, in a context variable; `MessageContext`
-is a filter that copies it to the records of a handler, for formatters of your own; `JsonFormatter`
-needs neither filter nor fields to be named. `pyjms run --log-format json` and `logging: {format:
-json}` set all of it up. Trace ids are those of OpenTelemetry's current span, if that is in use.
+`message_context` is the interceptor that stores the message in a context variable; `MessageContext`
+is a filter that adds its fields to a log handler's records, for your own formatters; with
+`JsonFormatter`, neither a filter nor field names are needed. `pyjms run --log-format json` and
+`logging: {format: json}` set up all of this. Trace ids are those of OpenTelemetry's current span,
+if it is in use.
 Message bodies are never logged.
 """
 
@@ -29,7 +30,7 @@ from pyjms.listener.handler.interceptors import HandlerInvocation
 __all__ = ["JsonFormatter", "MessageContext", "context_fields", "message_context"]
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""Attributes of every record: what else there is, was given as `extra`."""
+"""The attributes of every record; all others come from `extra`."""
 
 _FIELDS: Final = (
     "listener_id",
@@ -46,7 +47,7 @@ _current: ContextVar[tuple[str | None, Message] | None] = ContextVar(
 
 
 async def message_context(invocation: HandlerInvocation, proceed: Proceed) -> object:
-    """Note the message for log lines of the handler, and of all that it calls: an interceptor."""
+    """Set the message as the context of log records of the handler's call: an interceptor."""
     token = _current.set((invocation.listener_id, invocation.message))
     try:
         return await proceed()
@@ -55,7 +56,7 @@ async def message_context(invocation: HandlerInvocation, proceed: Proceed) -> ob
 
 
 def context_fields() -> dict[str, str]:
-    """Return the fields of the message that is being handled here, and of the current span."""
+    """Return the fields of the message being handled in this context, and of the current span."""
     fields: dict[str, str] = {}
     current = _current.get()
     if current is not None:
@@ -67,7 +68,7 @@ def context_fields() -> dict[str, str]:
             "correlation_id": message.correlation_id,
         }
         fields = {name: value for name, value in found.items() if value is not None}
-    trace: Any = sys.modules.get("opentelemetry.trace")  # not imported for the sake of logs
+    trace: Any = sys.modules.get("opentelemetry.trace")  # not imported only for logging
     if trace is not None:
         span = trace.get_current_span().get_span_context()
         if span.is_valid:
@@ -76,13 +77,13 @@ def context_fields() -> dict[str, str]:
 
 
 class MessageContext(logging.Filter):
-    """Gives records the attributes listener_id, destination, message_id and the others.
+    """Adds the context's attributes (listener_id, destination, message_id, ...) to records.
 
-    Those that do not apply are None. What a record has already, it keeps. Add it to a log handler.
+    Those that do not apply are None. Existing attributes are not replaced. Add it to a log handler.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Complete the record, and let it pass."""
+        """Add the attributes to the record, and return True."""
         fields = context_fields()
         for name in _FIELDS:
             if getattr(record, name, None) is None:
@@ -93,8 +94,8 @@ class MessageContext(logging.Filter):
 class JsonFormatter(logging.Formatter):
     """Formats each record as one JSON object in one line, with the message's context.
 
-    Fields: time (UTC), level, logger, message; the context; what the record has as `extra`; of an
-    exception `error` with type, message and, if the record has one, traceback.
+    Fields: time (UTC), level, logger, message; the context; the fields of `extra`; for an exception
+    `error` with its type, its message and, if the record has one, its traceback.
     """
 
     def format(self, record: logging.LogRecord) -> str:

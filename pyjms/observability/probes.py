@@ -1,8 +1,8 @@
 """Checks whether the brokers of an application can be reached, by connecting to each.
 
 As in Spring Boot's health indicator `jms`, a connection is created, started and closed. If the
-application caches connections, the connection of its templates is used, so that probing an
-available broker costs nothing. (spring-jms 8.1.9)
+application caches connections, the templates' connection is used, so that probing an available
+broker costs nothing. (spring-jms 8.1.9)
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["BrokerProbes"]
 logger: Final = get_logger(__name__)
 
 _VALID_FOR = 1.0
-"""Seconds for which an answer is given again: many callers are no load on the brokers."""
+"""Seconds for which a result is cached, so that many callers do not add load to the brokers."""
 
 
 class BrokerProbes:
-    """Asks brokers whether they accept connections. Use it on one event loop, from any task.
+    """Checks whether brokers accept connections. Use it on one event loop, from any task.
 
     Args:
         factories: returns the connection factories, by the names of their brokers.
-        timeout: seconds that a connection may take; None: nobody is asked.
+        timeout: seconds that a connection may take; None: no broker is probed.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class BrokerProbes:
         self._asked_at: float | None = None
 
     async def probe(self) -> tuple[BrokerHealth, ...]:
-        """Ask all brokers, at the same time; return what they answered, in the factories' order.
+        """Probe all brokers concurrently; return the results in the order of the factories.
 
-        Takes as long as `timeout` at most. Of several callers one asks, the others wait for it; so
-        does one that comes within a second. A broker that is lost or comes back is a line in the
-        log. Cancellable: the next caller asks.
+        Takes at most `timeout`. Of several concurrent callers one probes, and the others wait for
+        its result, which is cached for a second. When a broker becomes unavailable or available
+        again, that is logged. Cancellable: then the next caller probes.
         """
         if self._timeout is None:
             return ()
@@ -79,7 +79,7 @@ class BrokerProbes:
                 async with await factory.create_connection() as connection:
                     await connection.start()
                     provider = connection.metadata.jms_provider_name
-            except Exception as failure:  # also of foreign providers
+            except Exception as failure:  # including those of other providers
                 error, text = type(failure).__name__, str(failure)
         if provider is None and scope.cancelled_caught:
             error = "TimeoutError"

@@ -1,8 +1,8 @@
 """Prometheus metrics of an application: sends, receives, handlers, settlements, listeners.
 
-Labels have few values: ids of listeners, names of destinations (temporary ones count as one, and
-so do those beyond the first `MOST_DESTINATIONS`), outcomes. Applications that use the same registry
-share its metrics. docs/observability.md lists the names.
+Labels have few values: ids of listeners, outcomes, and names of destinations (all temporary ones
+share one value, and so do all beyond the first `MOST_DESTINATIONS`). Applications that use the same
+registry share its metrics. docs/observability.md lists the names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyjms.observability.pool_metrics import PoolCollector
 __all__ = ["MOST_DESTINATIONS", "PrometheusMetrics"]
 
 MOST_DESTINATIONS: Final = 500
-"""Destinations with metrics of their own, in one registry; `(other)` stands for the others."""
+"""The number of destinations with separate metrics in one registry; others are `(other)`."""
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
@@ -39,8 +39,8 @@ class PrometheusMetrics:
     """The instrumentation of an application with prometheus_client.
 
     Args:
-        registry: where the metrics are; None: the registry of prometheus_client, which also has
-            the application's own metrics and those of the process.
+        registry: the registry of the metrics; None: the default registry of prometheus_client,
+            which also has the application's own metrics and those of the process.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -54,13 +54,13 @@ class PrometheusMetrics:
         return content_type, encode(self.registry)
 
     def attach(self, health: Callable[[], Health]) -> None:
-        """Show the state of the application and its listeners, too."""
+        """Register metrics for the state of the application and its listeners."""
         self.detach()
         self._listeners = _Listeners(health)
         self.registry.register(self._listeners)
 
     def detach(self) -> None:
-        """End that: the application has stopped. Idempotent."""
+        """Unregister these metrics when the application has stopped. Idempotent."""
         listeners, self._listeners = self._listeners, None
         if listeners is not None:
             self.registry.unregister(listeners)
@@ -204,13 +204,13 @@ def _metrics_in(registry: CollectorRegistry) -> _Metrics:
 
 
 class _Listeners(Collector):
-    """The state of an application and of its listeners, read when it is asked for."""
+    """Collects the state of an application and its listeners for each scrape."""
 
     def __init__(self, health: Callable[[], Health]) -> None:
         self._health = health
 
     def describe(self) -> list[Metric]:
-        """Return nothing: what there is, is known when it is collected."""
+        """Return nothing: the metrics are known only in `collect`."""
         return []
 
     def collect(self) -> Iterator[Any]:

@@ -1,8 +1,8 @@
-"""Trace context and baggage as message properties, as Java's instrumentation of JMS has them.
+"""Trace context and baggage as message properties, compatible with Java's JMS instrumentation.
 
 The global propagator of OpenTelemetry names the fields: by default W3C's `traceparent`,
-`tracestate` and `baggage`. JMS allows no `-` in the name of a property; OpenTelemetry's Java agent
-writes `__dash__` instead, and so does this, so that traces go on between Java and Python.
+`tracestate` and `baggage`. JMS allows no `-` in the name of a property; like OpenTelemetry's Java
+agent, this module writes `__dash__` instead, so that traces continue between Java and Python.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class _Properties(Getter[Message]):
     """Reads the fields of a propagator from a message's properties."""
 
     def get(self, carrier: Message, key: str) -> list[str] | None:
-        """Return the field, None if it is absent or no text."""
+        """Return the field; None: it is absent or not a str."""
         value = carrier.properties.get(key.replace("-", _DASH))
         return [value] if isinstance(value, str) else None
 
     def keys(self, carrier: Message) -> list[str]:
-        """Return the names of all fields that there may be."""
+        """Return the names of all possible fields."""
         return [name.replace(_DASH, "-") for name in carrier.properties]
 
 
@@ -38,9 +38,9 @@ _properties = _Properties()
 
 
 def context_of(message: Message, around: Context) -> Context:
-    """Return `around` with the trace context and baggage of a message, as its sender set them.
+    """Return `around` with the trace context and baggage that a message's sender set.
 
-    A message whose properties are damaged has none: its handler reports them.
+    If the message's properties are damaged, `around` is returned; the handler reports the error.
     """
     try:
         return propagate.extract(message, around, _properties)

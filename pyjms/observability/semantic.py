@@ -1,6 +1,7 @@
 """Names of OpenTelemetry's semantic conventions for messaging (1.37, in development).
 
-Their package is in beta and changes; the names are kept here, so that a change is one of pyjms.
+Their package is in beta and changes; the names are copied here, so that they change only with
+pyjms.
 https://opentelemetry.io/docs/specs/semconv/messaging/
 """
 
@@ -50,4 +51,4 @@ SENT_MESSAGES: Final = "messaging.client.sent.messages"
 CONSUMED_MESSAGES: Final = "messaging.client.consumed.messages"
 PROCESS_DURATION: Final = "messaging.process.duration"
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Upper bounds of the histograms, in seconds, as the conventions advise."""
+"""Upper bounds of the histograms in seconds, as recommended by the conventions."""

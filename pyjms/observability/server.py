@@ -17,7 +17,7 @@ __all__ = ["HealthServer"]
 logger: Final = get_logger(__name__)
 
 _CONNECTIONS: Final = 100
-"""Connections at once; further ones are answered 503."""
+"""The maximum number of connections; others get the response 503."""
 
 
 class HealthServer:
@@ -27,7 +27,7 @@ class HealthServer:
         app: the ASGI application.
         host: the address to listen on.
         port: the port; 0: a free one.
-        reuse_port: whether another process may listen on the same port, too.
+        reuse_port: whether other processes may listen on the same port.
     """
 
     def __init__(self, app: Any, host: str, port: int, *, reuse_port: bool = False) -> None:
@@ -39,13 +39,13 @@ class HealthServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port on which it listens."""
         if not self._listeners:
             return self._port
         return int(self._listeners[0].extra(SocketAttribute.local_port))
 
     async def start(self) -> None:
-        """Listen, and answer requests.
+        """Listen on the port, and start to serve requests.
 
         Raises:
             ConfigurationException: the loop is trio's.
@@ -70,6 +70,6 @@ class HealthServer:
         logger.info("Health checks: http://%s:%d/health/ready", self._host, self.port)
 
     async def stop(self) -> None:
-        """End all requests, and free the port. Idempotent."""
+        """End all requests, and release the port. Idempotent."""
         await self._server.stop()
         self._listeners = []

@@ -4,15 +4,15 @@
     -------------------  ---------  --------------------------------  ---------------------------
     send NAME            PRODUCER   the current span
     receive NAME         CLIENT     the current span                  the message's sender
-    process NAME         CONSUMER   the message's sender              of a batch: all its senders
+    process NAME         CONSUMER   the message's sender              all senders of a batch
     commit NAME, ack     CLIENT     the message's sender
 
 A message carries the context of its send span (`pyjms.observability.propagation`); a handler runs
-with that of its process span and with the sender's baggage, so that spans and sends inside belong
-to the trace. Names and attributes are those of `pyjms.observability.semantic`.
+with the context of its process span and with the sender's baggage, so that its own spans and sends
+belong to the trace. Names and attributes are those of `pyjms.observability.semantic`.
 
-Without an SDK the API of OpenTelemetry does nothing. Texts of exceptions lose the values that
-pydantic quotes; message bodies are never recorded.
+Without an SDK, the API of OpenTelemetry does nothing. The values that pydantic quotes are removed
+from the texts of exceptions; message bodies are never recorded.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = ["OpenTelemetry"]
 _LIBRARY: Final = "pyjms"
 _LONGEST_TEXT: Final = 500
 _TEMPORARY: Final = "(temporary)"
-"""What stands for temporary destinations in names of spans and in metrics: each has its own."""
+"""The name of all temporary destinations in span names and metrics, as each name is unique."""
 
 Attributes = dict[str, Any]
 
@@ -64,11 +64,10 @@ class OpenTelemetry:
     """The instrumentation of an application with OpenTelemetry.
 
     Args:
-        tracer_provider: makes the tracer; None: the global one.
-        meter_provider: makes the instruments; None: the global one.
-        tracing: whether there are spans; messages carry the current trace context without them,
-            too.
-        metrics: whether there are metrics.
+        tracer_provider: creates the tracer; None: the global provider.
+        meter_provider: creates the instruments; None: the global provider.
+        tracing: whether spans are created; messages carry the current trace context in any case.
+        metrics: whether metrics are recorded.
     """
 
     def __init__(
@@ -219,7 +218,7 @@ class _Meters:
 def _running(
     span: Span, parent: Context, duration: metrics.Histogram | None, attributes: Attributes
 ) -> Iterator[Span]:
-    """Make `span` the current one, and end it with the block; note how that ends, and when."""
+    """Make `span` the current span of the block, and end it; record errors and the duration."""
     started = _clock.now()
     token = otel_context.attach(trace.set_span_in_context(span, parent))
     failed: Attributes = {}
@@ -227,7 +226,7 @@ def _running(
         yield span
     except BaseException as error:
         failed = {semantic.ERROR_TYPE: _type_of(error)}
-        _note(span, error)
+        _record_error(span, error)
         raise
     finally:
         otel_context.detach(token)
@@ -236,8 +235,8 @@ def _running(
             duration.record(_clock.now() - started, {**attributes, **failed})
 
 
-def _note(span: Span, error: BaseException) -> None:
-    """Record an exception, without the values of the message that its text may quote."""
+def _record_error(span: Span, error: BaseException) -> None:
+    """Record an exception without the message's values that its text may quote."""
     text = shortened(one_line(error_text(error)), _LONGEST_TEXT)
     span.set_attribute(semantic.ERROR_TYPE, _type_of(error))
     span.add_event("exception", {"exception.type": _type_of(error), "exception.message": text})

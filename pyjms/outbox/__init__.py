@@ -1,7 +1,7 @@
-"""Messages and a database, without distributed transactions. Needs the extra `sql`.
+"""Outbox and inbox: messages and a database without XA. Needs the extra `sql`.
 
 `send` writes messages in the transaction of the application's own SQLAlchemy session; a relay sends
-them. `record` and `unit_of_work` remember in that transaction which messages were handled.
+them. `record` and `unit_of_work` record the handled messages in that transaction.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HOMES = {
     "unit_of_work_async": "inbox",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - the table has them
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
 
 
 def __getattr__(name: str) -> object:

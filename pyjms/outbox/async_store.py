@@ -1,4 +1,4 @@
-"""The store of idempotency keys in the table of the inbox, for coroutines."""
+"""The idempotency store in the inbox table, for coroutines."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["AsyncSqlIdempotencyStore"]
 class AsyncSqlIdempotencyStore:
     """Like `SqlIdempotencyStore`, with AsyncSessions, for `async def` handlers.
 
-    Where the handler has an AsyncSession or AsyncConnection among its arguments, the key is part of
-    that transaction, which the handler commits. Otherwise the store has its own transaction, which
-    is open while the handler runs, and is committed when it has returned, before the message. It
-    works on asyncio, as SQLAlchemy does; nothing blocks the loop. A cancelled handler's transaction
-    is rolled back.
+    If the handler has an AsyncSession or AsyncConnection among its arguments, the key is inserted
+    in that transaction, which the handler commits. Otherwise the store uses its own transaction,
+    which is open while the handler runs, and is committed after the handler has returned, before
+    the message. It works on asyncio only, like SQLAlchemy; it does not block the loop. The
+    transaction of a cancelled handler is rolled back.
 
     Args:
-        sessions: an `async_sessionmaker`, for handlers without a session; None: all have one.
-        listener: the name of the handler, if several handlers have the same keys.
+        sessions: an `async_sessionmaker`, for handlers without a session; None: all have a session.
+        listener: the name of the handler, if several handlers use the same keys.
     """
 
     after_commit = False
@@ -37,8 +37,9 @@ class AsyncSqlIdempotencyStore:
         self._open: dict[str, AsyncSession | None] = {}
 
     async def claim(self, key: str, arguments: Sequence[object]) -> Claim:
-        """Insert `key`; if there are two at the same time, the second waits for the first in the
-        database.
+        """Insert `key`.
+
+        If two transactions insert it at the same time, the second waits in the database.
 
         Raises:
             ConfigurationException: there is no session.
@@ -49,7 +50,7 @@ class AsyncSqlIdempotencyStore:
                 is_ours = not database.in_transaction()
                 if await self._is_new(database, key):
                     return Claim.NEW
-                if is_ours:  # the handler, which would end it, is not called
+                if is_ours:  # the handler is not called, so nothing else would end it
                     await database.rollback()
                 return Claim.DUPLICATE
         if self._sessions is None:
@@ -59,7 +60,7 @@ class AsyncSqlIdempotencyStore:
             )
         if key in self._open:
             return Claim.BUSY
-        self._open[key] = None  # other tasks find it while this one waits for the database
+        self._open[key] = None  # seen by other tasks while this one waits for the database
         session = self._sessions()
         is_new = False
         try:

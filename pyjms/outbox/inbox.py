@@ -1,16 +1,16 @@
-"""The inbox: which messages were handled, written in the transaction of their effects.
+"""The inbox: records handled messages in the transaction of their effects.
 
 Theory of operation
 -------------------
 
 The database is committed first, then the message. A crash in between leaves the message at the
-broker, which delivers it again; its row in the inbox tells that its effects are committed, and it
-is skipped. So each message has its effects in the database once: best-effort one-phase commit, with
+broker, which delivers it again; its row in the inbox shows that its effects are committed, and it
+is skipped. So each message takes effect in the database once: best-effort one-phase commit, with
 the inbox in place of the second phase.
 
 A row is inserted *before* the effects. Of two transactions with the same key, the second waits for
-the first, or fails; both do not commit. Where a database has no `ON CONFLICT`, a savepoint keeps a
-refused row from spoiling the transaction.
+the first, or fails; they cannot both commit. If a database has no `ON CONFLICT`, the row is
+inserted in a savepoint, so that a duplicate key does not abort the transaction.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 OUTBOX_ID: Final = "pyjms_outbox_id"
-"""The property with the id that a message has from an outbox, however often it is sent."""
+"""The property with a message's id from its outbox, the same each time the message is sent."""
 
 Database = Session | Connection
 
@@ -54,7 +54,7 @@ def key_of(message: Message) -> str:
     """Return the key that identifies a message: its id in an outbox, else its message id.
 
     Raises:
-        ConfigurationException: it has neither: it was not received.
+        ConfigurationException: it has neither, as it was not received.
     """
     own = message.properties.get(OUTBOX_ID)
     key = own if isinstance(own, str) else message.message_id
@@ -64,14 +64,14 @@ def key_of(message: Message) -> str:
 
 
 def record(database: Database, message: Message | str, *, listener: str = "") -> bool:
-    """Record in the transaction of `database` that a message is handled; False if it was before.
+    """Record in the transaction of `database` that a message is handled; False: it already was.
 
-    Blocks. The row is the transaction's: rolled back with it.
+    Blocks. The row is part of the transaction, and rolled back with it.
 
     Args:
         database: a session or connection.
         message: a received message, or an application-defined key.
-        listener: the name of the handler, if several handle the same messages.
+        listener: the name of the handler, if several handlers handle the same messages.
     """
     key = message if isinstance(message, str) else key_of(message)
     row = {"listener": listener, "message_key": key, "handled_at": _clock.time_ms() / 1000}
@@ -103,9 +103,9 @@ async def record_async(
 
 
 def prune(database: Database, *, older_than: float) -> int:
-    """Remove what was recorded more than `older_than` seconds ago; return how many rows.
+    """Delete the rows that are older than `older_than` seconds; return their number.
 
-    Blocks. A message that is delivered again after that is handled again.
+    Blocks. If one of these messages is delivered again later, it is handled again.
     """
     connection = database if isinstance(database, Connection) else database.connection()
     old = delete(INBOX).where(INBOX.c.handled_at < _clock.time_ms() / 1000 - older_than)
@@ -116,22 +116,22 @@ def prune(database: Database, *, older_than: float) -> int:
 def unit_of_work(
     sessions: Callable[[], Session], message: Message | str, *, listener: str = ""
 ) -> Iterator[Session]:
-    """Handle a message in a database transaction, once.
+    """Handle a message once, in a database transaction: a context manager.
 
         with unit_of_work(Sessions, message) as db:
             db.add(...)
 
-    The database is committed at the end of the block, the message when the handler returns. An
-    exception rolls both back. Blocks.
+    The database is committed at the end of the block, the message after the handler has returned.
+    An exception rolls both back. Blocks.
 
     Args:
         sessions: a `sessionmaker`, or another function that returns a new session.
         message: the message, or an application-defined key.
-        listener: the name of the handler, if several handle the same messages.
+        listener: the name of the handler, if several handlers handle the same messages.
 
     Raises:
-        Skip: the message was handled before, but its acknowledgement was lost; the listener
-            consumes it.
+        Skip: the message was already handled, but its acknowledgement was lost; the listener
+            acknowledges it.
     """
     with sessions() as session, session.begin():
         if not record(session, message, listener=listener):
@@ -158,16 +158,16 @@ def _handled(message: Message | str) -> Skip:
 
 
 class SqlIdempotencyStore:
-    """Remembers the keys of `@idempotent` in the table of the inbox.
+    """Stores the keys of `@idempotent` in the inbox table.
 
-    Where the handler has a Session or Connection among its arguments, the key is part of that
-    transaction, which the handler commits. Otherwise the store has its own transaction, which is
-    open while the handler runs, and is committed when it has returned, before the message. Its
-    sessions are used by the threads of consumers.
+    If the handler has a Session or Connection among its arguments, the key is inserted in that
+    transaction, which the handler commits. Otherwise the store uses its own transaction, which is
+    open while the handler runs, and is committed after the handler has returned, before the
+    message. Its sessions are used by the consumers' threads.
 
     Args:
-        sessions: a `sessionmaker`, for handlers without a session; None: all have one.
-        listener: the name of the handler, if several handlers have the same keys.
+        sessions: a `sessionmaker`, for handlers without a session; None: all have a session.
+        listener: the name of the handler, if several handlers use the same keys.
     """
 
     blocks = True
@@ -181,8 +181,9 @@ class SqlIdempotencyStore:
         self._open: dict[str, Session] = {}
 
     def claim(self, key: str, arguments: Sequence[object]) -> Claim:
-        """Insert `key`; if there are two at the same time, the second waits for the first in the
-        database.
+        """Insert `key`.
+
+        If two transactions insert it at the same time, the second waits in the database.
 
         Raises:
             ConfigurationException: there is no session.
@@ -193,7 +194,7 @@ class SqlIdempotencyStore:
                 is_ours = not database.in_transaction()
                 if record(database, key, listener=self._listener):
                     return Claim.NEW
-                if is_ours:  # the handler, which would end it, is not called
+                if is_ours:  # the handler is not called, so nothing else would end it
                     database.rollback()
                 return Claim.DUPLICATE
         if self._sessions is None:

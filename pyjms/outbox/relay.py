@@ -3,14 +3,14 @@
 Theory of operation
 -------------------
 
-A round takes up to `batch_size` rows, sends them in one JMS transaction, commits that, and then
-deletes the rows. A process that dies before the JMS commit has sent nothing; one that dies between
-the two commits sends the same rows again, with the same `pyjms_outbox_id`, by which the receiver's
-inbox drops them. Nothing else is kept anywhere, so there is no instant at which a message could be
-lost: a row leaves the table only after the broker has confirmed that it has the message.
+A round reads up to `batch_size` rows, sends them in one JMS transaction, commits it, and then
+deletes the rows. A process that dies before the JMS commit has sent nothing; after one that dies
+between the two commits, the same rows are sent again with the same `pyjms_outbox_id`, by which the
+receiver's inbox detects the duplicates. There is no other state, so there is no moment at which a
+message could be lost: a row is deleted only after the broker has confirmed the message.
 
-The relay waits `interval` seconds when there is nothing to send, or another relay has its turn.
-When broker or database fail it logs one line, and tries again after growing waits, up to 30 s.
+The relay waits `interval` seconds when there is nothing to send, or another relay is active. When
+the broker or the database fails, it logs one line, and retries with increasing delays up to 30 s.
 """
 
 from __future__ import annotations
@@ -48,16 +48,17 @@ logger: Final = get_logger(__name__)
 
 _LONGEST_WAIT: Final = 30.0
 _EXPECTED: Final = (JMSException, SQLAlchemyError, OSError)
-"""What happens to brokers and databases; the traceback of other errors is logged."""
+"""Failures of brokers and databases; for other errors, the traceback is logged, too."""
 
 
 class OutboxRelay:
-    """Sends what `send` has written. One of the targets of a JmsApplication:
+    """Sends the messages that `send` has written. A target of a JmsApplication:
 
         JmsApplication(handlers, OutboxRelay(engine))
 
-    It starts before the listeners and stops after them. Several relays of one outbox, in any
-    number of processes, take turns. For one event loop; the database is used in a separate thread.
+    It starts before the listeners and stops after them. Of several relays of one outbox, in any
+    number of processes, one at a time is active. For one event loop; the database is used in a
+    separate thread.
 
     Args:
         database: an Engine, or its URL. If the program uses AsyncSessions, an Engine for the same
@@ -65,8 +66,8 @@ class OutboxRelay:
         outbox: the name of the outbox.
         batch_size: the maximum number of messages that are sent in one transaction.
         interval: seconds between two checks of an empty outbox.
-        lease: seconds after which another relay takes over from one that died, if the database has
-            no SKIP LOCKED. A round must not take longer.
+        lease: seconds after which another relay replaces one that died, if the database has no
+            SKIP LOCKED. A round must not take longer.
         keep: mark rows that were sent (`sent_at`) instead of deleting them.
 
     Raises:
@@ -95,11 +96,11 @@ class OutboxRelay:
         self._interval = interval
         self._task: BackgroundTask | None = None
         self.sent: int = 0
-        """How many messages it has sent."""
+        """The number of messages that it has sent."""
 
     @on_startup
     async def start(self, template: Annotated[JmsTemplate, Provide["jms_template"]]) -> None:
-        """Send in the background, until `stop`. Idempotent."""
+        """Start to send in the background, until `stop`. Idempotent."""
         if self._task is None:
             self._task = spawn(self.run, template, name=f"pyjms outbox {self._outbox}")
         await checkpoint()
@@ -111,7 +112,7 @@ class OutboxRelay:
         await end_tasks(task)
 
     async def run(self, template: JmsTemplate) -> None:
-        """Send until it is cancelled, with connections of the template's factory."""
+        """Send until cancelled, with connections from the template's factory."""
         worker = Worker(f"pyjms-outbox-{self._outbox}")
         wait = self._interval
         try:
@@ -138,12 +139,11 @@ class OutboxRelay:
                 await worker.join(5.0)
 
     async def send_waiting(self, template: JmsTemplate) -> int:
-        """Send the messages in the outbox now, and return their number; 0 if another relay has its
-        turn.
+        """Send the messages in the outbox now; return their number; 0: another relay is active.
 
         Raises:
             JMSException: the broker cannot be reached, or does not accept a message.
-            SQLAlchemyError: the database fails.
+            SQLAlchemyError: a database operation failed.
         """
         before, worker = self.sent, Worker(f"pyjms-outbox-{self._outbox}")
         try:
@@ -158,7 +158,7 @@ class OutboxRelay:
     async def _send_all(
         self, template: JmsTemplate, worker: Worker, *, until_empty: bool = False
     ) -> None:
-        """Send until cancelled or failed, with one connection from the first row on."""
+        """Send until cancelled or failed, with one connection, created for the first row."""
         factory = template.connection_factory
         factory = getattr(factory, "target_connection_factory", factory)
         connection: Connection | None = None
@@ -171,7 +171,7 @@ class OutboxRelay:
                         connection = await factory.create_connection()
                         session = await connection.create_session(transacted=True)
                     await self._send(session, rows)
-                    with anyio.CancelScope(shield=True):  # the broker has them
+                    with anyio.CancelScope(shield=True):  # the broker has the messages
                         await worker.run(self._rows.done, rows)
                         self.sent += len(rows)
                 elif until_empty:
@@ -180,11 +180,11 @@ class OutboxRelay:
                     await _clock.sleep(self._interval)
         finally:
             with anyio.CancelScope(shield=True):
-                await _quietly(worker, self._rows.give_up)
+                await _quietly(worker, self._rows.release)
             await close_quietly(session, connection)
 
     async def _send(self, session: Session, rows: Sequence[Row[Any]]) -> None:
-        """Send rows in one transaction and wait for the broker's confirmation."""
+        """Send rows in one transaction, and wait for the broker's confirmation."""
         producers: dict[str, MessageProducer] = {}
         try:
             for row in rows:

@@ -1,10 +1,10 @@
-"""The relay's access to the tables: whose turn it is, rows to send, and rows that were sent.
+"""The relay's access to the tables: the lock or lease, rows to send, and rows that were sent.
 
-One relay at a time sends the messages of an outbox, so that they keep their order. Where the
-database has `SKIP LOCKED` (PostgreSQL, MySQL, MariaDB, Oracle), that is the one that locks the
-outbox's row in `pyjms_outbox_relays`, for the transaction in which it sends and deletes: a relay
-that dies loses its connection, and the lock with it. Elsewhere it is the one that has written its
-name there, until the time that it has written with it: the others go on when that has passed.
+One relay at a time sends the messages of an outbox, so that they keep their order. If the database
+has `SKIP LOCKED` (PostgreSQL, MySQL, MariaDB, Oracle), it is the relay that has locked the outbox's
+row in `pyjms_outbox_relays`, for the transaction in which it sends and deletes: a relay that dies
+loses its connection, and with it the lock. On other databases it is the relay that has written its
+name and an expiry time to that row (a lease); another relay can take the lease when it has expired.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class OutboxRows:
     Args:
         engine: the database.
         outbox: the outbox's name.
-        relay: the relay's name, which no other has.
-        batch_size: how many rows are taken at a time.
-        lease: seconds that a lease lasts, where there are leases.
+        relay: the relay's unique name.
+        batch_size: the maximum number of rows in a batch.
+        lease: the duration of a lease in seconds, for databases that need leases.
         keep: whether rows that were sent are kept.
     """
 
@@ -47,19 +47,19 @@ class OutboxRows:
 
     @property
     def locks(self) -> bool:
-        """Whether the turn is a lock, not a lease."""
+        """Whether a lock is used, not a lease."""
         return self.engine.dialect.name in _SKIPPING
 
     def take(self) -> Sequence[Row[Any]] | None:
-        """Return the next rows, in order; None: another relay has its turn.
+        """Return the next rows, in order; None: another relay has the lock or lease.
 
-        With a lock, `done` or `give_up` has to follow, if there are rows.
+        If a lock is used and there are rows, `done` or `release` must be called next.
         """
-        self.give_up()
+        self.release()
         connection = self.engine.connect()
         try:
-            has_turn = self._lock(connection) if self.locks else self._renew(connection)
-            rows = connection.execute(self._next_rows()).all() if has_turn else None
+            acquired = self._lock(connection) if self.locks else self._renew(connection)
+            rows = connection.execute(self._next_rows()).all() if acquired else None
         except BaseException:
             connection.close()
             raise
@@ -71,7 +71,7 @@ class OutboxRows:
         return rows
 
     def done(self, rows: Sequence[Row[Any]]) -> None:
-        """Delete or mark rows that were sent, and end the turn of a lock."""
+        """Delete or mark rows that were sent, and release the lock."""
         connection, self._connection = self._connection, None
         connection = connection or self.engine.connect()
         with connection:
@@ -84,15 +84,15 @@ class OutboxRows:
                 connection.execute(delete(OUTBOX).where(ids))
             connection.commit()
 
-    def give_up(self) -> None:
-        """End the turn of a lock; the rows stay."""
+    def release(self) -> None:
+        """Release the lock; the rows stay."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def leave(self) -> None:
-        """Let another relay go on at once: this one ends."""
-        self.give_up()
+        """Release the lock or lease, so that another relay can start at once."""
+        self.release()
         if not self.locks:
             with self.engine.begin() as connection:
                 connection.execute(
@@ -119,12 +119,12 @@ class OutboxRows:
         is_mine = (RELAYS.c.relay == self.relay) | (RELAYS.c.ends_at <= now)
         change = update(RELAYS).where(RELAYS.c.outbox == self.outbox, is_mine)
         values = {"relay": self.relay, "ends_at": now + self.lease}
-        has_turn = connection.execute(change.values(values)).rowcount == 1
+        acquired = connection.execute(change.values(values)).rowcount == 1
         connection.commit()
-        return has_turn or self._add(connection, now + self.lease)
+        return acquired or self._add(connection, now + self.lease)
 
     def _add(self, connection: Connection, ends_at: float) -> bool:
-        """Add the outbox's row; return False if there is one."""
+        """Insert the outbox's row; return False if it exists already."""
         row = {"outbox": self.outbox, "relay": self.relay, "ends_at": ends_at}
         try:
             connection.execute(RELAYS.insert().values(row))

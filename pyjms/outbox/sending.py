@@ -49,22 +49,22 @@ def send(
     insert only; nothing is sent if the transaction is rolled back. Messages are persistent.
 
     Args:
-        database: the session or connection whose transaction it belongs to.
+        database: the session or connection in whose transaction the row is inserted.
         destination: a queue or topic; a name alone means a queue.
-        payload: a payload for `JmsTemplate.convert_and_send` that becomes text or bytes.
+        payload: a payload, as for `JmsTemplate.convert_and_send`, that becomes text or bytes.
         properties: the properties of the message.
         correlation_id: JMSCorrelationID.
         type: JMSType.
         reply_to: JMSReplyTo.
         group_id: JMSXGroupID; one consumer gets all messages of a group, in order.
         priority: from 0 to 9.
-        time_to_live: seconds after which the message expires, from now on; 0: never.
-        converter: converts the payload to a message; None: as in an application, with dicts as
-            JSON.
-        outbox: the name of the outbox, if several relays serve several brokers.
+        time_to_live: seconds from now after which the message expires; 0: never.
+        converter: converts the payload to a message; None: the default of an application, which
+            converts dicts to JSON.
+        outbox: the name of the outbox, if there are several relays for several brokers.
 
     Raises:
-        MessageConversionException: the payload or a property cannot be kept in a row.
+        MessageConversionException: the payload or a property cannot be stored in a row.
         InvalidDestinationException: the destination is not valid.
         TypeError: a header is not a str.
         ValueError: the priority or the time to live is out of its range.
@@ -113,7 +113,7 @@ async def send_async(
 
 
 def _check_properties(values: Mapping[str, object]) -> None:
-    """Refuse here what the relay could not send: it would stop there for ever."""
+    """Reject properties that the relay could not send: it would retry that row forever."""
     message = Message()
     for name, value in values.items():
         if not isinstance(value, _PLAIN):
@@ -131,7 +131,7 @@ def _check_properties(values: Mapping[str, object]) -> None:
 
 
 class _Messages:
-    """Creates the messages of a converter, without a session."""
+    """Creates messages for a converter, without a session."""
 
     create_message = Message
     create_text_message = TextMessage

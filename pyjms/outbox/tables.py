@@ -27,7 +27,7 @@ INBOX: Final = Table(
     Column("message_key", String(300), primary_key=True),
     Column("handled_at", Float, nullable=False, index=True),
 )
-"""Which messages were handled, by a name of who handled them; seconds since 1970."""
+"""The handled messages, with the name of the handler; times are seconds since 1970."""
 
 OUTBOX: Final = Table(
     "pyjms_outbox",
@@ -46,7 +46,7 @@ OUTBOX: Final = Table(
     Column("sent_at", Float),
     sqlite_autoincrement=True,
 )
-"""Messages to be sent, in the order of `id`; `sent_at` is set where they are kept."""
+"""The messages to send, in the order of `id`; `sent_at` is set if sent rows are kept."""
 
 RELAYS: Final = Table(
     "pyjms_outbox_relays",
@@ -55,4 +55,4 @@ RELAYS: Final = Table(
     Column("relay", String(36), nullable=False),
     Column("ends_at", Float, nullable=False),
 )
-"""The lease of each outbox: which relay sends its messages, and until when."""
+"""The lease of each outbox: the relay that sends its messages, and the time of expiry."""

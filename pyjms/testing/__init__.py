@@ -1,1 +1,1 @@
-"""The test kit: the real broker in memory, a clock that tests turn, fixtures for pytest."""
+"""The test kit: the real broker in memory, a virtual clock, pytest fixtures."""

@@ -37,9 +37,9 @@ RECEIVE_TIMEOUT: Final = 5.0
 _POLICY: Final = "jms.redeliveryPolicy."
 _DELAYS: Final = tuple(f"{_POLICY}{name}" for name in ("initialRedeliveryDelay", "redeliveryDelay"))
 _RECOVERY_INTERVAL: Final = 0.05
-"""Seconds between attempts to connect again, to a broker that a test has restarted."""
+"""Seconds between attempts to reconnect to a broker that a test has restarted."""
 _QUOTED: Final = 3
-"""The number of different errors that a text quotes, and the characters of each."""
+"""The maximum number of distinct errors quoted in a message, and of characters of each."""
 _QUOTED_TEXT: Final = 200
 
 
@@ -53,7 +53,7 @@ def with_redelivery_delay(url: str, seconds: float) -> str:
 
 
 class JmsTestApp:
-    """Starts applications against a test's broker. The fixture `jms_app` is one.
+    """Starts applications against a test's broker. The fixture `jms_app` is an instance.
 
     A message whose handler raises is redelivered at once, so it soon becomes a dead letter.
     """
@@ -84,7 +84,8 @@ class JmsTestApp:
     def template(self) -> JmsTemplate:
         """A template (coroutines) with the application's settings; receives wait 5 s at most.
 
-        Unless the settings have a `receive_timeout`. The application's own template waits for ever.
+        If the settings have a `receive_timeout`, it applies instead. The application's own template
+        waits indefinitely.
         """
         if self._template is None:
             self._template = copy.copy(self.application.template)
@@ -103,17 +104,17 @@ class JmsTestApp:
         send_interceptors: Iterable[SendInterceptor] = (),
         error_handler: ErrorHandler | None = None,
     ) -> JmsApplication:
-        """Run these modules, handlers or instances on the test's broker, whatever the settings say.
+        """Start these modules, handlers or instances; always on the test's broker.
 
         Without `config` and `settings` the defaults apply: no file is searched for.
         `redelivery_delay`: seconds before a rolled-back message is redelivered (1 s outside of
         tests); options `jms.redeliveryPolicy` of `pyjms_broker_url` take precedence. None: the
-        delay of the settings. `interceptors`, `send_interceptors` and `error_handler` are
-        JmsApplication's.
+        delay of the settings. `interceptors`, `send_interceptors` and `error_handler` are those of
+        JmsApplication.
 
         Raises:
-            IllegalStateException: one runs already.
-            ConfigurationException: as JmsApplication.
+            IllegalStateException: an application is already running.
+            ConfigurationException: as for JmsApplication.
 
         """
         if self._application is not None and self._application.is_running:
@@ -141,7 +142,7 @@ class JmsTestApp:
         return self._application
 
     async def stop(self, timeout: float = 5.0) -> None:
-        """Stop the application. Idempotent; the fixture does it.
+        """Stop the application. Idempotent; the fixture calls it at the end of the test.
 
         Args:
             timeout: seconds of real time for handlers in progress; then they are cancelled.
@@ -155,11 +156,12 @@ class JmsTestApp:
 
         Args:
             name: the queue.
-            raise_errors: raise the first error of any handler so far.
+            raise_errors: raise the first error that any handler has raised so far.
             timeout: seconds of real time.
 
         Raises:
-            RequestTimeoutException: it is not empty by then; the text quotes what handlers raised.
+            RequestTimeoutException: it was not empty in time; the message quotes the handlers'
+                errors.
         """
         try:
             await self.broker.drained(name, timeout)
@@ -191,10 +193,10 @@ class JmsTestApp:
 
         Args:
             name: the queue.
-            type: what each is converted to, as `receive_and_convert` does.
+            type: the type to convert each to, as `receive_and_convert` does.
 
         Raises:
-            MessageConversionException: one cannot be read, or not as `type`.
+            MessageConversionException: a message cannot be read, or not as `type`.
         """
         converter = self.template.message_converter
         return [converter.from_message(message, type) for message in await self.messages(name)]
@@ -202,7 +204,7 @@ class JmsTestApp:
     async def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[Message]:
         """Return the messages in the dead-letter queue, oldest first, without removing them.
 
-        On a broker that other tests have used, only those since the start of this test.
+        On a broker that other tests have used, only those added since the start of this test.
         """
         if isinstance(self.broker, RemoteBroker):
             return await self.broker.dead_letters(name)
@@ -210,7 +212,7 @@ class JmsTestApp:
 
 
 def _with_quick_recovery(settings: PyjmsSettings) -> PyjmsSettings:
-    """Return settings whose listeners connect again soon, unless they say when."""
+    """Return settings whose listeners reconnect quickly, unless an interval is set."""
     listener = settings.jms.listener
     if listener.recovery_interval is not None:
         return settings
@@ -224,7 +226,7 @@ def _times(number: int) -> str:
 
 
 def _quoted(errors: Sequence[BaseException]) -> str:
-    """Return the different errors and their counts as text, the newest first."""
+    """Return the distinct errors and their counts as text, newest first."""
     counted = Counter(repr(error)[:_QUOTED_TEXT] for error in reversed(errors))
     shown = [f"{text} {_times(number)}" for text, number in list(counted.items())[:_QUOTED]]
     return "; ".join(shown) + ("; ..." if len(counted) > _QUOTED else "")

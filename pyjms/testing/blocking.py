@@ -1,4 +1,4 @@
-"""A JmsApplication on a broker of its own, for tests that are not coroutines."""
+"""A JmsApplication with its own broker, for tests that are not coroutines."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ R = TypeVar("R")
 
 
 class BlockingJmsTestApp:
-    """JmsTestApp with methods that block. The fixture `jms_blocking_app` is one.
+    """JmsTestApp with methods that block. The fixture `jms_blocking_app` is an instance.
 
     Broker and application run on the loop of the blocking API, in its thread. Use it as a context
     manager, from one thread.
 
     Args:
-        url: of another broker; None: it has one of its own, in memory.
+        url: the URL of another broker; None: it starts its own broker in memory.
     """
 
     def __init__(self, url: str | None = None) -> None:
@@ -55,7 +55,7 @@ class BlockingJmsTestApp:
     )
     application: DelegatedAttribute[JmsApplication] = DelegatedAttribute[JmsApplication](
         attrgetter("_app"),
-        "The running application; its methods are coroutines of another loop.",
+        "The running application; its methods are coroutines that belong to another loop.",
         read_only=True,
     )
 
@@ -72,11 +72,11 @@ class BlockingJmsTestApp:
         container: containers.Container | type[ApplicationContainer] | None = None,
         redelivery_delay: float | None = 0.0,
     ) -> None:
-        """Run these modules, handlers or instances, as JmsTestApp.start does.
+        """Start these modules, handlers or instances, as JmsTestApp.start does.
 
         Raises:
-            IllegalStateException: an application runs already.
-            ConfigurationException: as JmsApplication.
+            IllegalStateException: an application is already running.
+            ConfigurationException: as for JmsApplication.
         """
         self._call(
             self._app.start,
@@ -95,15 +95,15 @@ class BlockingJmsTestApp:
         """Wait until the queue `name` is empty and all its messages are acknowledged.
 
         Raises:
-            RequestTimeoutException: it is not after `timeout` seconds.
+            RequestTimeoutException: it is not empty after `timeout` seconds.
         """
         self._call(self._app.drained, name, raise_errors=raise_errors, timeout=timeout)
 
     def until(self, condition: Callable[[list[HandlerCall]], bool], timeout: float = 5.0) -> None:
-        """Wait until `condition` holds of all calls of handlers so far.
+        """Wait until `condition` is true of all calls of handlers so far.
 
         Raises:
-            RequestTimeoutException: it does not after `timeout` seconds.
+            RequestTimeoutException: it is still false after `timeout` seconds.
         """
         self._call(self._app.recorder.until, condition, timeout)
 
@@ -115,7 +115,7 @@ class BlockingJmsTestApp:
         """Return the payloads of the messages in the queue `name`, without removing them.
 
         Raises:
-            MessageConversionException: one cannot be read, or not as `type`.
+            MessageConversionException: a message cannot be read, or not as `type`.
         """
         return self._call(self._app.payloads, name, type)
 

@@ -1,4 +1,4 @@
-"""Failures on purpose, for tests of what handlers do about them. The fixture `jms_chaos` is one.
+"""Fault injection, for tests of how handlers cope with failures: the fixture `jms_chaos`.
 
     async def test_a_lost_connection(jms_app, jms_chaos):
         await jms_app.start(orders)
@@ -7,8 +7,8 @@
         await jms_app.drained("orders")
         assert database.rows == [order]  # though the handler was called twice
 
-It is an interceptor of the application under test. A failure that is planned for a handler happens
-at its next calls, in the order in which the failures were planned; then the handler works again.
+It is an interceptor of the application under test. The failures that are planned for a handler
+happen at its next calls, in the order in which they were planned; then the handler works again.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class _Failure:
 class Chaos:
     """Plans failures of handlers, and makes connections and the broker fail. Use it on the loop.
 
-    Moments: "before" the handler is called; "after" it has returned, before the commit. The
-    second one is what a crash between a handler's effects and the commit looks like: the message
-    is delivered again, marked as redelivered.
+    `at` is "before" the handler is called, or "after" it has returned, before the commit. "after"
+    simulates a crash between a handler's effects and the commit: the message is delivered again,
+    marked as redelivered.
     """
 
     order: ClassVar[float] = -1e9
-    """Outside of the application's interceptors, inside of the recorder."""
+    """Outside the application's interceptors, inside the recorder."""
 
     def __init__(self, broker: EmbeddedBroker | RemoteBroker) -> None:
         self._broker = broker
@@ -71,10 +71,9 @@ class Chaos:
         self._plan(handler, _Failure(_checked(at), error), times)
 
     def duplicate(self, handler: Callable[..., Any], *, times: int = 1) -> None:
-        """Make the next `times` messages be handled twice, by losing the transaction after the
-        handler.
+        """Have the next `times` messages handled twice, by rolling back after the handler.
 
-        Messages that the handler sent in it are rolled back; its other effects remain.
+        Messages that the handler sent in the transaction are rolled back; its other effects remain.
         """
         self.fail(handler, ChaosError("planned by the test: a duplicate"), at="after", times=times)
 
@@ -83,7 +82,7 @@ class Chaos:
     ) -> None:
         """Make the next `times` calls of a handler take this number of seconds longer.
 
-        With `jms_clock` it is virtual time.
+        With `jms_clock`, this is virtual time.
         """
         check_seconds("seconds", seconds)
         self._plan(handler, _Failure(_checked(at), delay=seconds), times)
@@ -112,11 +111,11 @@ class Chaos:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything that was planned has happened."""
+        """Whether all planned failures have happened."""
         return not any(self._planned.values())
 
     async def __call__(self, invocation: HandlerInvocation, proceed: Proceed) -> object:
-        """Apply what is planned for the handler next: as an interceptor."""
+        """Apply the next failure planned for the handler: the interceptor."""
         planned = self._planned.get(invocation.handler)
         failure = planned.popleft() if planned else None
         if failure is None:

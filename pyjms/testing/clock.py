@@ -1,7 +1,7 @@
 """A virtual clock that stands still until a test advances it, or jumps when every task waits.
 
-Works on asyncio and trio. Time moves from deadline to deadline, and after each one every task runs
-as far as it can, so that what happens at second 3 sees the state of second 3.
+It works on asyncio and trio. Time moves from deadline to deadline, and after each one every task
+runs as far as it can, so that whatever happens at second 3 sees the state of second 3.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ __all__ = ["VirtualClock", "real_time"]
 
 _SETTLE_ROUNDS = 20
 _PROBE = 0.001
-"""Turns given to the other tasks before checking whether all are blocked, and seconds for that
-check: if it comes too early, anyio on asyncio checks again only after 0.1 s."""
+"""Event loop iterations for the other tasks before checking whether all are blocked, and seconds
+for that check: after a check that is too early, anyio on asyncio waits 0.1 s for the next."""
 _THREAD_ROUNDS = 50
 _THREAD_PAUSE = 0.001
-"""A handler's thread that takes longer counts as blocked, and time goes on without it."""
+"""A handler's thread that takes longer counts as blocked, and time advances without it."""
 
 
 @contextmanager
 def real_time() -> Iterator[_clock.Clock]:
-    """Use the system clock in this block: with a virtual one it might never end.
+    """Use the system clock in this block: with a virtual one, the block might never end.
 
-    Yields the clock that it replaces.
+    Yields the clock that is replaced.
     """
     replaced = _clock.install(_clock.SystemClock())
     try:
@@ -91,7 +91,7 @@ class VirtualClock:
             self._drop(number, fired=woken.is_set())
 
     def timeout(self, seconds: float | None) -> AbstractContextManager[_clock.TimeoutScope]:
-        """Return a block that is cancelled, without an error, when `seconds` have passed."""
+        """Return a block that is cancelled, without an error, after `seconds`."""
         return self._timeout(seconds)
 
     @contextmanager
@@ -128,7 +128,7 @@ class VirtualClock:
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until every other task waits for something."""
+        """Wait until every other task is blocked."""
         while True:
             for _ in range(_SETTLE_ROUNDS):
                 await checkpoint()
@@ -138,7 +138,7 @@ class VirtualClock:
                 return
 
     async def _threads_worked(self) -> bool:
-        """Give handlers in threads a moment of real time; return whether one ended."""
+        """Wait a moment of real time for handlers in threads; return whether one has ended."""
         before = calls_in_flight()
         for _ in range(_THREAD_ROUNDS if before else 0):
             await anyio.sleep(_THREAD_PAUSE)

@@ -1,4 +1,4 @@
-"""Brokers in containers, started with docker or podman, for the tests of a run."""
+"""Brokers in containers, started with docker or podman, for the tests of one pytest run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pyjms.sync.connection import ConnectionFactory
 __all__ = ["PREFIX", "broker_in_container"]
 
 PREFIX: Final = "container:"
-"""In front of an image instead of a URL."""
+"""Marks an image instead of a URL."""
 _PORT: Final = "61616"
 _RUNTIMES: Final = ("docker", "podman")
 _COMMAND_TIMEOUT: Final = 300.0
-"""Seconds that a command may take; `run` may have to pull the image."""
+"""Time limit of a command in seconds; `run` may have to pull the image."""
 _START_TIMEOUT: Final = 120.0
 _TRY_AGAIN: Final = 0.25
 
@@ -29,14 +29,14 @@ _TRY_AGAIN: Final = 0.25
 def broker_in_container(described: str) -> Iterator[str]:
     """Run `container:IMAGE[?OPTIONS]` in this block; yield the URL of its broker. Blocks.
 
-    The image's port 61616 gets a free one of this machine. The options, such as
-    `jms.userName=artemis&jms.password=artemis`, are those of the URL. The container is removed at
-    the end.
+    The image's port 61616 is published on a free port of this machine. The options, such as
+    `jms.userName=artemis&jms.password=artemis`, become those of the URL. The container is removed
+    at the end.
 
     Raises:
-        ConfigurationException: no image is named, or there is neither docker nor podman.
-        ResourceAllocationException: the container does not start, or its broker accepts no
-            connection.
+        ConfigurationException: no image is named, or neither docker nor podman is installed.
+        ResourceAllocationException: the container does not start, or its broker does not accept
+            connections.
     """
     image, _, options = described.removeprefix(PREFIX).partition("?")
     if not image:

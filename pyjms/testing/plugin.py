@@ -1,9 +1,9 @@
-"""The pytest plugin: a real broker, in memory, for each test; Spark, for pipelines.
+"""The pytest plugin: a real broker in memory for each test, and Spark for pipelines.
 
 Most fixtures are coroutines, run by anyio's plugin: set `anyio_mode = "auto"` or mark tests with
 `pytest.mark.anyio`. They use the backend of the test. `jms_blocking_app` is for tests that are not
-coroutines. A test that uses the wrong ones fails with a hint. Nothing of pyjms is imported before a
-fixture needs it.
+coroutines. A test that uses the wrong ones fails with a hint. No other module of pyjms is imported
+before a fixture needs it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OPTION_HELP = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option for a real broker, on the command line and in the project's settings."""
+    """Add the option for a real broker, on the command line and in the project's configuration."""
     group = parser.getgroup("pyjms")
     group.addoption("--pyjms-broker", metavar="BROKER", help=_OPTION_HELP)
     parser.addini(_OPTION, _OPTION_HELP, default="")
@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail with a hint where no plugin would run the coroutine fixtures of a test."""
+    """Fail with a hint if no plugin would run the coroutine fixtures of a test."""
     if not isinstance(item, pytest.Function) or "anyio_backend" in item.fixturenames:
         return
     wanted = sorted(_COROUTINE_FIXTURES & set(item.fixturenames))
@@ -78,9 +78,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 async def jms_broker(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedBroker]:
-    """A broker for this test alone, in memory; `await jms_broker.drained("foo.bar")`.
+    """A broker in memory, only for this test; `await jms_broker.drained("foo.bar")`.
 
-    With `jms_chaos` its messages are stored in a folder of the test: they survive a restart.
+    With `jms_chaos` its messages are stored in a directory of the test: they survive a restart.
     """
     from pyjms.support.embedded_broker import embedded_broker  # noqa: PLC0415
     from pyjms.testing.clock import real_time  # noqa: PLC0415
@@ -119,13 +119,13 @@ def pyjms_broker_url(jms_broker: EmbeddedBroker, pyjms_real_broker_url: str) -> 
 
 @pytest.fixture
 async def jms_template(pyjms_broker_url: str) -> AsyncIterator[JmsTemplate]:
-    """A JmsTemplate (coroutines) on the test's broker; its receives wait 5 s at most."""
+    """A JmsTemplate (coroutines) on the test's broker; its receives wait at most 5 s."""
     from pyjms.client.factory import ConnectionFactory  # noqa: PLC0415
     from pyjms.connection.caching import CachingConnectionFactory  # noqa: PLC0415
     from pyjms.core.template import JmsTemplate  # noqa: PLC0415
     from pyjms.testing.clock import real_time  # noqa: PLC0415
 
-    # cached consumers would keep prefetched messages from others
+    # cached consumers would withhold prefetched messages from others
     factory = CachingConnectionFactory(ConnectionFactory(pyjms_broker_url), cache_consumers=False)
     try:
         yield JmsTemplate(factory, receive_timeout=5.0)

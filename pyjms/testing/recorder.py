@@ -25,19 +25,20 @@ class HandlerCall:
     handler: Callable[..., Any]
     message: Message
     error: BaseException | None
-    """What the handler raised; None when it returned."""
+    """The exception that the handler raised; None: it returned."""
     result: object = None
-    """What it returned."""
+    """The value that it returned."""
 
 
 class Recorder:
     """Keeps the calls of an application's handlers, in the order in which they ended.
 
-    It is an interceptor. A call that another interceptor answers without the handler counts, too.
+    It is an interceptor. A call that another interceptor answers without calling the handler counts
+    as well.
     """
 
     order: ClassVar[float] = -math.inf
-    """Outside of all other interceptors, so that their failures are recorded as well."""
+    """Outside all other interceptors, so that their failures are recorded as well."""
 
     def __init__(self) -> None:
         self.all_calls: list[HandlerCall] = []
@@ -58,10 +59,10 @@ class Recorder:
     async def until_called(
         self, handler: Callable[..., Any], times: int = 1, timeout: float = 5.0
     ) -> None:
-        """Wait until the handler has returned or failed `times` times in all.
+        """Wait until the handler has returned or failed `times` times in total.
 
         Raises:
-            RequestTimeoutException: it has not within `timeout` seconds of real time.
+            RequestTimeoutException: it had not after `timeout` seconds of real time.
         """
         await self.until(lambda _: len(self.calls(handler)) >= times, timeout)
 
@@ -72,7 +73,7 @@ class Recorder:
     async def until(
         self, condition: Callable[[list[HandlerCall]], bool], timeout: float = 5.0
     ) -> None:
-        """Wait until `condition` holds for all calls so far, for example of a topic's listener.
+        """Wait until `condition` is true of all calls so far, for example of a topic's listener.
 
         The calls have ended, but their messages may not be acknowledged yet.
 
@@ -81,7 +82,7 @@ class Recorder:
             timeout: seconds of real time.
 
         Raises:
-            RequestTimeoutException: it does not hold by then.
+            RequestTimeoutException: it is still false after `timeout`.
         """
         with _clock.SystemClock().timeout(timeout) as scope:
             while not condition(self.all_calls):
@@ -94,7 +95,7 @@ class Recorder:
             )
 
     async def __call__(self, invocation: HandlerInvocation, proceed: Proceed) -> object:
-        """Record one call: as an interceptor, around those of the application."""
+        """Record one call: the interceptor, around those of the application."""
         error: BaseException | None = None
         result: object = None
         try:

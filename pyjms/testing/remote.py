@@ -1,4 +1,4 @@
-"""A broker outside of the test's process, as `JmsTestApp` asks it: with JMS alone."""
+"""A broker outside the test's process, as used by `JmsTestApp`: only through JMS."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pyjms.jms.message import Message
 __all__ = ["RemoteBroker"]
 
 _LOOK_AGAIN: Final = 0.02
-"""Seconds between two looks at a queue."""
+"""Seconds between two checks of a queue."""
 _DEAD_LETTER_DELAY: Final = 0.5
 """Seconds until a dead letter is in its queue: ActiveMQ removes the message first."""
 
 
 class RemoteBroker:
-    """Waits for queues of a broker, and reads its dead letters, by browsing.
+    """Waits for the queues of a broker to be empty, and reads its dead letters, by browsing.
 
-    The broker may have been used before: dead letters that were there at `begin` are not shown.
+    The broker may have been used before: dead letters from before `begin` are not returned.
     """
 
     def __init__(self, url: str) -> None:
@@ -54,9 +54,9 @@ class RemoteBroker:
         )
 
     async def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[Message]:
-        """Return dead letters since `begin`, oldest first; they stay there.
+        """Return dead letters since `begin`, oldest first, without removing them.
 
-        `name` is a dead-letter queue, or the destination that they were sent to originally.
+        `name` is a dead-letter queue, or the destination to which they were sent originally.
         """
         clock = _clock.SystemClock()
         wanted = parse_destination(name)
@@ -76,7 +76,7 @@ class RemoteBroker:
         return of_destination or await self._browse(wanted)
 
     async def drop_connections(self) -> int:
-        """Refuse: only the embedded broker's connections can be broken.
+        """Raise: only the embedded broker's connections can be broken.
 
         Raises:
             UnsupportedOperationException: always.
@@ -84,7 +84,7 @@ class RemoteBroker:
         raise _embedded_only("break connections")
 
     async def restart(self) -> None:
-        """Refuse: only the embedded broker can be restarted.
+        """Raise: only the embedded broker can be restarted.
 
         Raises:
             UnsupportedOperationException: always.

@@ -1,7 +1,7 @@
-"""Pipelines under test: one Spark session a run, and a real broker in memory on a port.
+"""Pipelines under test: one Spark session per pytest run, and a real broker in memory on a port.
 
-Spark's Python processes are others, so the broker has a port on 127.0.0.1. Nothing is patched. A
-run costs some seconds, so test the function itself with `spark.createDataFrame` first.
+Spark runs Python in other processes, so the broker has a port on 127.0.0.1. Nothing is patched. A
+run takes some seconds, so test the function itself with `spark.createDataFrame` first.
 (spark-pipeline 6.2)
 """
 
@@ -40,22 +40,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Body: TypeAlias = "str | bytes | Mapping[str, Any] | BaseModel"
-"""A text or bytes message; a mapping and a model become a JSON text."""
+"""The body of a text or bytes message; mappings and models become JSON text."""
 
 _CONF: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "ERROR",
-    # no second, slow compiler: half of the processor time of a short run
+    # without the C2 compiler: it takes half of the CPU time of a short run
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 _TOPIC_WAIT: Final = 0.5
-"""Seconds of silence after which a topic has brought all."""
+"""Seconds without a message after which all messages of a topic have arrived."""
 _NO_PREFETCH: Final = "jms.prefetchPolicy.all=0"
 
 
 def local_session() -> SparkSession:
-    """Return a session for tests: two tasks at a time, each tried four times, no pages."""
-    folder = drain_flag().parent  # named before the JVM starts; gone when this process ends
+    """Return a session for tests: two concurrent tasks, four attempts each, no web UI."""
+    folder = drain_flag().parent  # set before the JVM starts; removed when this process ends
     conf = {**_CONF, "spark.sql.warehouse.dir": str(folder / "warehouse")}
     return spark_session("pyjms-test", master="local[2,4]", conf=conf)
 
@@ -63,13 +63,13 @@ def local_session() -> SparkSession:
 class PipelineRun:
     """Runs pipelines on messages: `sent = run_pipeline(delays, ["...", "..."])`.
 
-    The fixture `run_pipeline` is one, for the length of a test: a second call goes on with the
-    same broker and checkpoints, as a later run would.
+    The fixture `run_pipeline` is an instance for one test: a second call continues with the same
+    broker and checkpoints, as a later run would.
     """
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.url: str = ""
-        """The broker's URL, once something ran."""
+        """The broker's URL, after the first run."""
         self._spark = spark
         self._folder = folder
         self._broker: EmbeddedBroker | None = None
@@ -81,13 +81,14 @@ class PipelineRun:
     ) -> list[Message]:
         """Send `messages` to the pipeline's source, run it until they are done, return its output.
 
-        Blocks for seconds. `pipeline` is a `Pipeline` or a function marked once; of several
-        sources, `messages` has each one's by its name. What went to other destinations than the
-        sink (`destination` columns) is got with `take`. A sink that is a folder gives [].
+        Blocks for seconds. `pipeline` is a `Pipeline` or a function marked once. With several
+        sources, `messages` maps each source's name to its messages. Use `take` for messages sent to
+        destinations other than the sink (`destination` columns). If the sink is a folder, the
+        result is [].
 
         Raises:
-            AssertionError: the pipeline failed; the text says why.
-            ConfigurationException: it cannot run, or reads a topic.
+            AssertionError: the pipeline failed; its message says why.
+            ConfigurationException: the pipeline cannot run, or reads a topic.
         """
         chosen = _chosen(pipeline)
         by_source = messages if isinstance(messages, Mapping) else {"messages": messages}
@@ -100,11 +101,11 @@ class PipelineRun:
         return self._call(self._run, chosen, by_source)
 
     def take(self, destination: str) -> list[Message]:
-        """Take all messages from a queue."""
+        """Remove and return all messages of a queue."""
         return self._call(self._take, parse_destination(destination))
 
     def dead_letters(self, queue: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[Message]:
-        """Take what did not fit the schema, from the pipeline's `dead_letter`."""
+        """Remove and return the messages in the pipeline's `dead_letter` queue."""
         return self.take(queue)
 
     def close(self) -> None:
@@ -184,7 +185,7 @@ class PipelineRun:
 
 
 class _Failures:
-    """Keeps why a pipeline failed."""
+    """Keeps the reason for which a pipeline failed."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -196,7 +197,7 @@ class _Failures:
 
 @asynccontextmanager
 async def _connected(url: str) -> AsyncIterator[Session]:
-    """A transacted session on a started connection, for as long as the block."""
+    """Yield a transacted session on a started connection, closed at the end of the block."""
     connection = await ConnectionFactory(url).create_connection()
     try:
         await connection.start()

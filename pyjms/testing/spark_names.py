@@ -1,7 +1,7 @@
 """The Spark fixtures by short names, for projects that want them.
 
 Import them in a `conftest.py`: `from pyjms.testing.spark_names import run_pipeline, spark`. The
-plugin itself only defines `jms_spark` and `jms_run_pipeline`, as other plugins have a `spark`, too.
+plugin itself only defines `jms_spark` and `jms_run_pipeline`, as other plugins define `spark`.
 """
 
 from __future__ import annotations

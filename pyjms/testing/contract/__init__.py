@@ -1,7 +1,7 @@
 """Contract tests that an extension can run against its own implementation.
 
-Each module has a class of tests for one kind of extension. Subclass it in a test module of
-your own, define the one fixture that it names, and run pytest with anyio's plugin.
+Each module has a class of tests for one kind of extension. Subclass it in your own test module,
+define the one fixture that it names, and run pytest with anyio's plugin.
 """
 
 import pytest

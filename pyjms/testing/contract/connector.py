@@ -1,8 +1,8 @@
 """The contract of broker connectors, as tests: start, stop, limits, and the ends of connections.
 
 A connector registered under the entry point `broker.connectors` should pass them. Subclass
-`ConnectorContract`, define its fixture `connector` and its two methods; docs/extending.md shows
-one.
+`ConnectorContract`, define its fixture `connector` and its two methods; for an example, see
+docs/extending.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyjms.support.embedded_broker import embedded_broker
 __all__ = ["ConnectorContract", "ContractConnector"]
 
 _PATIENCE = 20
-"""Seconds of real time to wait for what must happen."""
+"""Seconds of real time to wait for an expected event."""
 
 
 class ContractConnector(Protocol):
@@ -47,7 +47,7 @@ class ConnectorContract(ABC):
 
     @pytest.fixture
     async def host(self) -> AsyncIterator[Any]:
-        """A running broker in memory, for the connector to belong to."""
+        """A running broker in memory, the owner of the connector."""
         broker: Any = embedded_broker()
         await broker.start()
         try:
@@ -66,7 +66,7 @@ class ConnectorContract(ABC):
 
     @abstractmethod
     async def request(self, client: Any) -> None:
-        """Do something that the broker must confirm, and wait for its confirmation."""
+        """Send a request that the broker must confirm, and wait for the confirmation."""
 
     @pytest.fixture
     async def started(self, connector: Any) -> AsyncIterator[Any]:
@@ -135,7 +135,7 @@ def _in_time() -> Iterator[None]:
 
 async def _read_to_the_end(client: ByteStream) -> None:
     try:
-        while True:  # what was sent before the end may still arrive
+        while True:  # data sent before the end of the stream may still arrive
             await client.receive()
     except (anyio.EndOfStream, anyio.BrokenResourceError):
         return

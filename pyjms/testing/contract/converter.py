@@ -1,7 +1,7 @@
 """The contract of message converters, as tests: round trip, targets, errors, no side effects.
 
 A converter registered under the entry point `pyjms.converters` should pass them. Subclass
-`MessageConverterContract` and define its fixture `samples`; docs/extending.md shows one.
+`MessageConverterContract` and define its fixture `samples`; for an example, see docs/extending.md.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class ConverterSamples:
 
     Attributes:
         converter: the converter.
-        payloads: payloads with the target as which each is read; None: no target.
-        unsupported: a payload that the converter must refuse; not given: it refuses none.
-        damaged: the body of a message that it must refuse to read as the first target, text
+        payloads: payloads, each with the target type for reading it; None: no target type.
+        unsupported: a payload that the converter must reject; not given: it rejects none.
+        damaged: the body of a message that the converter must reject for the first target: text
             for a TextMessage, bytes for a BytesMessage; not given: it reads every body.
     """
 

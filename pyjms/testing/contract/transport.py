@@ -1,7 +1,7 @@
 """The contract of client transports, as tests: order, no nesting, one failure, back-pressure.
 
 A transport registered under the entry point `pyjms.transports` should pass them. Subclass
-`TransportContract` and define its fixture `ends`; docs/extending.md shows one.
+`TransportContract` and define its fixture `ends`; for an example, see docs/extending.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["EndListener", "PeerTransport", "TransportContract", "TransportEnds"]
 
 
 class EndListener(RecordingListener[Command]):
-    """Records what one end hears, and reacts to each command if a test says so."""
+    """Records the events of one end, and reacts to each command if a test sets a reaction."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class EndListener(RecordingListener[Command]):
 
 
 class PeerTransport(Protocol):
-    """What the tests need of the broker's end; any `Transport` of OpenWire commands has it."""
+    """The part of a transport that the tests use at the broker's end."""
 
     listener: TransportListener[Command]
 
@@ -53,10 +53,10 @@ class PeerTransport(Protocol):
 
 
 class TransportEnds:
-    """A client's transport, the broker's end of it, and what both have heard.
+    """A client's transport, the broker's end of it, and the events of both.
 
-    Make it with the client's transport before that is started, and set `peer` before the
-    peer's end is.
+    Create it with the client's transport before that transport is started, and set `peer` before
+    the broker's end is started.
     """
 
     def __init__(self, client: RequestTransport) -> None:

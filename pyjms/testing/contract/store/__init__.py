@@ -1,15 +1,15 @@
-"""The contract of stores, as tests. `pyjms_broker.store.api` states it in words.
+"""The contract of stores, as tests. `pyjms_broker.store.api` describes it.
 
 A store that is registered under the entry point `broker.stores` should pass them. Subclass
-`StoreContract` and define its one fixture, `make_adapter`:
+`StoreContract` and define its only fixture, `make_adapter`:
 
     class TestRedisStore(StoreContract):
         @pytest.fixture
         def make_adapter(self, tmp_path: Path) -> AdapterFactory:
             return lambda: RedisPersistenceAdapter(tmp_path / "store")
 
-All adapters that one test makes are on the same data, and each test needs data of its own. Tests
-of restarts are skipped for stores that have the attribute `is_volatile`.
+All adapters that one test makes use the same data, and each test needs its own data. Tests of
+restarts are skipped for stores that have the attribute `is_volatile`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StoreContract(AdapterContract, QueueContract, TopicContract, TransactionCo
 
     @pytest.fixture
     def make_adapter(self) -> AdapterFactory:
-        """Return a function that makes an adapter, not started. To be overridden."""
+        """Return a function that makes an adapter, not started. Override it."""
         raise NotImplementedError("define the fixture make_adapter in your subclass")
 
     @pytest.fixture

@@ -26,7 +26,7 @@ class AdapterContract:
     """The contract of persistence adapters as a whole."""
 
     async def test_destinations_are_listed(self, harness: StoreHarness) -> None:
-        """`destinations` returns what has content (activemq-persistence S1)."""
+        """`destinations` returns the destinations with content (activemq-persistence S1)."""
         adapter = harness.adapter
         assert adapter.destinations() == set()
         for name in ("Q", "R"):
@@ -80,7 +80,7 @@ class AdapterContract:
                 harness.adapter.last_producer_sequence_id(producer)
                 for producer in (OTHER, references[0].message.producer_id)
             ]
-            # in memory the queues' own audit finds what a producer sends again
+            # in memory, the queues' own audit detects what a producer sends again
             assert found == ([5, 7] if harness.persistent else [-1, -1])
             assert harness.adapter.last_broker_sequence_id == 107
 
@@ -97,7 +97,7 @@ class AdapterContract:
         if not harness.persistent:
             assert harness.adapter.size == 0
             return
-        elsewhere = not harness.adapter.directory.exists()  # a database server's, as in ActiveMQ
+        elsewhere = not harness.adapter.directory.exists()  # on a database server, as in ActiveMQ
         assert harness.adapter.size == 0 if elsewhere else harness.adapter.size > 29 * 2000
         await harness.adapter.stop()
         adapter = harness.adapter = harness.make()

@@ -1,4 +1,4 @@
-"""What the contract tests of stores use: a started adapter, messages, contexts and shortcuts."""
+"""The harness of the contract tests of stores: a started adapter, messages, contexts, helpers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from pyjms_broker.store.api import (
 __all__ = ["AdapterFactory", "StoreHarness"]
 
 AdapterFactory: TypeAlias = Callable[[], PersistenceAdapter]
-"""Returns a new adapter, not started, on the same data each time it is called."""
+"""Returns a new adapter, not started; always for the same data."""
 
 QUEUE = Queue("Q")
 T = Topic("T")
@@ -50,7 +50,7 @@ def _as_destination(destination: Destination) -> Any:
 
 
 class StoreHarness:
-    """A started adapter and what the tests do with it."""
+    """A started adapter, and the operations that the tests need."""
 
     def __init__(self, make_adapter: AdapterFactory) -> None:
         self._make_adapter = make_adapter
@@ -64,7 +64,7 @@ class StoreHarness:
     done: Final = staticmethod(wait_for)
 
     def make(self) -> Any:
-        """Return a new adapter on the same data, not started."""
+        """Return a new adapter for the same data, not started."""
         return self._make_adapter()
 
     async def start(self) -> None:
@@ -90,7 +90,7 @@ class StoreHarness:
         body: bytes = b"",
         producer: ProducerId = PRODUCER,
     ) -> Any:
-        """Return a MessageReference; its JMSType is `text`, or else `number`."""
+        """Return a MessageReference; its JMSType is `text`, by default `number`."""
         message = ActiveMQTextMessage(
             producer_id=producer,
             destination=where,
@@ -144,7 +144,7 @@ class StoreHarness:
         return XATransactionId(7, b"g" + bytes((number,)), b"b" + bytes((number,)))
 
     async def prepare_branch(self) -> Any:
-        """Prepare a branch: it adds 3 to Q and acknowledges 1, on T it acknowledges 11 for KEY."""
+        """Prepare a branch that adds 3 to Q, acknowledges 1 on Q, and 11 on T for KEY."""
         queue, topic = self.queue(), self.adapter.topic_message_store(T)
         first, _ = await self.send(queue, 1, 2)
         for key in (KEY, OTHER):

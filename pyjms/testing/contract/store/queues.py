@@ -21,7 +21,7 @@ class QueueContract:
     async def test_messages_are_kept_in_order_until_they_are_removed(
         self, harness: StoreHarness
     ) -> None:
-        """Messages keep the order in which they were added, and their counts follow.
+        """Messages keep the order in which they were added, and the counts are kept up to date.
 
         (activemq-persistence S2)
         """
@@ -86,7 +86,7 @@ class QueueContract:
         assert harness.texts(store, 0) == []
 
     async def test_a_stored_message_id_is_a_duplicate(self, harness: StoreHarness) -> None:
-        """A message whose id is stored gets no position (activemq-persistence S6)."""
+        """A message whose id is already stored gets no position (activemq-persistence S6)."""
         store = harness.queue()
         (first,) = await harness.send(store, 1)
         again = harness.reference(1, text="again")
@@ -170,7 +170,7 @@ class QueueContract:
             assert harness.texts(harness.queue()) == ["newer", "2"]
 
     async def test_priorities_order_prioritized_queues_only(self, harness: StoreHarness) -> None:
-        """Priorities take effect if the store was asked for with `prioritized`.
+        """Priorities take effect if the store was requested with `prioritized`.
 
         (activemq-persistence S2)
         """
@@ -189,7 +189,7 @@ class QueueContract:
             assert harness.texts(store) == ["3", "6", "5", "1", "4", "2"]
 
     async def test_messages_survive_a_restart(self, durable_harness: StoreHarness) -> None:
-        """Everything that was completed is there after a restart, with the same positions.
+        """Everything that was completed is still there after a restart, with the same positions.
 
         (activemq-persistence S4)
         """
@@ -216,13 +216,13 @@ class QueueContract:
     async def test_a_volatile_store_is_empty_after_a_restart(
         self, volatile_harness: StoreHarness
     ) -> None:
-        """A store with `is_volatile` begins with nothing."""
+        """A store with `is_volatile` starts empty."""
         await volatile_harness.send(volatile_harness.queue(), 1)
         await volatile_harness.restart()
         assert volatile_harness.texts(volatile_harness.queue()) == []
 
     async def test_arrival_numbers_are_never_reused(self, harness: StoreHarness) -> None:
-        """Arrival numbers rise, also after removals and restarts."""
+        """Arrival numbers keep increasing, also after removals and restarts."""
         store = harness.queue()
         assert store.last_arrival == 0
         references = await harness.send(store, 1, 2, 3)
@@ -241,7 +241,7 @@ class QueueContract:
         assert (fifth.position.arrival, store.epoch) == (5, epoch)
 
     async def test_all_messages_of_a_queue_can_be_removed(self, harness: StoreHarness) -> None:
-        """`remove_all_messages` empties the queue, and numbers go on (activemq-persistence S2)."""
+        """`remove_all_messages` does not reset the arrival numbers (activemq-persistence S2)."""
         store = harness.queue()
         await harness.send(store, 1, 2, properties=None)
         await harness.send(store, 3, properties={DUPLICATE_ID_PROPERTY: "d"})

@@ -59,7 +59,7 @@ class TopicContract:
         assert (harness.texts(store), store.message_count, store.message_size) == ([], 0, 0)
 
     async def test_without_subscriptions_nothing_is_kept(self, harness: StoreHarness) -> None:
-        """A topic without durable subscriptions accepts messages and keeps none.
+        """A topic without durable subscriptions accepts messages but does not keep them.
 
         (activemq-persistence K11)
         """
@@ -96,7 +96,7 @@ class TopicContract:
         assert store.subscriptions() == [second]
 
     async def test_deleting_a_subscription_removes_its_backlog(self, harness: StoreHarness) -> None:
-        """Messages that no other subscription needs are removed with it."""
+        """Messages that no other subscription needs are removed together with the subscription."""
         store = harness.adapter.topic_message_store(T)
         await subscribe(harness, store, KEY)
         await harness.send(store, 1, 2)
@@ -146,7 +146,7 @@ class TopicContract:
     async def test_acknowledgements_survive_in_any_order(
         self, durable_harness: StoreHarness
     ) -> None:
-        """Each message is acknowledged by itself (activemq-persistence S4)."""
+        """Each message is acknowledged individually (activemq-persistence S4)."""
         store = durable_harness.adapter.topic_message_store(T)
         await subscribe(durable_harness, store, KEY)
         await subscribe(durable_harness, store, OTHER)
@@ -178,7 +178,7 @@ class TopicContract:
         assert harness.subscription_texts(store, KEY, 9, references[6].position) == ["8"]
 
     async def test_all_messages_of_a_topic_can_be_removed(self, harness: StoreHarness) -> None:
-        """Removed messages are pending for nobody; subscriptions stay."""
+        """Removed messages are pending for no subscription; subscriptions stay."""
         store = harness.adapter.topic_message_store(T)
         await subscribe(harness, store, KEY)
         first, *_ = await harness.send(store, 1, 2, 3)

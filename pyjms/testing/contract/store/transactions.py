@@ -62,7 +62,7 @@ class TransactionContract:
         assert harness.texts(store) == ["2", "4", "1", "3", "5"]
 
     async def test_duplicates_in_transactions_are_dropped(self, harness: StoreHarness) -> None:
-        """A commit drops messages that are stored, or repeated within it."""
+        """A commit drops messages that are already stored, or repeated within the transaction."""
         store, transactions = harness.queue(), harness.adapter.transaction_store()
         await harness.send(store, 1)
         xid = harness.local()
@@ -97,7 +97,7 @@ class TransactionContract:
         assert durable_harness.adapter.transaction_store().recovered() == []
 
     async def test_a_large_transaction(self, harness: StoreHarness) -> None:
-        """A transaction may be larger than memory should hold."""
+        """A transaction may be larger than what should be held in memory."""
         store, transactions = harness.queue(), harness.adapter.transaction_store()
         first, second = harness.local(1), harness.local(2)
         references = [harness.reference(n, body=bytes(60_000)) for n in range(1, 121)]
@@ -123,7 +123,7 @@ class TransactionContract:
     async def test_prepared_work_is_hidden_until_it_ends(
         self, harness: StoreHarness, commit: bool
     ) -> None:
-        """What a prepared transaction acknowledged is not returned."""
+        """Messages that a prepared transaction has acknowledged are not returned."""
         xid, added = await harness.prepare_branch()
         queue, topic = harness.queue(), harness.adapter.topic_message_store(T)
         transactions = harness.adapter.transaction_store()
@@ -220,7 +220,7 @@ class TransactionContract:
     async def test_a_subscription_added_before_the_commit_gets_the_messages(
         self, harness: StoreHarness, prepared: bool
     ) -> None:
-        """Messages exist from the commit on, not from `add_message`."""
+        """Messages exist from the commit on, not from the call of `add_message`."""
         store, transactions = (
             harness.adapter.topic_message_store(T),
             harness.adapter.transaction_store(),
@@ -302,7 +302,7 @@ class TransactionContract:
         assert transactions.position_of(Queue("Q"), new.message_id) is None
         assert (
             transactions.position_of(T, published.message_id).arrival == 0
-        )  # nobody needs it stored
+        )  # no subscription needs it
         queue.mark_visible(new)
         assert durable_harness.texts(queue) == ["came otherwise", "2"]
         await durable_harness.restart()
@@ -313,7 +313,7 @@ class TransactionContract:
     async def test_removing_a_destination_removes_its_transactional_work(
         self, harness: StoreHarness, how: str, again: bool
     ) -> None:
-        """Open transactions commit without a destination that was removed."""
+        """Open transactions commit without the work for a destination that was removed."""
         adapter, transactions = harness.adapter, harness.adapter.transaction_store()
         queue, other, topic = harness.queue(), harness.queue("R"), adapter.topic_message_store(T)
         await harness.done(topic.add_subscription(StoredSubscription(KEY, T), False))
@@ -361,7 +361,7 @@ class TransactionContract:
     async def test_work_of_a_removed_destination_is_not_recovered(
         self, durable_harness: StoreHarness
     ) -> None:
-        """It stays removed after a restart."""
+        """The work stays removed after a restart."""
         await durable_harness.prepare_branch()
         durable_harness.adapter.remove_message_store(Queue("Q"))
         durable_harness.adapter.remove_message_store(T)
@@ -384,7 +384,7 @@ class TransactionContract:
     async def test_remove_all_messages_keeps_prepared_work(
         self, durable_harness: StoreHarness, restarts: int
     ) -> None:
-        """`remove_all_messages` leaves prepared transactions alone."""
+        """`remove_all_messages` does not affect prepared transactions."""
         xid, added = await durable_harness.prepare_branch()
         await durable_harness.done(durable_harness.queue().remove_all_messages(OperationContext()))
         for _ in range(restarts):
